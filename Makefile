@@ -1,0 +1,47 @@
+# Two commands are all a newcomer needs: make demo, make test. Everything lives in .venv.
+PYTHON ?= python3
+BIN    := .venv/bin
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+
+.PHONY: help demo test check bench docs clean
+
+help:           ## this list
+	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' $(MAKEFILE_LIST)
+
+.venv/made:
+	@echo "making .venv ..."
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "rae needs Python 3.11 or newer, $$($(PYTHON) --version) came; call: make PYTHON=/path/to/python3.11 ..."; exit 2; }
+	@$(PYTHON) -m venv .venv
+	@touch $@
+
+.venv/user: .venv/made pyproject.toml constraints.txt
+	@echo "installing rae and what it needs into .venv (torch is the large one) ..."
+	@$(PIP) -e '.[plot]'
+	@touch $@
+
+.venv/dev: .venv/user
+	@echo "installing the test tools into .venv ..."
+	@$(PIP) -e '.[dev]'
+	@touch $@
+
+demo: .venv/user  ## embed the standard library of Python and show the result
+	@$(BIN)/rae demo --out demo --force
+
+test: .venv/dev   ## run every test, with line and branch coverage
+	@$(BIN)/python -m pytest --cov --cov-report=term --cov-fail-under=95
+
+check: .venv/dev  ## style, types and the one-way flow of imports
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+bench: .venv/dev  ## measure; results go to results/ and docs/performance.md
+	@$(BIN)/python benchmarks/run.py
+
+docs: .venv/dev   ## make the generated pages of docs/ anew
+	@$(BIN)/python docs/make.py
+
+clean:            ## remove what make made
+	@rm -rf .venv demo build src/*.egg-info

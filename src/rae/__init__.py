@@ -1,0 +1,1 @@
+"""Role action embeddings: which nodes of a graph play the same role?"""

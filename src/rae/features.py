@@ -1,0 +1,211 @@
+"""X_s, made from the graph alone, and X_a, given by the user and checked: dense or sparse.
+
+A feature matrix is a float32 array or a float32 SciPy CSR, one row per node in the graph's row
+order. Sparse stays sparse from here to the last product. A `FeatureTable` is such a matrix keyed
+by the user's ids, in any order.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import scipy.sparse as sp
+
+from rae.config import Config
+from rae.errors import FeatureError
+from rae.graph import Graph, id_array, index_in, shown
+from rae.kernels import cpu
+from rae.runtime import in_ranges, key
+
+Matrix = np.ndarray[Any, np.dtype[np.float32]] | sp.csr_array
+
+
+def structural_features(
+    graph: Graph, *, cap: int = 30, above_cap: str = "even", scale: str = "raw", seed: int = 0
+) -> np.ndarray[Any, np.dtype[np.float32]]:
+    """X_s: own degree, then the neighbours' degrees, largest first, zero-padded.  -> (n, 1 + cap)
+
+    Above the cap, `above_cap="even"` keeps evenly spaced order statistics, so equal positions get
+    equal features; `"random"` samples neighbours, as the paper does.
+
+    >>> structural_features(Graph.from_edges([(0, 1), (1, 2)]), cap=2).tolist()
+    [[1.0, 2.0, 0.0], [2.0, 1.0, 1.0], [1.0, 2.0, 0.0]]
+    """
+    out = np.zeros((graph.n_nodes, 1 + cap), np.float32)
+    random, salt = above_cap == "random", key(seed, "degrees")
+
+    def work(start: int, stop: int) -> None:
+        cpu.neighbor_degrees(graph.offsets, graph.targets, graph.degrees, cap, random, salt, out, start, stop)
+
+    in_ranges(work, graph.n_nodes, 1024)
+    return np.log1p(out) if scale == "log" else out
+
+
+def check_matrix(x: Any, n_rows: int | None = None) -> Matrix:
+    """x as a finite float32 matrix, dense or CSR, with one row per node."""
+    if hasattr(x, "detach"):  # a torch tensor
+        x = x.detach().cpu().numpy()
+    elif hasattr(x, "to_numpy") and not isinstance(x, np.ndarray):  # pandas, polars
+        x = x.to_numpy()
+    matrix: Any
+    if sp.issparse(x):
+        _refuse_kind(x.dtype)
+        matrix = sp.csr_array(x, dtype=np.float32)
+        matrix.sum_duplicates()
+        values = matrix.data
+    else:
+        matrix = np.asarray(x)
+        _refuse_kind(matrix.dtype)
+        matrix = np.ascontiguousarray(matrix, dtype=np.float32)
+        values = matrix
+    if matrix.ndim != 2 or matrix.shape[1] == 0:
+        raise FeatureError(f"features must be a table with one row per node and a column or more, got shape {matrix.shape}")
+    if n_rows is not None and matrix.shape[0] != n_rows:
+        raise FeatureError(
+            f"features must have one row per node ({n_rows:,}), got {matrix.shape[0]:,}; "
+            "pass a FeatureTable (rae.read_features) if the rows are keyed by id"
+        )
+    finite = np.isfinite(values)
+    if not finite.all():
+        bad = int(values.size - np.count_nonzero(finite))
+        where = matrix.tocoo() if sp.issparse(matrix) else None
+        row, column = (
+            (int(a[np.flatnonzero(~finite)[0]]) for a in (where.row, where.col))
+            if where is not None
+            else (int(a[0]) for a in np.nonzero(~finite))
+        )
+        raise FeatureError(
+            f"features must be finite numbers within float32, got {bad:,} NaN or infinite, "
+            f"first in row {row:,}, column {column:,}; fill or drop them"
+        )
+    return matrix
+
+
+def _refuse_kind(dtype: np.dtype[Any]) -> None:
+    if dtype.kind not in "biuf":
+        raise FeatureError(f"features must be numbers, got {dtype}; turn text into numbers first (one column per word)")
+
+
+def concatenate(first: Any, second: Any) -> Matrix:
+    """Two feature matrices side by side; sparse if either is."""
+    a, b = check_matrix(first), check_matrix(second)
+    if a.shape[0] != b.shape[0]:
+        raise FeatureError(f"both must have one row per node, got {a.shape[0]:,} and {b.shape[0]:,} rows")
+    if sp.issparse(a) or sp.issparse(b):
+        return sp.csr_array(sp.hstack([sp.csr_array(a), sp.csr_array(b)], format="csr"))
+    return np.ascontiguousarray(np.hstack([a, b]))
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureTable:
+    """Features keyed by id: row i belongs to `id_column[i]`, column j is called `names[j]`.
+
+    `open_vocabulary` says that a column which is absent means zero everywhere (a table of
+    (id, feature) pairs), so that tomorrow's table may lack words and bring new ones.
+    """
+
+    id_column: pa.Array
+    matrix: Matrix
+    names: tuple[str, ...] | None = None
+    open_vocabulary: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "id_column", id_array(self.id_column))
+        object.__setattr__(self, "matrix", check_matrix(self.matrix, len(self.id_column)))
+        if self.names is not None and len(self.names) != self.matrix.shape[1]:
+            raise FeatureError(f"names must have one entry per column ({self.matrix.shape[1]:,}), got {len(self.names):,}")
+        if len(self.id_column.unique()) != len(self.id_column):
+            counted = pc.value_counts(self.id_column)
+            twice = counted.filter(pc.greater(counted.field("counts"), 1)).field("values")
+            raise FeatureError(f"every id must have one feature row, got {len(twice):,} with more, first {shown(twice)}")
+
+    @property
+    def width(self) -> int:
+        return int(self.matrix.shape[1])
+
+    def aligned(self, graph: Graph, missing: str = "error", unknown: str = "error") -> Matrix:
+        """The matrix in the graph's row order.
+
+        `missing="zero"` gives nodes without a row zeros; `unknown="drop"` leaves out rows of ids
+        that the graph does not have. Otherwise either is an error.
+        """
+        found = index_in(graph.id_column, self.id_column)
+        if found.null_count == graph.n_nodes:
+            raise FeatureError(
+                f"none of the {graph.n_nodes:,} nodes has a feature row: node ids are {graph.id_column.type} "
+                f"such as {shown(graph.id_column)}, feature ids are {self.id_column.type} such as {shown(self.id_column)}"
+            )
+        if found.null_count and missing == "error":
+            lacking = graph.id_column.filter(pc.is_null(found))
+            raise FeatureError(
+                f"{len(lacking):,} of {graph.n_nodes:,} nodes have no feature row, first {shown(lacking)}; "
+                'add them, or pass missing="zero" (--missing zero) to give them zeros'
+            )
+        extra = len(self.id_column) - (graph.n_nodes - found.null_count)
+        if extra and unknown == "error":
+            strangers = self.id_column.filter(pc.is_null(index_in(self.id_column, graph.id_column)))
+            raise FeatureError(
+                f"{extra:,} feature rows belong to ids that are not in the graph, first {shown(strangers)}; "
+                'add them with graph.with_nodes(table.id_column), or pass unknown="drop" (--unknown drop)'
+            )
+        rows = pc.fill_null(found, 0).to_numpy(zero_copy_only=False)
+        lacks = pc.is_null(found).to_numpy(zero_copy_only=False)
+        matrix = self.matrix[rows]
+        if lacks.any():
+            if sp.issparse(matrix):
+                matrix = sp.csr_array(sp.diags_array((~lacks).astype(np.float32)) @ matrix)
+                matrix.eliminate_zeros()
+            else:
+                matrix[lacks] = 0
+        return matrix
+
+    def with_columns(self, names: Sequence[str]) -> FeatureTable:
+        """The same rows with exactly these columns, in this order, as a fitted model expects them."""
+        if self.names is None:
+            raise FeatureError(f"the model knows its {len(names):,} feature columns by name, this table has no names")
+        if tuple(names) == self.names:
+            return self
+        place = {name: j for j, name in enumerate(self.names)}
+        absent = [name for name in names if name not in place]
+        if absent and not self.open_vocabulary:
+            near = difflib.get_close_matches(absent[0], self.names, n=1)
+            hint = f"; did {near[0]!r} change its name?" if near else ""
+            raise FeatureError(
+                f"the model needs {len(names):,} feature columns, {len(absent):,} are not in this table, "
+                f"first {absent[0]!r}{hint}"
+            )
+        if len(absent) == len(names):
+            raise FeatureError(f"none of the model's {len(names):,} features occurs here, first {absent[0]!r}")
+        coo = sp.coo_array(self.matrix)
+        new = np.full(self.width, -1)
+        for j, name in enumerate(names):
+            if name in place:
+                new[place[name]] = j
+        kept = new[coo.col] >= 0
+        shape = (len(self.id_column), len(names))
+        moved: Any = sp.csr_array((coo.data[kept], (coo.row[kept], new[coo.col[kept]])), shape=shape)
+        matrix = moved if sp.issparse(self.matrix) else moved.toarray()
+        return FeatureTable(self.id_column, matrix, tuple(names), self.open_vocabulary)
+
+
+def prepare(graph: Graph, features: Any, config: Config) -> Matrix:
+    """The matrix a model reads for this graph: X_a if given, else X_s, both if the user chose so."""
+    structural = features is None or config.add_structure
+    x_s = structural_features(
+        graph,
+        cap=config.degree_cap,
+        above_cap=config.degree_above_cap,
+        scale=config.degree_scale,
+        seed=config.seed,
+    ) if structural else None  # fmt: skip
+    if features is None:
+        assert x_s is not None
+        return x_s
+    x_a = features.aligned(graph) if isinstance(features, FeatureTable) else check_matrix(features, graph.n_nodes)
+    return x_a if x_s is None else concatenate(x_s, x_a)

@@ -1,0 +1,1 @@
+"""The hot loops. One module per kind of device, the same functions in each."""

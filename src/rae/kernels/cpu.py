@@ -1,0 +1,331 @@
+"""The hot loops on the CPU, compiled by Numba and kept on disk between runs.
+
+Every kernel works on a range of rows (or columns) that nobody else writes and releases the
+interpreter lock, so `runtime.in_ranges` can spread it over threads without changing a bit of
+the result. Random choices are hashes of (key, node, view, slot): no state, no order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
+from numba import njit
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def kernel(function: F) -> F:
+    """Compile without the interpreter lock; cache on disk; allow fused multiply-add only."""
+    compiled: F = njit(nogil=True, cache=True, fastmath={"contract"}, error_model="numpy")(function)
+    return compiled
+
+
+# ---------------------------------------------------------------------------------- hashing
+
+
+@kernel
+def mix(x: Any) -> Any:
+    """Scramble 64 bits (the finaliser of splitmix64)."""
+    x = np.uint64(x)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+@kernel
+def stream(key: Any, node: Any, view: Any) -> Any:
+    """The start of the random stream of one (node, view) under one key."""
+    golden = np.uint64(0x9E3779B97F4A7C15)
+    return mix(mix(np.uint64(key) + golden * np.uint64(node)) + golden * np.uint64(view))
+
+
+@kernel
+def draw(state: Any, slot: Any, bound: Any) -> Any:
+    """A whole number in 0..bound-1 from slot `slot` of a stream; bound < 2**32."""
+    bits = mix(state + np.uint64(0x9E3779B97F4A7C15) * np.uint64(slot + 1))
+    return np.int64(((bits >> np.uint64(32)) * np.uint64(bound)) >> np.uint64(32))
+
+
+# ------------------------------------------------------------------------------ graph build
+
+
+@kernel
+def count_ends(source: Any, target: Any, counts: Any) -> Any:
+    """Add to counts[u + 1] the ends of non-loop edges at u; return the number of self-loops."""
+    loops = 0
+    for e in range(len(source)):
+        u, v = source[e], target[e]
+        if u == v:
+            loops += 1
+        else:
+            counts[u + 1] += 1
+            counts[v + 1] += 1
+    return loops
+
+
+@kernel
+def place_ends(source: Any, target: Any, cursor: Any, targets: Any) -> None:
+    """Write both ends of every non-loop edge into the rows that start at `cursor`."""
+    for e in range(len(source)):
+        u, v = source[e], target[e]
+        if u != v:
+            targets[cursor[u]] = v
+            cursor[u] += 1
+            targets[cursor[v]] = u
+            cursor[v] += 1
+
+
+@kernel
+def sort_rows(offsets: Any, targets: Any, kept: Any, start: Any, stop: Any) -> None:
+    """Sort each row in place, move its distinct entries to the front, count them in kept[i + 1]."""
+    for i in range(start, stop):
+        row = targets[offsets[i] : offsets[i + 1]]
+        row.sort()
+        n = 0
+        for e in range(len(row)):
+            if n == 0 or row[e] != row[n - 1]:
+                row[n] = row[e]
+                n += 1
+        kept[i + 1] = n
+
+
+@kernel
+def compact_rows(old: Any, new: Any, targets: Any, out: Any, start: Any, stop: Any) -> None:
+    """Copy the kept front of each old row to its new place."""
+    for i in range(start, stop):
+        for j in range(new[i + 1] - new[i]):
+            out[new[i] + j] = targets[old[i] + j]
+
+
+@kernel
+def adjacent(offsets: Any, targets: Any, us: Any, vs: Any, out: Any, start: Any, stop: Any) -> None:
+    """out[i] = whether us[i] and vs[i] share an edge, by binary search in the sorted row."""
+    for i in range(start, stop):
+        low, high, v = offsets[us[i]], offsets[us[i] + 1], vs[i]
+        while low < high:
+            middle = (low + high) // 2
+            if targets[middle] < v:
+                low = middle + 1
+            else:
+                high = middle
+        out[i] = low < offsets[us[i] + 1] and targets[low] == v
+
+
+# -------------------------------------------------------------------------------- features
+
+
+@kernel
+def neighbor_degrees(
+    offsets: Any, targets: Any, degrees: Any, cap: Any, random: Any, key: Any, out: Any, start: Any, stop: Any
+) -> None:
+    """Per node: own degree, then its neighbours' degrees, largest first, `cap` at most, then zeros.
+
+    Above the cap: `random` samples neighbours, else evenly spaced order statistics are kept.
+    """
+    for u in range(start, stop):
+        low, d = offsets[u], offsets[u + 1] - offsets[u]
+        out[u, 0] = degrees[u]
+        values = np.empty(d, np.float32)
+        for j in range(d):
+            values[j] = degrees[targets[low + j]]
+        if d > cap and random:
+            state = stream(key, u, 0)
+            for j in range(cap):  # the first steps of a Fisher-Yates shuffle
+                pick = j + draw(state, j, d - j)
+                values[j], values[pick] = values[pick], values[j]
+            values = values[:cap]
+        values.sort()
+        kept = len(values)
+        for j in range(min(kept, cap)):
+            at = j
+            if kept > cap and cap > 1:
+                at = (2 * j * (kept - 1) + (cap - 1)) // (2 * (cap - 1))
+            out[u, 1 + j] = values[kept - 1 - at]
+
+
+# -------------------------------------------------------------------------------- sampling
+
+
+@kernel
+def sample_counts(offsets: Any, nodes: Any, fanout: Any, out: Any) -> None:
+    """out[i + 1] = running total of min(degree, fanout)."""
+    total = 0
+    for i in range(len(nodes)):
+        total += min(offsets[nodes[i] + 1] - offsets[nodes[i]], fanout)
+        out[i + 1] = total
+
+
+@kernel
+def sample_rows(
+    offsets: Any, targets: Any, nodes: Any, views: Any, fanout: Any, key: Any,
+    out_offsets: Any, out: Any, start: Any, stop: Any,
+) -> None:  # fmt: skip
+    """Fill each row with `fanout` distinct neighbours (all if fewer), by Floyd's method."""
+    for i in range(start, stop):
+        u = nodes[i]
+        low, d, at = offsets[u], offsets[u + 1] - offsets[u], out_offsets[i]
+        if d <= fanout:
+            for j in range(d):
+                out[at + j] = targets[low + j]
+            continue
+        state = stream(key, u, views[i])
+        for slot in range(fanout):
+            last = d - fanout + slot
+            pick = draw(state, slot, last + 1)
+            for j in range(slot):
+                if out[at + j] == pick:
+                    pick = last
+                    break
+            out[at + slot] = pick
+        for slot in range(fanout):
+            out[at + slot] = targets[low + out[at + slot]]
+
+
+@kernel
+def pick_neighbors(offsets: Any, targets: Any, nodes: Any, views: Any, key: Any, out: Any) -> None:
+    """One uniformly drawn neighbour per (node, view); a node without any stands for itself."""
+    for i in range(len(nodes)):
+        u = nodes[i]
+        d = offsets[u + 1] - offsets[u]
+        out[i] = u if d == 0 else targets[offsets[u] + draw(stream(key, u, views[i]), 0, d)]
+
+
+@kernel
+def renumber(nodes: Any, table: Any, distinct: Any, local: Any) -> Any:
+    """Number the distinct nodes by first appearance; return how many there are.
+
+    `table` is an open-addressing hash table of -1s, a power of two and larger than len(nodes).
+    """
+    mask = np.uint64(len(table) - 1)
+    count = 0
+    for i in range(len(nodes)):
+        at = mix(nodes[i]) & mask
+        while table[at] >= 0 and distinct[table[at]] != nodes[i]:
+            at = (at + np.uint64(1)) & mask
+        if table[at] < 0:
+            table[at] = count
+            distinct[count] = nodes[i]
+            count += 1
+        local[i] = table[at]
+    return count
+
+
+@kernel
+def non_neighbors(
+    offsets: Any, targets: Any, nodes: Any, key: Any, exclude: Any, tries: Any, out: Any
+) -> None:
+    """out[i, j] = a batch position whose node is not nodes[i] nor adjacent to it; -1 if none is found."""
+    b, q = out.shape
+    for i in range(b):
+        u = nodes[i]
+        state = stream(key, u, 0)
+        for j in range(q):
+            out[i, j] = -1
+            for attempt in range(tries):
+                pick = draw(state, j * tries + attempt, b)
+                v = nodes[pick]
+                if v == u:
+                    continue
+                low, high = offsets[u], offsets[u + 1]
+                while exclude and low < high:
+                    middle = (low + high) // 2
+                    if targets[middle] < v:
+                        low = middle + 1
+                    else:
+                        high = middle
+                if not exclude or low == offsets[u + 1] or targets[low] != v:
+                    out[i, j] = pick
+                    break
+
+
+# ------------------------------------------------------------------------------ arithmetic
+
+
+@kernel
+def sum_rows(offsets: Any, index: Any, x: Any, out: Any, start: Any, stop: Any) -> None:
+    """out[i] = sum of x[index[e]] over row i."""
+    width = x.shape[1]
+    for i in range(start, stop):
+        total = out[i]
+        for j in range(width):
+            total[j] = 0
+        for e in range(offsets[i], offsets[i + 1]):
+            row = x[index[e]]
+            for j in range(width):
+                total[j] += row[j]
+
+
+@kernel
+def mean_rows(offsets: Any, index: Any, x: Any, first: Any, out: Any, start: Any, stop: Any) -> None:
+    """out[i] = mean of x[first + i] and of x[index[e]] over row first + i: mean({u} ∪ N(u))."""
+    width = x.shape[1]
+    for i in range(start, stop):
+        u = first + i
+        total, own = out[i], x[u]
+        for j in range(width):
+            total[j] = own[j]
+        for e in range(offsets[u], offsets[u + 1]):
+            row = x[index[e]]
+            for j in range(width):
+                total[j] += row[j]
+        share = np.float32(1) / np.float32(1 + offsets[u + 1] - offsets[u])
+        for j in range(width):
+            total[j] *= share
+
+
+@kernel
+def scatter_rows(offsets: Any, index: Any, grad: Any, out: Any, start: Any, stop: Any) -> None:
+    """out[index[e]] += grad[i] over row i, columns start..stop only: the transpose of sum_rows."""
+    for i in range(len(offsets) - 1):
+        row = grad[i, start:stop]
+        for e in range(offsets[i], offsets[i + 1]):
+            total = out[index[e], start:stop]
+            for j in range(len(row)):
+                total[j] += row[j]
+
+
+@kernel
+def sparse_dense(
+    offsets: Any, index: Any, values: Any, first: Any, w: Any, out: Any, start: Any, stop: Any
+) -> None:
+    """out[i] = sparse row (first + i) times w."""
+    width = w.shape[1]
+    for i in range(start, stop):
+        total = out[i]
+        for j in range(width):
+            total[j] = 0
+        for e in range(offsets[first + i], offsets[first + i + 1]):
+            value, row = values[e], w[index[e]]
+            for j in range(width):
+                total[j] += value * row[j]
+
+
+@kernel
+def sparse_dense_grad(
+    offsets: Any, index: Any, values: Any, grad: Any, out: Any, start: Any, stop: Any
+) -> None:
+    """out += sparse.T @ grad, columns start..stop only."""
+    for i in range(len(offsets) - 1):
+        row = grad[i, start:stop]
+        for e in range(offsets[i], offsets[i + 1]):
+            value, total = values[e], out[index[e], start:stop]
+            for j in range(len(row)):
+                total[j] += value * row[j]
+
+
+@kernel
+def dropout_mask(key: Any, threshold: Any, scale: Any, out: Any, start: Any, stop: Any) -> None:
+    """out[i] = 0 with chance threshold / 2**16, else scale. Four entries share one hash.
+
+    `start` and `stop` count groups of four.
+    """
+    golden = np.uint64(0x9E3779B97F4A7C15)
+    for group in range(start, stop):
+        bits = mix(np.uint64(key) + golden * np.uint64(group + 1))
+        for lane in range(4):
+            at = 4 * group + lane
+            if at < len(out):
+                kept = (bits >> np.uint64(16 * lane)) & np.uint64(0xFFFF) >= np.uint64(threshold)
+                out[at] = scale if kept else np.float32(0)
