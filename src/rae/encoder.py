@@ -1,0 +1,224 @@
+"""Algorithms 1 and 2: average a neighbourhood, project, normalise, squash; level after level."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from rae.config import Config
+from rae.features import Matrix
+from rae.kernels import cpu
+from rae.runtime import generator, in_ranges, key
+from rae.sampling import Block
+
+_ACTIVATIONS = {
+    "tanh": torch.tanh,
+    "relu": torch.relu,
+    "elu": functional.elu,
+    "leaky_relu": functional.leaky_relu,
+}
+_STRIPE = 32  # columns: the narrowest strip that a thread adds gradients into
+
+
+class _Average(torch.autograd.Function):
+    """mean({u} ∪ N(u)) over a block, forwards by gathering, backwards by scattering."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, block: Block) -> Tensor:
+        rows = x.detach().numpy()
+        sums = np.empty((len(block.offsets) - 1, rows.shape[1]), rows.dtype)
+        in_ranges(lambda a, b: cpu.sum_rows(block.offsets, block.index, rows, sums, a, b), len(sums), 256)
+        share = _shares(block, rows.dtype)
+        total = torch.from_numpy(sums)
+        if block.lists is not None:
+            total = total[torch.from_numpy(block.lists)]
+        ctx.block, ctx.n_below, ctx.share = block, len(rows), share
+        return total.add_(x.detach()[torch.from_numpy(block.ego)]).mul_(share)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+        block: Block = ctx.block
+        scaled = (grad * ctx.share).numpy()
+        out = np.zeros((ctx.n_below, scaled.shape[1]), scaled.dtype)
+        sums = scaled
+        if block.lists is not None:
+            sums = np.zeros((len(block.offsets) - 1, scaled.shape[1]), scaled.dtype)
+            _scatter(np.arange(len(scaled) + 1), block.lists, scaled, sums)
+        _scatter(np.arange(len(scaled) + 1), block.ego, scaled, out)
+        _scatter(block.offsets, block.index, sums, out)
+        return torch.from_numpy(out), None
+
+
+def _shares(block: Block, dtype: Any) -> Tensor:
+    counts = np.diff(block.offsets)
+    if block.lists is not None:
+        counts = counts[block.lists]
+    return torch.from_numpy((1.0 / (1.0 + counts)).astype(dtype)[:, None])
+
+
+def _scatter(offsets: Any, index: Any, grad: Any, out: Any) -> None:
+    in_ranges(lambda a, b: cpu.scatter_rows(offsets, index, grad, out, a, b), grad.shape[1], _STRIPE)
+
+
+def average(x: Tensor, block: Block) -> Tensor:
+    """mean({u} ∪ N(u)) for every row of the block.  (n, d) -> (r, d)"""
+    out: Tensor = _Average.apply(x.contiguous(), block)  # type: ignore[no-untyped-call]
+    return out
+
+
+class _SparseProduct(torch.autograd.Function):
+    """Sparse rows times weights; the rows are data and get no gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, x: sp.csr_array) -> Tensor:
+        ctx.x, ctx.n_below = x, len(weight)
+        return torch.from_numpy(sparse_product(x, weight.detach().numpy()))
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+        x, rows = ctx.x, grad.contiguous().numpy()
+        out = np.zeros((ctx.n_below, rows.shape[1]), rows.dtype)
+
+        def work(start: int, stop: int) -> None:
+            cpu.sparse_dense_grad(x.indptr, x.indices, x.data, rows, out, start, stop)
+
+        in_ranges(work, rows.shape[1], _STRIPE)
+        return torch.from_numpy(out), None
+
+
+def sparse_product(x: sp.csr_array, weight: Any, start: int = 0, stop: int | None = None) -> Any:
+    """Rows start..stop of x, times weight, as a dense array."""
+    stop = x.shape[0] if stop is None else stop
+    out = np.empty((stop - start, weight.shape[1]), weight.dtype)
+
+    def work(a: int, b: int) -> None:
+        cpu.sparse_dense(x.indptr, x.indices, x.data, start, weight, out, a, b)
+
+    in_ranges(work, stop - start, 256)
+    return out
+
+
+def drop(x: Tensor, share: float, luck: Any) -> Tensor:
+    """x with a share of its entries zeroed and the rest scaled up; which ones depends on luck alone."""
+    return x * torch.from_numpy(_mask(x.numel(), share, luck)).view(x.shape)
+
+
+def _mask(size: int, share: float, luck: Any) -> Any:
+    threshold = round(share * 2**16)
+    scale = np.float32(2**16 / (2**16 - threshold))
+    out = np.empty(size, np.float32)
+    in_ranges(lambda a, b: cpu.dropout_mask(luck, threshold, scale, out, a, b), -(-size // 4), 16384)
+    return out
+
+
+class Layer(nn.Module):
+    """One projection and the paper's σ = Dropout(tanh(BatchNorm(.)))."""
+
+    def __init__(self, n_in: int, n_out: int, activation: str, dropout: float, rng: np.random.Generator) -> None:
+        super().__init__()
+        bound = (6.0 / (n_in + n_out)) ** 0.5  # Xavier uniform
+        self.weight = nn.Parameter(torch.from_numpy(rng.uniform(-bound, bound, (n_in, n_out)).astype(np.float32)))
+        self.norm = nn.BatchNorm1d(n_out)
+        self.activation, self.dropout = activation, dropout
+
+    def project(self, x: Tensor | sp.csr_array) -> Tensor:
+        """W x, row by row; sparse rows stay sparse.  (n, n_in) -> (n, n_out)"""
+        if isinstance(x, Tensor):
+            return x @ self.weight
+        out: Tensor = _SparseProduct.apply(self.weight, x)  # type: ignore[no-untyped-call]
+        return out
+
+    def squash(self, h: Tensor, luck: Any = None) -> Tensor:
+        """σ(h). In training mode `luck` decides what is dropped; without it torch's own generator does."""
+        h = _ACTIVATIONS[self.activation](self.norm(h))
+        if not self.training or self.dropout == 0:
+            return h
+        return functional.dropout(h, self.dropout) if luck is None else drop(h, self.dropout, luck)
+
+
+class Level(nn.Module):
+    """One level: Agg^k (Algorithm 2), then σ^k(W^k ·) (Algorithm 1)."""
+
+    def __init__(self, n_in: int, n_out: int, config: Config, rng: np.random.Generator) -> None:
+        super().__init__()
+        self.order = config.order
+        self.aggregate = Layer(n_in, n_out, config.activation, config.dropout, rng)
+        self.update = Layer(n_out, n_out, config.activation, config.dropout, rng) if config.projections == 2 else None
+
+    @property
+    def narrows(self) -> bool:
+        """Whether projecting leaves fewer columns to average."""
+        n_in, n_out = self.aggregate.weight.shape
+        return n_out < n_in
+
+    def forward(self, x: Tensor | sp.csr_array, block: Block, luck: tuple[Any, Any] = (None, None)) -> Tensor:
+        """Averaging is linear, so it goes after the projection whenever that moves fewer bytes."""
+        if self.order == "project_first":
+            h = average(self.aggregate.squash(self.aggregate.project(x), luck[0]), block)
+        elif self.narrows or not isinstance(x, Tensor):
+            h = self.aggregate.squash(average(self.aggregate.project(x), block), luck[0])
+        else:
+            h = self.aggregate.squash(self.aggregate.project(average(x, block)), luck[0])
+        return self.finish(h, luck[1])
+
+    def finish(self, h: Tensor, luck: Any = None) -> Tensor:
+        """σ^k(W^k h), or h itself when the level has one projection only."""
+        return h if self.update is None else self.update.squash(self.update.project(h), luck)
+
+
+class Encoder(nn.Module):
+    """The model: features and blocks in, one vector per row of the last block out.
+
+    >>> Encoder(31, Config(dims=(192, 64))).width
+    256
+    """
+
+    def __init__(self, n_features: int, config: Config, rng: np.random.Generator | None = None) -> None:
+        super().__init__()
+        rng = generator(config.seed, "encoder") if rng is None else rng
+        widths = (n_features, *config.dims)
+        self.n_features, self.input_dropout = n_features, config.input_dropout
+        self.levels = nn.ModuleList(
+            Level(a, b, config, rng) for a, b in zip(widths[:-1], widths[1:], strict=True)
+        )  # fmt: skip
+
+    @property
+    def width(self) -> int:
+        """Columns of the embedding: all levels side by side."""
+        return sum(level.aggregate.weight.shape[1] for level in self.stack())
+
+    def stack(self) -> list[Level]:
+        """The levels, the first one first."""
+        return [level for level in self.levels if isinstance(level, Level)]
+
+    def forward(self, x: Tensor | Matrix, blocks: Sequence[Block], luck: tuple[int | str, ...] | None = None) -> Tensor:
+        """z = h^K for each row of the last block.  (n, n_features) -> (r, d_K)
+
+        `luck` = (seed, words and counters ...) names the random stream of dropout in training mode.
+        """
+        h: Any = torch.from_numpy(x) if isinstance(x, np.ndarray) else x
+        if self.training and self.input_dropout:
+            h = self._drop_input(h, luck)
+        for k, (level, block) in enumerate(zip(self.stack(), blocks, strict=True)):
+            keys = (None, None) if luck is None else (_key(luck, k, "aggregate"), _key(luck, k, "update"))
+            h = level(h, block, keys)
+        out: Tensor = h
+        return out
+
+    def _drop_input(self, x: Any, luck: tuple[int | str, ...] | None) -> Any:
+        if isinstance(x, Tensor):
+            share = self.input_dropout
+            return functional.dropout(x, share) if luck is None else drop(x, share, _key(luck, "input"))
+        salt = int(torch.randint(2**62, ())) if luck is None else _key(luck, "input")
+        return sp.csr_array((x.data * _mask(x.nnz, self.input_dropout, salt), x.indices, x.indptr), shape=x.shape)
+
+
+def _key(luck: tuple[int | str, ...], *parts: int | str) -> Any:
+    seed, *purpose = luck
+    return key(int(seed), *purpose, *parts)
