@@ -1,1 +1,80 @@
-"""Role action embeddings: which nodes of a graph play the same role?"""
+"""Role action embeddings: which nodes of a graph play the same role?
+
+>>> import rae
+>>> graph = rae.Graph.from_edges([("ann", "bob"), ("bob", "cid")])
+>>> rae.RAE(steps=0).fit_transform(graph).shape
+(3, 256)
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rae import datasets, errors
+    from rae.config import PAPER, TOY, Config
+    from rae.encoder import Encoder
+    from rae.estimator import RAE
+    from rae.features import FeatureTable, structural_features
+    from rae.graph import Graph
+    from rae.io import read_edges, read_embeddings, read_features, write_embeddings
+    from rae.run import Run
+    from rae.runtime import set_threads
+    from rae.sampling import sample_blocks
+
+# Each public name and the module it is loaded from on first use: `import rae` stays light.
+_HOMES = {
+    "Config": "config",
+    "Encoder": "encoder",
+    "FeatureTable": "features",
+    "Graph": "graph",
+    "PAPER": "config",
+    "RAE": "estimator",
+    "Run": "run",
+    "TOY": "config",
+    "read_edges": "io",
+    "read_embeddings": "io",
+    "read_features": "io",
+    "sample_blocks": "sampling",
+    "set_threads": "runtime",
+    "structural_features": "features",
+    "write_embeddings": "io",
+}
+_MODULES = ("datasets", "errors")
+
+__all__ = [
+    "PAPER",
+    "RAE",
+    "TOY",
+    "Config",
+    "Encoder",
+    "FeatureTable",
+    "Graph",
+    "Run",
+    "datasets",
+    "errors",
+    "read_edges",
+    "read_embeddings",
+    "read_features",
+    "sample_blocks",
+    "set_threads",
+    "structural_features",
+    "write_embeddings",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("rae")
+    if name in _MODULES:
+        return importlib.import_module(f"rae.{name}")
+    if name in _HOMES:
+        return getattr(importlib.import_module(f"rae.{_HOMES[name]}"), name)
+    raise AttributeError(f"module 'rae' has no attribute {name!r}; it has {', '.join(__all__)}")
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]
