@@ -1,0 +1,85 @@
+"""Writing a file whole or not at all: whatever happens, the old file stays until the new one is complete."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from rae.errors import FileError
+
+_REASONS = {
+    errno.ENOSPC: "the disk is full; free some space or choose another folder",
+    errno.EDQUOT: "your disk quota is used up; free some space or choose another folder",
+    errno.EFBIG: "the file is larger than the disk allows; choose another folder",
+    errno.EACCES: "you may not write there; choose another folder or ask for permission",
+    errno.EPERM: "you may not write there; choose another folder or ask for permission",
+    errno.EROFS: "the disk is read-only; choose another folder",
+    errno.EIO: "the disk reports an error; choose another folder",
+    errno.ENAMETOOLONG: "the name is too long; choose a shorter one",
+}
+
+
+@contextlib.contextmanager
+def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """A hidden path beside `path` to write to; it becomes `path` when the block ends well.
+
+    On any exception, Ctrl-C included, the hidden file is removed and the old file is untouched.
+    """
+    with _one_sentence(path):
+        target = _writable(path)
+    hidden = target.with_name(f".{uuid.uuid4().hex}.tmp")
+    try:
+        with _one_sentence(path):
+            yield hidden
+            _flush(hidden)
+            hidden.replace(target)
+            with contextlib.suppress(OSError):  # some file systems cannot flush a folder; the file is whole anyway
+                _flush(target.parent)
+    finally:
+        with contextlib.suppress(OSError):
+            hidden.unlink(missing_ok=True)
+
+
+def write_text(path: str | os.PathLike[str], text: str) -> None:
+    """Write `text` as UTF-8, whole or not at all."""
+    with atomic_path(path) as hidden:
+        hidden.write_text(text, encoding="utf-8", newline="\n")
+
+
+def write_json(path: str | os.PathLike[str], value: Any) -> None:
+    """Write `value` as indented JSON, whole or not at all; NaN is refused, since JSON has none."""
+    write_text(path, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def _writable(path: str | os.PathLike[str]) -> Path:
+    # Through a link the file it points to is written, and the link stays.
+    target = Path(os.path.realpath(path))
+    if target.is_dir():
+        raise FileError(f"cannot write {path}: it is a folder; name a file in it")
+    if not target.parent.is_dir():
+        raise FileError(f"cannot write {path}: there is no folder {target.parent}; make it first")
+    return target
+
+
+def _flush(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@contextlib.contextmanager
+def _one_sentence(path: str | os.PathLike[str]) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _REASONS:
+            raise
+        raise FileError(f"cannot write {path}: {_REASONS[error.errno]}") from error

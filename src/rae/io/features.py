@@ -1,0 +1,252 @@
+"""Action features from a file: one row per id, one row per (id, word), or a bare matrix."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import scipy.sparse as sp
+
+from rae.errors import FeatureError, FileError, GraphError
+from rae.features import FeatureTable, Matrix, check_matrix
+from rae.graph import id_array
+from rae.io.files import File, look, parts
+from rae.io.names import ID, position, usual
+from rae.io.tables import Table, open_table, read_ids
+from rae.io.text import TextTable, is_number
+
+Floats = np.ndarray[Any, np.dtype[np.float32]]
+
+
+def read_features(
+    path: str | os.PathLike[str],
+    *,
+    id: str | None = None,
+    columns: Sequence[str] | None = None,
+    feature: str | None = None,
+    value: str | None = None,
+    header: bool | None = None,
+) -> FeatureTable | Matrix:
+    """The features of a file, keyed by id; a NumPy or SciPy file without ids gives the bare matrix.
+
+    Wide: the column `id` (by default the one called id, node or node_id, else the first) and
+    `columns` of numbers, or one column of equally long lists (by default all but the id). Long:
+    `feature` names the column of words or items, `value` that of their numbers (by default 1 each;
+    the same pair twice adds up), which makes a sparse matrix with the sorted words as names.
+    .npz: a SciPy sparse matrix, or the array x (or the only matrix in it), with or without ids and
+    names. .npy: a matrix. Rows without ids are in the graph's row order.
+    """
+    if not parts(path) and (file := look(path)).kind in ("zip", "npy"):
+        return _from_numpy(file)
+    table = open_table(path, header)
+    where = Path(path)
+    key = _position(where, table, id) if id is not None else (usual(table.names, ID) or 0)
+    with _about(where):
+        if feature is not None:
+            return _long(where, table, key, feature, value)
+        if value is not None:
+            raise FeatureError("value= goes with feature=, the column of words; pass both or columns=")
+        return _wide(where, table, key, columns)
+
+
+# ------------------------------------------------------------------------------------- wide
+
+
+def _wide(path: Path, table: Table, key: int, columns: Sequence[str] | None) -> FeatureTable:
+    if columns is None:
+        chosen = [i for i in range(len(table.names)) if i != key]
+    else:
+        chosen = [_position(path, table, name) for name in columns]
+    if not chosen:
+        raise FeatureError(f"there are only ids (column {table.names[key]!r}), expected one column of numbers or more")
+    names = [table.names[i] for i in chosen]
+    numbers = _text_numbers(table, chosen) if isinstance(table, TextTable) else table.read(chosen)
+    (ids,) = read_ids(table, {"feature": key})
+    lists = [name for name, column in zip(names, numbers, strict=True) if _is_list(column.type)]
+    if lists and len(names) > 1:
+        raise FeatureError(f"column {lists[0]!r} holds lists and must stand alone; pass columns=[{lists[0]!r}]")
+    if lists:
+        matrix = list_matrix(numbers[0], names[0])
+    else:
+        matrix = np.empty((len(ids), len(names)), np.float32)
+        for j, (name, column) in enumerate(zip(names, numbers, strict=True)):
+            matrix[:, j] = float_column(column, name)
+    _refuse_gaps(matrix, ids, None if lists else names)
+    return FeatureTable(ids, matrix, None if lists else tuple(names))
+
+
+def _text_numbers(table: TextTable, chosen: list[int]) -> list[pa.ChunkedArray]:
+    kinds: dict[int, pa.DataType] = {}
+    for i in chosen:
+        cells = {row[i] for row in table.sample}
+        if cells and all(c.casefold() in ("true", "false") for c in cells):
+            kinds[i] = pa.bool_()
+        elif (odd := next((c for c in cells if not is_number(c)), None)) is not None:
+            _refuse_text(table.names[i], repr(odd))
+        else:
+            kinds[i] = pa.float32()
+    return table.read(kinds)
+
+
+def float_column(column: pa.ChunkedArray, name: str) -> Floats:
+    """A column of any kind of number as float32, NaN where it is null."""
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        column, kind = column.cast(kind.value_type), kind.value_type
+    if not (pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind) or _is_decimal(kind)):
+        _refuse_text(name, str(kind))
+    numbers = column.cast(pa.float64()) if _is_decimal(kind) else column
+    if pa.types.is_boolean(kind):
+        numbers = column.cast(pa.uint8())
+    with np.errstate(over="ignore"):  # beyond float32 becomes infinite, which is refused by name
+        out: Floats = numbers.to_numpy().astype(np.float32)
+    return out
+
+
+def list_matrix(column: pa.ChunkedArray, name: str) -> Floats:
+    """A column of equally long lists of numbers as one matrix.  n lists of d -> (n, d)"""
+    if column.null_count:
+        raise FeatureError(f"column {name!r} has {column.null_count:,} missing lists; fill or drop those rows")
+    widths = pc.unique(pc.list_value_length(column)).to_pylist()
+    if len(widths) > 1:
+        raise FeatureError(
+            f"the lists in column {name!r} must be equally long, got lengths {min(widths)} to {max(widths)}"
+        )
+    flat = float_column(pc.list_flatten(column), name)
+    return flat.reshape(len(column), widths[0] if widths else 0)
+
+
+def _refuse_text(name: str, what: str) -> None:
+    raise FeatureError(
+        f"column {name!r} must hold numbers, got {what}; choose the columns of numbers with columns=, "
+        f"or pass feature={name!r} if each row is one (id, word) pair"
+    )
+
+
+def _refuse_gaps(matrix: Floats, ids: pa.Array, names: list[str] | None) -> None:
+    bad = ~np.isfinite(matrix)
+    if bad.any():
+        row, column = (int(a[0]) for a in np.nonzero(bad))
+        what = "missing or NaN" if np.isnan(matrix[row, column]) else "infinite or beyond float32"
+        which = f"column {names[column]!r}" if names else f"column {column:,} of the list"
+        raise FeatureError(
+            f"features must be finite numbers, {int(np.count_nonzero(bad)):,} are not, first in row {row + 1:,} "
+            f"(id {ids[row].as_py()!r}), {which}, which is {what}; fill it or drop that row or column"
+        )
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
+
+
+def _is_decimal(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_decimal(kind))
+
+
+# ------------------------------------------------------------------------------------- long
+
+
+def _long(path: Path, table: Table, key: int, feature: str, value: str | None) -> FeatureTable:
+    word = _position(path, table, feature)
+    if word == key:
+        raise FeatureError(f"the id and the feature must be two columns, got {feature!r} for both; pass id= too")
+    (ids,) = read_ids(table, {"feature": key})
+    (words,) = read_ids(table, {"word": word}, as_text=True)
+    if len(ids) == 0:
+        raise FeatureError("there are no rows, only column names; expected one (id, word) pair or more")
+    numbers = np.ones(len(ids), np.float64)
+    if value is not None:
+        at = _position(path, table, value)
+        column = (_text_numbers(table, [at]) if isinstance(table, TextTable) else table.read([at]))[0]
+        single = float_column(column, value)
+        _refuse_gaps(single[:, None], ids, [value])
+        numbers = single.astype(np.float64)
+    rows, names = ids.dictionary_encode(), words.cast(pa.string()).dictionary_encode()
+    order = pc.array_sort_indices(names.dictionary)
+    rank = np.empty(len(order), np.int64)
+    rank[order.to_numpy()] = np.arange(len(order))
+    pairs = (rows.indices.to_numpy(), rank[names.indices.to_numpy()])
+    matrix = sp.csr_array((numbers, pairs), shape=(len(rows.dictionary), len(rank)))
+    return FeatureTable(rows.dictionary, matrix, tuple(names.dictionary.take(order).to_pylist()), open_vocabulary=True)
+
+
+# ------------------------------------------------------------------------------ NumPy and SciPy
+
+
+def _from_numpy(file: File) -> FeatureTable | Matrix:
+    if file.packed:
+        raise FileError(f"{file.path} is a packed NumPy file; unpack it first")
+    # allow_pickle=False throughout: an array of Python objects could run code.
+    try:
+        if file.kind == "npy":
+            with _about(file.path):
+                return check_matrix(np.load(file.path, allow_pickle=False))
+        with np.load(file.path, allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+    except (ValueError, OSError, EOFError, KeyError, MemoryError, SyntaxError, zipfile.BadZipFile) as error:
+        if isinstance(error, FeatureError):
+            raise
+        reason = str(error).strip().splitlines()[0].rstrip(".") if str(error).strip() else type(error).__name__
+        raise FileError(f"{file.path} is no NumPy file of plain numbers ({reason}); save it again") from None
+    with _about(file.path):
+        matrix = check_matrix(_sparse(file.path, arrays) if "format" in arrays else _dense(arrays))
+        if "ids" not in arrays:
+            return matrix
+        ids = id_array(arrays["ids"])
+        if len(ids) != matrix.shape[0]:
+            raise FeatureError(f"ids must have one entry per row of the matrix ({matrix.shape[0]:,}), got {len(ids):,}")
+        names = tuple(map(str, arrays["names"].ravel())) if "names" in arrays else None
+        return FeatureTable(ids, matrix, names)
+
+
+def _dense(arrays: dict[str, Any]) -> Any:
+    found = [name for name, array in arrays.items() if array.ndim == 2 and name not in ("ids", "names")]
+    if "x" in arrays:
+        return arrays["x"]
+    if len(found) != 1:
+        raise FeatureError(f"expected an array called x, or just one matrix, got {', '.join(arrays) or 'nothing'}")
+    return arrays[found[0]]
+
+
+def _sparse(path: Path, arrays: dict[str, Any]) -> Any:
+    """The SciPy matrix of such a file, its indices checked: the kernels trust them."""
+    for name in ("indices", "indptr", "row", "col", "offsets"):
+        if name in arrays and arrays[name].dtype.kind != "i":
+            raise FeatureError(f"{name} of a sparse matrix must be whole numbers, got {arrays[name].dtype}")
+    try:
+        matrix = sp.load_npz(path)
+        if hasattr(matrix, "check_format"):
+            matrix.check_format(full_check=True)
+        rows = sp.csr_array(matrix)
+        rows.check_format(full_check=True)
+    except (ValueError, TypeError, KeyError, NotImplementedError) as error:
+        raise FeatureError(f"the sparse matrix is damaged ({str(error).rstrip('.')}); save it again") from None
+    return rows
+
+
+# ------------------------------------------------------------------------------------- shared
+
+
+@contextmanager
+def _about(path: Path) -> Iterator[None]:
+    """Say which file the matter is with."""
+    try:
+        yield
+    except (FeatureError, GraphError) as error:
+        if str(error).startswith(str(path)):
+            raise
+        raise FeatureError(f"{path}: {error}") from None
+
+
+def _position(path: Path, table: Table, name: str) -> int:
+    found = position(name, table.names)
+    if isinstance(found, str):
+        raise FeatureError(f"{path}: {found}")
+    return found

@@ -1,0 +1,138 @@
+"""One way to any table file: its column names, then only the columns that are wanted, ids exact."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from rae.errors import FileError, GraphError
+from rae.graph import id_array
+from rae.io.files import File, look, parts, reading
+from rae.io.text import TextTable, sniff
+
+log = logging.getLogger("rae")
+
+
+@dataclass(frozen=True)
+class ArrowTable:
+    """A table whose columns have types of their own: Parquet, in one file or several, or Arrow IPC."""
+
+    files: tuple[File, ...]
+    schema: pa.Schema
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self.schema.names)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return ()
+
+    def read(self, positions: Sequence[int]) -> list[pa.ChunkedArray]:
+        """The columns at these positions, as they are stored."""
+        wanted = [self.names[i] for i in positions]
+        read = []
+        for file in self.files:
+            with reading(file.path), file.open() as stream:
+                source = pa.BufferReader(stream.read()) if file.packed else stream
+                if file.kind == "parquet":
+                    table = pq.ParquetFile(source).read(columns=wanted)
+                else:
+                    table = pa.ipc.open_file(source).read_all().select(wanted)
+                table.validate(full=True)  # a hostile file may point outside its own buffers
+            read.append(table)
+        with reading(self.files[0].path):
+            whole = pa.concat_tables(read, promote_options="permissive")
+        return [whole.column(name) for name in wanted]
+
+
+Table = TextTable | ArrowTable
+
+
+def open_table(path: str | os.PathLike[str], header: bool | None = None) -> Table:
+    """The table at `path`, told from its content: Parquet, Arrow IPC (feather) or text, packed or not.
+
+    A folder that holds only .parquet files is one table. `header` concerns text alone.
+    """
+    files = tuple(look(p) for p in parts(path)) or (look(path),)
+    kind = files[0].kind
+    if kind == "text":
+        table = sniff(files[0], header)
+        for note in table.notes:
+            log.info("%s: %s", path, note)
+        return table
+    if kind not in ("parquet", "arrow"):
+        what = {"zip": "a zip archive; unpack it first", "npy": "a NumPy array; save it as Parquet or CSV"}[kind]
+        raise FileError(f"expected a table, {path} is {what}")
+    schemas = [_schema(file) for file in files]
+    for file, schema in zip(files, schemas, strict=True):
+        if schema.names != schemas[0].names:
+            raise FileError(f"{file.path} has other columns than {files[0].path.name} beside it; expected one table")
+    return ArrowTable(files, schemas[0])
+
+
+def read_ids(table: Table, positions: Mapping[str, int], *, as_text: bool = False) -> list[pa.Array]:
+    """The columns of these roles as ids, exactly as they are in the file.
+
+    A Parquet or Arrow column keeps its type. Text is int64 when every cell of every column is the
+    plain writing of such a number, else uint64 in the same way, else text: 007, +1 and 1.0 stay text.
+    """
+    if isinstance(table, ArrowTable):
+        columns = table.read(list(positions.values()))
+        return [_id_column(table.files[0].path, role, c) for role, c in zip(positions, columns, strict=True)]
+    columns = table.read(dict.fromkeys(positions.values(), pa.string()))
+    for (role, position), column in zip(positions.items(), columns, strict=True):
+        if pc.any(pc.equal(column, "")).as_py():
+            _refuse_empty(table, role, position)
+    for kind in () if as_text else (pa.int64(), pa.uint64()):
+        whole = _as_whole(columns, kind)
+        if whole is not None:
+            return whole
+    return [id_array(column) for column in columns]
+
+
+def _as_whole(columns: Sequence[pa.ChunkedArray], kind: pa.DataType) -> list[pa.Array] | None:
+    """The columns as whole numbers, None if any cell would not come back as it was written."""
+    out = []
+    for column in columns:
+        chunks = []
+        for chunk in column.chunks:
+            try:
+                numbers = chunk.cast(kind)
+            except pa.ArrowInvalid:
+                return None
+            if not pc.all(pc.equal(numbers.cast(chunk.type), chunk)).as_py():
+                return None
+            chunks.append(numbers)
+        out.append(pa.concat_arrays(chunks) if chunks else pa.array([], kind))
+    return out
+
+
+def _refuse_empty(table: TextTable, role: str, position: int) -> None:
+    found = table.find(lambda row: len(row) > position and row[position] == "")
+    where = f"line {found[0]:,}" if found else "some line"
+    raise GraphError(f"{table.file.path}: {where} has an empty {role} id; fill it or drop that line")
+
+
+def _id_column(path: Path, role: str, column: pa.ChunkedArray) -> pa.Array:
+    if pa.types.is_nested(column.type) or pa.types.is_null(column.type):
+        raise GraphError(
+            f"{path}: the {role} column must hold ids (numbers or text), got {column.type}; name another one"
+        )
+    try:
+        return id_array(column)
+    except GraphError as error:
+        raise GraphError(f"{path}: {role}: {error}") from None
+
+
+def _schema(file: File) -> pa.Schema:
+    with reading(file.path), file.open() as stream:
+        source = pa.BufferReader(stream.read()) if file.packed else stream
+        return pq.ParquetFile(source).schema_arrow if file.kind == "parquet" else pa.ipc.open_file(source).schema

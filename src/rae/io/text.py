@@ -1,0 +1,320 @@
+"""Text tables: comma, tab, semicolon, pipe or blanks between the cells, with or without a header.
+
+Nothing is asked of the user that the first lines can tell; what they cannot tell for sure is
+decided by the rule in `has_header`, noted, and can be overridden.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.csv
+
+from rae.errors import FeatureError, FileError
+from rae.io.files import File, reading
+from rae.io.names import ID, SOURCE, TARGET, plain
+
+SAMPLE = 1 << 17
+BLOCK = 1 << 22
+
+_NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*|\s*[+-]?inf(inity)?\s*", re.IGNORECASE)
+_MISSING = frozenset(("", "na", "n/a", "nan", "-nan", "null", "none", "#n/a"))
+_ATTRIBUTES = re.compile(rb"[ \t]+\{[^\r\n]*\}[ \t]*(?=[\r\n]|$)")
+_QUOTED_OR_BLANKS = re.compile(rb'(?<![^ \t\r\n])("[^"\r\n]*")(?![^ \t\r\n])|[ \t]+')
+
+Row = list[str]
+
+
+@dataclass(frozen=True)
+class TextTable:
+    """How a text file is laid out; the columns are read when asked for."""
+
+    file: File
+    names: tuple[str, ...]  # of the header, else "1", "2", ...
+    header: bool
+    delimiter: str
+    start: int  # bytes before the first row of data
+    line: int  # the line of the file, from 1, where the data begin
+    sample: tuple[Row, ...]  # the first rows of data
+    notes: tuple[str, ...]  # what could have been read otherwise
+    clean: Callable[[bytes], bytes] | None = None  # blocks of whole lines -> what Arrow can split
+
+    def read(self, kinds: Mapping[int, pa.DataType]) -> list[pa.ChunkedArray]:
+        """The columns at these positions, in this order, as these types; text is never null."""
+        if not self.sample:
+            return [pa.chunked_array([], kind) for kind in kinds.values()]
+        longest = max(sum(map(len, row)) + len(row) for row in self.sample)
+        try:
+            with reading(self.file.path), self._data() as stream:
+                table = pa.csv.read_csv(
+                    stream,
+                    read_options=pa.csv.ReadOptions(
+                        column_names=[str(i) for i in range(len(self.names))], block_size=max(BLOCK, 8 * longest)
+                    ),
+                    parse_options=pa.csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
+                    convert_options=pa.csv.ConvertOptions(
+                        column_types={str(i): kind for i, kind in kinds.items()},
+                        include_columns=[str(i) for i in kinds],
+                        strings_can_be_null=False,
+                    ),
+                )
+        except FileError as error:
+            raise self._explained(kinds) or error from None
+        return [table.column(str(i)) for i in kinds]
+
+    def find(self, bad: Callable[[Row], bool]) -> tuple[int, Row] | None:
+        """The line of the file, from 1, and the cells of the first row that is bad; slow, for errors only."""
+        rows = csv.reader(self._lines(), delimiter=self.delimiter)
+        for row in rows:
+            if row and bad(row):
+                return self.line + rows.line_num - 1, row
+        return None
+
+    def _data(self) -> pa.NativeFile:
+        stream = self.file.open()
+        stream.read(self.start)
+        return stream if self.clean is None else pa.PythonFile(_Cleaned(stream, self.clean), mode="r")
+
+    def _lines(self) -> Iterator[str]:
+        with self.file.open() as stream:
+            stream.read(self.start)
+            blocks = _Cleaned(stream, self.clean or bytes)
+            while block := blocks.whole_lines():
+                for line in block.splitlines(keepends=True):
+                    yield line.decode("utf-8", "replace")
+
+    def _explained(self, kinds: Mapping[int, pa.DataType]) -> FileError | FeatureError | None:
+        """The error that says which line Arrow could not read, None if that is not the matter."""
+        width, path = len(self.names), self.file.path
+        numbers = [i for i, kind in kinds.items() if pa.types.is_floating(kind)]
+        try:
+            if found := self.find(lambda row: len(row) != width):
+                line, row = found
+                return FileError(f"{path}: line {line:,} has {len(row)} cells, expected {width}; mend that line")
+            if found := self.find(lambda row: any("\ufffd" in row[i] for i in kinds)):
+                return FileError(f"{path}: line {found[0]:,} is not UTF-8 text; save the file as UTF-8")
+            if found := self.find(lambda row: any(not is_number(row[i]) for i in numbers)):
+                line, row = found
+                i = next(i for i in numbers if not is_number(row[i]))
+                return FeatureError(
+                    f"{path}: column {self.names[i]!r} must hold numbers, got {row[i]!r} in line {line:,}; mend it or "
+                    "choose other columns with columns="
+                )
+        except (OSError, csv.Error):
+            pass
+        return None
+
+
+class _Cleaned:
+    """A stream of bytes, cleaned in blocks that end where a line ends."""
+
+    closed = False
+
+    def __init__(self, stream: pa.NativeFile, clean: Callable[[bytes], bytes]) -> None:
+        self._stream, self._clean = stream, clean
+        self._rest, self._ready = b"", b""
+
+    def whole_lines(self) -> bytes:
+        """The next lines, cleaned; b"" at the end."""
+        while block := self._stream.read(BLOCK):
+            cut = block.rfind(b"\n") + 1
+            whole, self._rest = (self._rest + block[:cut], block[cut:]) if cut else (b"", self._rest + block)
+            if out := self._clean(whole):
+                return out
+        rest, self._rest = self._rest, b""
+        return self._clean(rest)
+
+    def read(self, size: int) -> bytes:
+        self._ready = self._ready or self.whole_lines()
+        out, self._ready = self._ready[:size], self._ready[size:]
+        return out
+
+    def close(self) -> None:
+        self._stream.close()
+
+
+# --------------------------------------------------------------------------- how it is laid out
+
+
+def sniff(file: File, header: bool | None = None) -> TextTable:
+    """The layout of a text table, told from its first lines; `header` overrides what they say."""
+    with reading(file.path):
+        sample = _sample(file)
+    lines = sample.splitlines(keepends=True)
+    top = _top(lines)
+    data = [line for line in lines[top:] if line.strip()]
+    if not data:
+        raise FileError(f"{file.path} holds no rows, only comments or blank lines; expected a table")
+    delimiter, clean = _delimiter(data)
+    rows, length = _rows(lines[top:], delimiter, clean)
+    width = Counter(map(len, rows)).most_common(1)[0][0]
+    if len(rows[0]) != width:
+        raise FileError(
+            f"{file.path}: line {top + 1:,} has {len(rows[0])} cells, the lines after it have {width}; mend or drop it"
+        )
+    rows = [row for row in rows if len(row) == width]
+    decided, note = (header, None) if header is not None else has_header(rows)
+    names = tuple(rows[0]) if decided else tuple(str(i + 1) for i in range(width))
+    skipped = top + (length if decided else 0)
+    notes = [note] if note else []
+    if comments := sum(1 for line in lines[:top] if line.strip()):
+        notes.append(f"{comments} comment lines at the top were skipped")
+    return TextTable(
+        file,
+        names,
+        decided,
+        delimiter,
+        start=sum(map(len, lines[:skipped])) + (3 if _has_mark(file) else 0),
+        line=skipped + 1,
+        sample=tuple(rows[1:] if decided else rows),
+        notes=tuple(notes),
+        clean=clean,
+    )
+
+
+def has_header(rows: Sequence[Row]) -> tuple[bool, str | None]:
+    """Whether the first row is a header, and a note when it could have been otherwise.
+
+    It is one when in some column it has text where every later row has a number. It is data when
+    it has numbers in such columns and text in none. When neither settles it (all cells are text,
+    or the first row has both), it is a header if it holds usual names (source and target, from and
+    to, u and v, or an id column first), or counts its columns (0, 1, 2, ...), and else data.
+
+    >>> has_header([["soure", "target"], ["0", "11342"]])
+    (True, None)
+    >>> has_header([["7", "77"], ["29", "50"]])
+    (False, None)
+    """
+    first, later = rows[0], rows[1:]
+    numeric = [j for j, cells in enumerate(zip(*later, strict=True)) if _all_numbers(cells)]
+    over = {is_number(first[j]) for j in numeric if not _is_missing(first[j])}
+    if not later:
+        over = {True} if _all_numbers(first) else set()
+    named, counted = _has_usual_names(first), _counts_columns(first)
+    if over == {False}:
+        return True, None
+    if over == {True} and not named:
+        return False, None
+    shown = ", ".join(first[:4]) + (", ..." if len(first) > 4 else "")
+    if named or (counted and over == {False, True}):
+        return True, f"the first row ({shown}) was taken as a header; pass header=False if it is data"
+    return False, f"the first row ({shown}) was taken as data; pass header=True if it is a header"
+
+
+def is_number(cell: str) -> bool:
+    """Whether the cell is a number, or missing where a number may be."""
+    return _is_missing(cell) or _NUMBER.fullmatch(cell) is not None
+
+
+def _is_missing(cell: str) -> bool:
+    return cell.strip().casefold() in _MISSING
+
+
+def _all_numbers(cells: Sequence[str]) -> bool:
+    return all(is_number(c) for c in cells) and not all(_is_missing(c) for c in cells)
+
+
+def _has_usual_names(first: Row) -> bool:
+    known = [plain(cell) for cell in first]
+    return known[0] in ID or (any(k in SOURCE for k in known) and any(k in TARGET for k in known))
+
+
+def _counts_columns(first: Row) -> bool:
+    numbers = [int(c) for c in first if c.isdecimal()]
+    return len(numbers) > 1 and numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+
+
+def _has_mark(file: File) -> bool:
+    with file.open() as stream:
+        return bool(stream.read(3) == b"\xef\xbb\xbf")
+
+
+def _sample(file: File) -> bytes:
+    """The first whole lines without the byte order mark: two or more after the comments, if there are."""
+    out = b""
+    with file.open() as stream:
+        while block := stream.read(SAMPLE):
+            _refuse_binary(file, block)
+            out += block
+            lines = out.splitlines(keepends=True)
+            if len(out) >= SAMPLE and sum(1 for line in lines[_top(lines) : -1] if line.strip()) > 1:
+                out = b"".join(lines[:-1])
+                break
+    return out.removeprefix(b"\xef\xbb\xbf")
+
+
+def _refuse_binary(file: File, block: bytes) -> None:
+    if block.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise FileError(f"{file.path} is UTF-16 text; save it as UTF-8")
+    if b"\0" in block:
+        raise FileError(f"{file.path} is neither Parquet, Arrow nor text; save it as Parquet or CSV")
+
+
+def _top(lines: Sequence[bytes]) -> int:
+    """How many lines stand before the table: blank ones, comments, Matrix Market's line of sizes."""
+    top = 0
+    while top < len(lines) and (not lines[top].strip() or lines[top].lstrip(b"\xef\xbb\xbf \t")[:1] in b"#%"):
+        top += 1
+    matrix_market = lines and lines[0].startswith(b"%%MatrixMarket matrix coordinate")
+    return min(top + 1, len(lines)) if matrix_market else top
+
+
+def _delimiter(lines: list[bytes]) -> tuple[str, Callable[[bytes], bytes] | None]:
+    """What stands between the cells: the one that splits most lines into equally many, two or more."""
+    if all(_ATTRIBUTES.search(line) for line in lines):  # networkx: u v {'weight': 1, ...}
+        return " ", lambda block: _squeezed(_ATTRIBUTES.sub(b"", block))
+    best, share = ",", 0.0
+    for candidate in "\t;,| ":
+        rows, _ = _rows(lines, candidate, _squeezed if candidate == " " else None)
+        width, count = Counter(map(len, rows)).most_common(1)[0]
+        if width > 1 and count / len(rows) > share:
+            best, share = candidate, count / len(rows)
+    if best == " ":
+        return best, _squeezed
+    rows, _ = _rows(lines, best, None)
+    padded = all(cell.startswith(" ") for row in rows for cell in row[1:]) and not rows[0][0].startswith(" ")
+    return best, _unpadded(best) if share and padded else None
+
+
+def _rows(lines: Sequence[bytes], delimiter: str, clean: Callable[[bytes], bytes] | None) -> tuple[list[Row], int]:
+    """The rows of these lines, blank ones left out, and how many lines the first row took."""
+    texts = [(clean(line) if clean else line).decode("utf-8", "replace") for line in lines]
+    rows, length = [], 0
+    reader = csv.reader(texts, delimiter=delimiter)
+    try:
+        for row in reader:
+            if row:
+                length = length or reader.line_num
+                rows.append(row)
+    except csv.Error:  # a cell beyond the limit of Python's reader: the rows before it must do
+        pass
+    return rows or [[""]], length
+
+
+def _squeezed(block: bytes) -> bytes:
+    """Every run of blanks as one, none at either end of a line; quoted text stays."""
+    if b'"' in block:
+        block = _QUOTED_OR_BLANKS.sub(lambda m: m[1] or b" ", block)
+    else:
+        block = block.replace(b"\t", b" ")
+        while b"  " in block:
+            block = block.replace(b"  ", b" ")
+    for end in (b"\n", b"\r"):
+        block = block.replace(b" " + end, end).replace(end + b" ", end)
+    return block.strip(b" ")
+
+
+def _unpadded(delimiter: str) -> Callable[[bytes], bytes]:
+    """A cleaner that drops the blanks after each delimiter outside quotes."""
+    mark = re.escape(delimiter.encode())
+    pattern = re.compile(rb'("[^"]*")|(?<=' + mark + rb") +")
+
+    def clean(block: bytes) -> bytes:
+        return pattern.sub(lambda m: m[1] or b"", block)
+
+    return clean
