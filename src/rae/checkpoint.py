@@ -71,7 +71,9 @@ def load(path: str | Path) -> Checkpoint:
     except (SafetensorError, OSError, ValueError) as error:
         raise CheckpointError(f"{path} is not a whole safetensors file ({error}); was the copy cut short?") from None
     if header is None:
-        raise CheckpointError(f"{path} is a safetensors file, but not one that rae wrote (its header has no {_HEADER!r})")
+        raise CheckpointError(
+            f"{path} is a safetensors file, but not one that rae wrote (its header has no {_HEADER!r})"
+        )
     return _rebuilt(path, header, tensors)
 
 

@@ -37,9 +37,7 @@ class Config:
         choices=LOSSES,
     )
     dims: tuple[int, ...] = _setting((192, 64), "width of each level, first level first", low=1)
-    fanout: tuple[int, ...] = _setting(
-        (10, 25), "neighbours sampled per node in training, by hop from the ego", low=1
-    )
+    fanout: tuple[int, ...] = _setting((10, 25), "neighbours sampled per node in training, by hop from the ego", low=1)
     steps: int = _setting(200, "training steps, one batch each; 0 leaves the encoder untrained", low=0)
     batch_size: int = _setting(256, "anchors per step", low=2)
     learning_rate: float = _setting(0.01, "Adam's step size", above=0.0)
@@ -78,7 +76,9 @@ class Config:
         choices=("even", "random"),
     )
     degree_scale: str = _setting(
-        "raw", "structural features: degrees as they are (raw, the paper) or log(1 + degree) (log)", choices=("raw", "log")
+        "raw",
+        "structural features: degrees as they are (raw, the paper) or log(1 + degree) (log)",
+        choices=("raw", "log"),
     )
     add_structure: bool = _setting(
         False, "append the structural features to the given ones (the paper found that this hurts)"

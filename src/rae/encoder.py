@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -185,7 +186,7 @@ class Encoder(nn.Module):
         widths = (n_features, *config.dims)
         self.n_features, self.input_dropout = n_features, config.input_dropout
         self.levels = nn.ModuleList(
-            Level(a, b, config, rng) for a, b in zip(widths[:-1], widths[1:], strict=True)
+            Level(a, b, config, rng) for a, b in itertools.pairwise(widths)
         )  # fmt: skip
 
     @property

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -62,8 +61,10 @@ class RAE:
         or a FeatureTable keyed by id; for several graphs, one of these per graph.
         """
         names = features.names if isinstance(features, FeatureTable) else feature_names
-        graph, x = self._prepared(graph, features)
-        expected = x.shape[1] - (1 + self.config.degree_cap if self.config.add_structure and features is not None else 0)
+        graph, x = _prepared(graph, features, self.config)
+        expected = x.shape[1] - (
+            1 + self.config.degree_cap if self.config.add_structure and features is not None else 0
+        )
         if names is not None and len(names) != expected:
             raise FeatureError(f"feature_names must have one entry per column ({expected:,}), got {len(names):,}")
         encoders: dict[str, Encoder] = {}
@@ -81,13 +82,13 @@ class RAE:
         -> (n, width): the last level first, then the lower ones; for loss="both" within, then neighbor.
         """
         model = self._model
-        graph, x = self._prepared(graph, self._expected(features))
+        graph, x = _prepared(graph, self._expected(features), model.config)
         if x.shape[1] != model.n_features:
             raise FeatureError(f"the model was fitted on {model.n_features:,} feature columns, got {x.shape[1]:,}")
         fanout = model.config.fanout if model.config.inference == "sampled" else None
         parts = []
         total = len(model.encoders) * model.config.depth
-        for i, (loss, encoder) in enumerate(model.encoders.items()):
+        for i, encoder in enumerate(model.encoders.values()):
 
             def report(done: int, of: int, before: int = i * model.config.depth) -> None:
                 if progress is not None:
@@ -186,18 +187,6 @@ class RAE:
     def __repr__(self) -> str:
         return f"RAE({', '.join(f'{k}={v!r}' for k, v in self.config.changed().items())})"
 
-    # -------------------------------------------------------------------------------- inputs
-
-    def _prepared(self, graph: Any, features: Any) -> tuple[Graph, Matrix]:
-        config = self.config if self._fitted is None else self._fitted.config
-        if isinstance(graph, (list, tuple)):
-            _check_many(graph, features)
-            features = None if features is None else _stacked(graph, features)
-            graph = Graph.disjoint_union(graph)
-        if not isinstance(graph, Graph):
-            raise GraphError(f"expected a rae.Graph, got {type(graph).__name__}; make one with rae.Graph.from_edges")
-        return graph, prepare(graph, features, config)
-
     def _expected(self, features: Any) -> Any:
         """The features as the fitted model wants them: present or absent, columns in its order."""
         model = self._model
@@ -219,6 +208,17 @@ RAE.__init__.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
 )
 
 
+def _prepared(graph: Any, features: Any, config: Config) -> tuple[Graph, Matrix]:
+    """One graph and the matrix a model reads for it; several graphs become one, side by side."""
+    if isinstance(graph, (list, tuple)):
+        _check_many(graph, features)
+        features = None if features is None else _stacked(graph, features)
+        graph = Graph.disjoint_union(graph)
+    if not isinstance(graph, Graph):
+        raise GraphError(f"expected a rae.Graph, got {type(graph).__name__}; make one with rae.Graph.from_edges")
+    return graph, prepare(graph, features, config)
+
+
 def _check_many(graphs: Sequence[Any], features: Any) -> None:
     if not graphs or not all(isinstance(g, Graph) for g in graphs):
         raise GraphError("expected one or more rae.Graph, got " + (type(graphs[0]).__name__ if graphs else "none"))
@@ -227,7 +227,9 @@ def _check_many(graphs: Sequence[Any], features: Any) -> None:
 
 
 def _stacked(graphs: Sequence[Graph], features: Sequence[Any]) -> Any:
-    parts = [f.aligned(g) if isinstance(f, FeatureTable) else f for g, f in zip(graphs, features, strict=True)]
+    parts: list[Any] = [
+        f.aligned(g) if isinstance(f, FeatureTable) else f for g, f in zip(graphs, features, strict=True)
+    ]
     for graph, part in zip(graphs, parts, strict=True):
         if part.shape[0] != graph.n_nodes:
             raise FeatureError(f"features must have one row per node ({graph.n_nodes:,}), got {part.shape[0]:,}")
@@ -237,7 +239,7 @@ def _stacked(graphs: Sequence[Graph], features: Sequence[Any]) -> Any:
 def _groups(sizes: list[int], most: int) -> Iterator[tuple[int, int]]:
     """Cut a list into runs whose sizes add up to `most` or less (a larger one stands alone)."""
     start, total = 0, 0
-    for i, size in enumerate(itertools.chain(sizes)):
+    for i, size in enumerate(sizes):
         if total and total + size > most:
             yield start, i
             start, total = i, 0

@@ -65,7 +65,9 @@ def check_matrix(x: Any, n_rows: int | None = None) -> Matrix:
         matrix = np.ascontiguousarray(matrix, dtype=np.float32)
         values = matrix
     if matrix.ndim != 2 or matrix.shape[1] == 0:
-        raise FeatureError(f"features must be a table with one row per node and a column or more, got shape {matrix.shape}")
+        raise FeatureError(
+            f"features must be a table with one row per node and a column or more, got shape {matrix.shape}"
+        )
     if n_rows is not None and matrix.shape[0] != n_rows:
         raise FeatureError(
             f"features must have one row per node ({n_rows:,}), got {matrix.shape[0]:,}; "
@@ -119,11 +121,13 @@ class FeatureTable:
         object.__setattr__(self, "id_column", id_array(self.id_column))
         object.__setattr__(self, "matrix", check_matrix(self.matrix, len(self.id_column)))
         if self.names is not None and len(self.names) != self.matrix.shape[1]:
-            raise FeatureError(f"names must have one entry per column ({self.matrix.shape[1]:,}), got {len(self.names):,}")
+            raise FeatureError(f"names must have one entry per column ({self.width:,}), got {len(self.names):,}")
         if len(self.id_column.unique()) != len(self.id_column):
             counted = pc.value_counts(self.id_column)
             twice = counted.filter(pc.greater(counted.field("counts"), 1)).field("values")
-            raise FeatureError(f"every id must have one feature row, got {len(twice):,} with more, first {shown(twice)}")
+            raise FeatureError(
+                f"every id must have one feature row, got {len(twice):,} with more, first {shown(twice)}"
+            )
 
     @property
     def width(self) -> int:
@@ -138,8 +142,8 @@ class FeatureTable:
         found = index_in(graph.id_column, self.id_column)
         if found.null_count == graph.n_nodes:
             raise FeatureError(
-                f"none of the {graph.n_nodes:,} nodes has a feature row: node ids are {graph.id_column.type} "
-                f"such as {shown(graph.id_column)}, feature ids are {self.id_column.type} such as {shown(self.id_column)}"
+                f"none of the {graph.n_nodes:,} nodes has a feature row: node ids are {graph.id_column.type} such as "
+                f"{shown(graph.id_column)}, feature ids are {self.id_column.type} such as {shown(self.id_column)}"
             )
         if found.null_count and missing == "error":
             lacking = graph.id_column.filter(pc.is_null(found))

@@ -198,7 +198,9 @@ class Graph:
         starts = np.cumsum([0, *(g.n_nodes for g in graphs)])
         ends = np.cumsum([0, *(len(g.targets) for g in graphs)])
         offsets = np.concatenate([[0], *(g.offsets[1:] + e for g, e in zip(graphs, ends, strict=False))])
-        targets = np.concatenate([g.targets + _index_type(int(starts[-1]))(s) for g, s in zip(graphs, starts, strict=False)])
+        targets = np.concatenate(
+            [g.targets + _index_type(int(starts[-1]))(s) for g, s in zip(graphs, starts, strict=False)]
+        )
         counts = Counts(*(sum(getattr(g.counts, f) for g in graphs) for f in ("rows", "self_loops", "doubled")))
         return cls(_read_only(offsets.astype(np.int64)), _read_only(targets), pa.array(np.arange(starts[-1])), counts)
 
@@ -397,5 +399,3 @@ def _index_type(n: int) -> type[np.signedinteger[Any]]:
 def _read_only(array: Any) -> Any:
     array.flags.writeable = False
     return array
-
-

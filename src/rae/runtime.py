@@ -8,6 +8,7 @@ global random state.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -67,7 +68,8 @@ def in_ranges(work: Callable[[int, int], None], size: int, smallest: int = 1) ->
         work(0, size)
         return
     cuts = [size * i // pieces for i in range(pieces + 1)]
-    futures = [_pool(pieces - 1).submit(work, a, b) for a, b in zip(cuts[1:-1], cuts[2:], strict=True)]
-    work(cuts[0], cuts[1])
+    mine, *others = itertools.pairwise(cuts)
+    futures = [_pool(pieces - 1).submit(work, a, b) for a, b in others]
+    work(*mine)
     for future in futures:
         future.result()

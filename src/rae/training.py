@@ -28,7 +28,7 @@ log = logging.getLogger("rae")
 Ints = np.ndarray[Any, np.dtype[np.integer[Any]]]
 Progress = Callable[[str, int, int, dict[str, float]], None]
 
-COLLAPSED = 0.99  # mean cosine above which the vectors are all but equal
+COLLAPSED = 0.999  # mean cosine above which the vectors are all but equal
 
 
 @dataclass(frozen=True)
@@ -53,9 +53,13 @@ def fit(
     if config.steps == 0:
         return encoder, []
     if graph.n_nodes < 2:
-        raise GraphError("training contrasts nodes with other nodes, got a graph of one; use steps=0, or a larger graph")
+        raise GraphError(
+            "training contrasts nodes with others, got a graph of one node; use steps=0, or a larger graph"
+        )
     if graph.n_edges == 0:
-        raise GraphError(f"training needs edges, got {graph.n_nodes:,} nodes and no edge; use steps=0, or check the edge file")
+        raise GraphError(
+            f"training needs edges, got {graph.n_nodes:,} nodes and no edge; check the edges, or use steps=0"
+        )
     context = Encoder(int(x.shape[1]), config, generator(config.seed, loss, "context"))
     weights = [*encoder.parameters(), *context.parameters()]
     optimizer = torch.optim.Adam(weights, lr=config.learning_rate)
@@ -138,9 +142,7 @@ def _with_shuffled(block: Block, graph: Graph, nodes: Ints, p: int, k: int, luck
     return stack(block, shuffle_neighbors(block, rows, (other + b * view).ravel()))
 
 
-def _record(
-    encoder: Encoder, graph: Graph, x: Matrix, config: Config, loss: str, step: int, value: float
-) -> Record:
+def _record(encoder: Encoder, graph: Graph, x: Matrix, config: Config, loss: str, step: int, value: float) -> Record:
     """Look at a fixed batch without dropout: how many directions it uses, how alike its vectors are."""
     nodes = generator(config.seed, "probe").choice(graph.n_nodes, min(256, graph.n_nodes), replace=False)
     encoder.eval()

@@ -213,9 +213,7 @@ def renumber(nodes: Any, table: Any, distinct: Any, local: Any) -> Any:
 
 
 @kernel
-def non_neighbors(
-    offsets: Any, targets: Any, nodes: Any, key: Any, exclude: Any, tries: Any, out: Any
-) -> None:
+def non_neighbors(offsets: Any, targets: Any, nodes: Any, key: Any, exclude: Any, tries: Any, out: Any) -> None:
     """out[i, j] = a batch position whose node is not nodes[i] nor adjacent to it; -1 if none is found."""
     b, q = out.shape
     for i in range(b):
@@ -287,9 +285,7 @@ def scatter_rows(offsets: Any, index: Any, grad: Any, out: Any, start: Any, stop
 
 
 @kernel
-def sparse_dense(
-    offsets: Any, index: Any, values: Any, first: Any, w: Any, out: Any, start: Any, stop: Any
-) -> None:
+def sparse_dense(offsets: Any, index: Any, values: Any, first: Any, w: Any, out: Any, start: Any, stop: Any) -> None:
     """out[i] = sparse row (first + i) times w."""
     width = w.shape[1]
     for i in range(start, stop):
@@ -303,9 +299,7 @@ def sparse_dense(
 
 
 @kernel
-def sparse_dense_grad(
-    offsets: Any, index: Any, values: Any, grad: Any, out: Any, start: Any, stop: Any
-) -> None:
+def sparse_dense_grad(offsets: Any, index: Any, values: Any, grad: Any, out: Any, start: Any, stop: Any) -> None:
     """out += sparse.T @ grad, columns start..stop only."""
     for i in range(len(offsets) - 1):
         row = grad[i, start:stop]

@@ -1,0 +1,218 @@
+"""The graph: what goes in comes back, what is changed is counted, what is wrong is refused."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+
+import networkx as nx
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+import scipy.sparse as sp
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rae import Graph
+from rae.errors import GraphError, RaeError
+from rae.graph import Counts
+
+IDS = [
+    [5, 2**40, -3],
+    ["ann", "bob", "čeněk"],
+    [2**63 + 5, 1, 7],
+    [datetime.date(2020, 1, 1), datetime.date(1999, 1, 1), datetime.date(2000, 5, 5)],
+    [b"\x00\xff", b"a", b""],
+    [decimal.Decimal("1.50"), decimal.Decimal("2.00"), decimal.Decimal("-3.00")],
+    [True, False, True],
+]
+
+
+@pytest.mark.parametrize("ids", IDS[:-1])
+def test_ids_come_back_exactly_as_they_went_in(ids):
+    a, b, c = ids
+    graph = Graph.from_edges([(a, b), (b, c)])
+    given_order = Graph.from_edges([(a, b)], ids=ids)
+
+    assert sorted(graph.ids) == sorted(ids)
+    assert list(given_order.ids) == ids
+    assert [type(x) for x in graph.id_column.to_pylist()] == [type(x) for x in ids]
+    assert given_order.n_isolated == 1
+    assert graph.rows([c, a]).tolist() == [list(graph.ids).index(c), list(graph.ids).index(a)]
+
+
+def test_doubled_edges_are_merged_self_loops_dropped_and_both_counted():
+    graph = Graph.from_edges([(1, 2), (2, 1), (1, 2), (3, 3), (2, 3)])
+
+    assert graph.n_edges == 2
+    assert graph.counts == Counts(rows=5, self_loops=1, doubled=2)
+    assert graph.counts.rows == graph.counts.self_loops + graph.counts.doubled + graph.n_edges
+    assert "2 doubled merged, 1 self-loops dropped" in str(graph.counts)
+    assert graph.neighbors(1).tolist() == [0, 2]
+
+
+def test_a_node_with_only_a_self_loop_is_isolated():
+    graph = Graph.from_edges([("a", "b"), ("c", "c")])
+
+    assert graph.n_isolated == 1
+    assert "isolated=1" in repr(graph)
+
+
+EDGES = [("a", "b"), ("b", "c"), ("c", "a"), ("c", "d")]
+FRAME = pd.DataFrame(EDGES, columns=["from", "to"])
+
+
+@pytest.mark.parametrize(
+    "graph",
+    [
+        lambda: Graph.from_edges(EDGES),
+        lambda: Graph.from_edges(np.array(EDGES)),
+        lambda: Graph.from_edges(tuple(map(list, zip(*EDGES, strict=True)))),
+        lambda: Graph.from_edges(iter(EDGES)),
+        lambda: Graph.from_edges((FRAME["from"], FRAME["to"])),
+        lambda: Graph.from_edges((pl.Series(FRAME["from"].tolist()), pa.array(FRAME["to"].tolist()))),
+        lambda: Graph.from_dataframe(FRAME),
+        lambda: Graph.from_dataframe(FRAME.assign(w=1)[["w", "to", "from"]], source="from", target="to"),
+        lambda: Graph.from_dataframe(FRAME.astype("category")),
+        lambda: Graph.from_dataframe(pl.DataFrame(EDGES, schema=["u", "v"], orient="row")),
+        lambda: Graph.from_dataframe(pa.table({"u": [e[0] for e in EDGES], "v": [e[1] for e in EDGES]})),
+        lambda: Graph.from_dataframe(
+            pa.table({"u": [e[0] for e in EDGES], "v": [e[1] for e in EDGES]}).to_batches()[0]
+        ),
+        lambda: Graph.from_networkx(nx.Graph(EDGES)),
+        lambda: Graph.from_networkx(nx.DiGraph([*EDGES, ("b", "a")])),
+    ],
+)
+def test_every_way_in_makes_the_same_graph(graph):
+    made = graph()
+    place = {u: i for i, u in enumerate(made.ids)}
+    near = {u: sorted(made.ids[v] for v in made.neighbors(i)) for u, i in place.items()}
+
+    assert near == {"a": ["b", "c"], "b": ["a", "c"], "c": ["a", "b", "d"], "d": ["c"]}
+
+
+def test_scipy_and_pyg_make_the_same_graph_as_pairs():
+    from torch_geometric.data import Data
+
+    pairs = np.array([(0, 1), (1, 2), (2, 0), (2, 3)])
+    matrix = sp.coo_array(
+        (np.array([1.0, 2, 3, 4, 0.0]), (np.array([0, 1, 2, 2, 3]), np.array([1, 2, 0, 3, 1]))), (5, 5)
+    )
+    data = Data(edge_index=torch.tensor(pairs.T), num_nodes=5)
+    expected = Graph.from_edges(pairs, ids=range(5))
+
+    for made in (Graph.from_scipy(matrix), Graph.from_scipy(matrix.toarray()), Graph.from_pyg(data)):
+        assert made.offsets.tolist() == expected.offsets.tolist()
+        assert made.targets.tolist() == expected.targets.tolist()
+    assert list(Graph.from_scipy(matrix, ids=list("vwxyz")).ids) == list("vwxyz")
+    assert list(Graph.from_pyg(data, ids=list("vwxyz")).ids) == list("vwxyz")
+
+
+def test_integers_of_different_widths_are_one_kind():
+    graph = Graph.from_edges((np.array([1, 2], np.int32), np.array([2, 3], np.uint8)))
+    large = Graph.from_edges((np.array([1, 2], np.int64), np.array([2**63 + 1, 3], np.uint64)))
+
+    assert graph.ids.tolist() == [1, 2, 3]
+    assert large.ids.tolist() == [1, 2, 3, 2**63 + 1]
+    assert graph.rows(np.array([3], np.int16)).tolist() == [2]
+
+
+def test_adjacency_is_symmetric_and_true():
+    graph = Graph.from_edges(EDGES)
+    a, b, c, d = graph.rows(list("abcd"))
+
+    assert graph.adjacent(np.array([a, d, a, b]), np.array([b, c, d, d])).tolist() == [True, True, False, False]
+
+
+def test_a_grown_graph_keeps_its_rows_and_adds_isolated_ones():
+    graph = Graph.from_edges(EDGES)
+    grown = graph.with_nodes(["d", "e", "f", "e"])
+
+    assert list(grown.ids) == [*graph.ids, "e", "f"]
+    assert grown.n_edges == graph.n_edges
+    assert grown.n_isolated == 2
+    assert graph.with_nodes(["a"]) is graph
+
+
+def test_a_union_keeps_graphs_apart():
+    union = Graph.disjoint_union([Graph.from_edges(EDGES), Graph.from_edges([(0, 1), (1, 1)])])
+
+    assert union.n_nodes == 6
+    assert union.neighbors(5).tolist() == [4]
+    assert union.counts.self_loops == 1
+
+
+def test_a_graph_cannot_be_changed():
+    graph = Graph.from_edges(EDGES)
+    for array in (graph.offsets, graph.targets, graph.degrees, graph.ids):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 1
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.integers(-(2**62), 2**62), st.integers(-3, 3)), min_size=1, max_size=60))
+def test_the_graph_is_the_set_of_distinct_undirected_pairs(edges):
+    graph = Graph.from_edges(edges)
+    truth = {frozenset(e) for e in edges if e[0] != e[1]}
+    ids = graph.ids
+    found = {frozenset((int(ids[u]), int(ids[v]))) for u in range(graph.n_nodes) for v in graph.neighbors(u)}
+
+    assert found == truth
+    assert graph.n_edges == len(truth)
+    assert ids.tolist() == sorted({x for e in edges for x in e})
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda: Graph.from_edges([]), "at least one node"),
+        (lambda: Graph.from_edges([(1, 2, 3)]), r"pair, got \(1, 2, 3\) at position 0"),
+        (lambda: Graph.from_edges(["ab", "cd"]), "pair, got 'ab'"),
+        (lambda: Graph.from_edges("edges.csv"), "rae.read_edges reads files"),
+        (lambda: Graph.from_edges(7), "got int"),
+        (lambda: Graph.from_edges(np.zeros((2, 5), int)), "pass edges.T"),
+        (lambda: Graph.from_edges([("a", 1), ("b", 2)]), "one kind, got string and int64"),
+        (lambda: Graph.from_edges([("a", "b"), (1, "c")]), "turn them into text first"),
+        (lambda: Graph.from_edges([(2**64, 1)]), "below 2\\*\\*64"),
+        (lambda: Graph.from_edges([(-1, 1), (2**63, 2)]), "turn them into text first"),
+        (lambda: Graph.from_edges([("a", None)]), "missing, first in row 0"),
+        (lambda: Graph.from_edges([(1.0, float("nan"))]), "missing, first in row 0"),
+        (lambda: Graph.from_edges(([1, 2], [3])), "equally long, got 2 and 1"),
+        (lambda: Graph.from_edges((np.zeros((2, 2)), [3])), "one column, got shape"),
+        (lambda: Graph.from_edges([(1, 2)], ids=[1, 3]), "not among ids=, first 2"),
+        (lambda: Graph.from_edges([(1, 2)], ids=["1", "2"]), "the source ids are int64, the graph's are string"),
+        (lambda: Graph.from_edges([(1, 2)], ids=[1, 2, 1]), "every id must occur once, got 1 more than once, first 1"),
+        (lambda: Graph.from_dataframe(FRAME, source="von"), "no column 'von' for source=; the table has 'from', 'to'"),
+        (lambda: Graph.from_dataframe(FRAME[["from"]]), "needs two columns"),
+        (lambda: Graph.from_dataframe([1, 2]), "got list"),
+        (lambda: Graph.from_scipy(np.zeros((2, 3))), r"square, got shape \(2, 3\)"),
+        (lambda: Graph.from_scipy(np.eye(3), ids=[1, 2]), "one entry per row"),
+        (lambda: Graph.from_pyg(object()), "edge_index"),
+        (lambda: Graph.from_edges(EDGES).rows(["z"]), "not in the graph, first 'z'"),
+        (lambda: Graph.from_edges(EDGES).rows([5]), "not in the graph, first 5"),
+        (lambda: Graph.from_edges(EDGES).neighbors(4), "row must be below 4"),
+        (lambda: Graph.from_edges(EDGES).with_nodes([1]), "the new ids are int64"),
+        (lambda: Graph.from_edges([(1, 2)]).with_nodes(np.array([2**64 - 1], np.uint64)), "the new ids are uint64"),
+        (lambda: Graph.disjoint_union([]), "at least one graph"),
+    ],
+)
+def test_what_makes_no_graph_is_refused_in_a_sentence(make, says):
+    with pytest.raises(GraphError, match=says) as caught:
+        make()
+
+    assert "\n" not in str(caught.value)
+    assert isinstance(caught.value, RaeError)
+
+
+def test_pyg_data_that_names_nodes_beyond_its_number_is_refused():
+    from torch_geometric.data import Data
+
+    with pytest.raises(GraphError, match=r"nodes 0..1, got 0..5"):
+        Graph.from_pyg(Data(edge_index=torch.tensor([[0], [5]]), num_nodes=2))
+    with pytest.raises(GraphError, match=r"shape \(2, m\)"):
+        Graph.from_pyg(Data(edge_index=torch.zeros(3, 2, dtype=torch.long), num_nodes=2))
+    with pytest.raises(GraphError, match="one entry per node"):
+        Graph.from_pyg(Data(edge_index=torch.tensor([[0], [1]]), num_nodes=2), ids=[1])

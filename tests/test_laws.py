@@ -1,0 +1,205 @@
+"""Laws that hold for every graph and every model."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from plain import random_graph, relabel
+from rae import PAPER, RAE, Graph, set_threads
+from rae.inference import embed
+
+SMALL = PAPER.replace(dims=(16, 8), fanout=(3, 4), steps=5, batch_size=32)
+
+
+@pytest.fixture(scope="module")
+def graph():
+    return random_graph(120, 260, seed=1)
+
+
+@pytest.fixture(scope="module")
+def words():
+    return sp.random_array((120, 40), density=0.1, rng=np.random.default_rng(2), dtype=np.float32).tocsr()
+
+
+@pytest.mark.parametrize("loss", ["within", "neighbor", "both"])
+def test_same_seed_gives_the_same_bytes_and_another_seed_does_not(graph, words, loss):
+    a = RAE(SMALL, loss=loss, seed=3).fit_transform(graph, words)
+    b = RAE(SMALL, loss=loss, seed=3).fit_transform(graph, words)
+    c = RAE(SMALL, loss=loss, seed=4).fit_transform(graph, words)
+
+    assert a.tobytes() == b.tobytes()
+    assert not np.allclose(a, c)
+
+
+def test_fitting_touches_no_global_random_state(graph):
+    np.random.seed(5)
+    torch.manual_seed(5)
+    before = np.random.get_state()[1].copy(), torch.get_rng_state()
+
+    RAE(SMALL, loss="both", degree_above_cap="random", inference="sampled", input_dropout=0.5).fit_transform(graph)
+
+    assert np.array_equal(np.random.get_state()[1], before[0])
+    assert torch.equal(torch.get_rng_state(), before[1])
+
+
+@pytest.mark.parametrize("order", ["average_first", "project_first"])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_relabelling_nodes_permutes_the_embedding(graph, words, order, sparse):
+    x = words if sparse else words.toarray()
+    model = RAE(SMALL, order=order).fit(graph, x)
+    new = np.random.default_rng(0).permutation(graph.n_nodes)
+
+    z, moved = model.transform(graph, x), model.transform(relabel(graph, new), x[new])
+
+    assert np.allclose(z[new], moved, atol=1e-6)
+
+
+def test_relabelling_permutes_the_structural_embedding_too(graph):
+    model = RAE(SMALL).fit(graph)
+    new = np.random.default_rng(0).permutation(graph.n_nodes)
+
+    assert np.allclose(model.transform(graph)[new], model.transform(relabel(graph, new)), atol=1e-6)
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 50, 10_000])
+def test_the_chunk_size_does_not_matter(graph, words, chunk):
+    encoder = RAE(SMALL).fit(graph, words).encoders["within"]
+
+    assert np.allclose(embed(encoder, graph, words, chunk=chunk), embed(encoder, graph, words), atol=1e-6)
+
+
+def test_the_number_of_threads_does_not_matter(words):
+    graph = random_graph(3000, 9000, seed=3)
+    x = sp.random_array((3000, 40), density=0.1, rng=np.random.default_rng(2), dtype=np.float32).tocsr()
+    model = RAE(SMALL, dims=(64, 64))
+    try:
+        set_threads(1)
+        one = model.fit_transform(graph, x)
+        set_threads(3)
+        three = model.fit_transform(graph, x)
+    finally:
+        set_threads(1)
+
+    assert one.tobytes() == three.tobytes()
+
+
+def test_a_stranger_gets_the_vector_it_would_have_had_in_the_graph_of_the_fit(graph, words):
+    """The fit never sees the last node; embedding the grown graph moves only its surroundings."""
+    ends = np.repeat(np.arange(120), graph.degrees)
+    known = (ends != 119) & (graph.targets != 119)
+    smaller = Graph.from_edges((ends[known], graph.targets[known]), ids=np.arange(119))
+    model = RAE(SMALL).fit(smaller, words[:119])
+
+    old, grown = model.transform(smaller, words[:119]), model.transform(graph, words)
+
+    near = {119, *graph.neighbors(119)} | {int(w) for v in graph.neighbors(119) for w in graph.neighbors(v)}
+    far = sorted(set(range(119)) - near)
+    assert len(far) > 20
+    assert np.allclose(old[far], grown[far], atol=1e-6)
+    assert np.isfinite(grown).all()
+
+
+def test_nothing_beyond_k_hops_matters():
+    """A path: changing the features of a node moves the vectors within two hops, no others."""
+    graph = Graph.from_edges([(i, i + 1) for i in range(20)])
+    x = np.random.default_rng(0).normal(size=(21, 5)).astype(np.float32)
+    model = RAE(SMALL).fit(graph, x)
+    changed = x.copy()
+    changed[10] += 1
+
+    moved = np.abs(model.transform(graph, x) - model.transform(graph, changed)).max(1) > 1e-6
+
+    assert np.flatnonzero(moved).tolist() == [8, 9, 10, 11, 12]
+
+
+def test_a_model_embeds_another_graph():
+    model = RAE(SMALL).fit(random_graph(100, 300))
+    other = Graph.from_edges([("x", "y"), ("y", "z")])
+
+    z = model.transform(other)
+
+    assert z.shape == (3, 24)
+    assert np.allclose(z[0], z[2], atol=1e-7)
+    assert not np.allclose(z[0], z[1], atol=1e-3)
+
+
+def test_two_copies_of_a_graph_get_equal_vectors(graph):
+    """Automorphic nodes, here the two copies of each node, have equal positions."""
+    pair = Graph.disjoint_union([graph, graph])
+
+    z = RAE(SMALL).fit_transform(pair)
+
+    assert np.allclose(z[:120], z[120:], atol=1e-6)
+
+
+def test_both_is_the_two_fits_side_by_side(graph, words):
+    within = RAE(SMALL, loss="within").fit_transform(graph, words)
+    neighbor = RAE(SMALL, loss="neighbor").fit_transform(graph, words)
+
+    assert np.array_equal(RAE(SMALL, loss="both").fit_transform(graph, words), np.hstack([within, neighbor]))
+
+
+def test_isolated_nodes_get_finite_vectors():
+    graph = Graph.from_edges([("a", "b"), ("b", "c")], ids=["a", "b", "c", "alone", "lonely"])
+    for loss in ("within", "neighbor"):
+        z = RAE(SMALL, loss=loss).fit_transform(graph)
+
+        assert np.isfinite(z).all()
+        assert np.array_equal(z[3], z[4])
+
+
+def test_sampled_inference_with_a_large_fanout_is_the_exact_one(graph, words):
+    model = RAE(SMALL, inference="sampled", fanout=(999, 999)).fit(graph, words)
+    exact = RAE(SMALL, fanout=(999, 999)).fit(graph, words)
+
+    assert np.allclose(model.transform(graph, words), exact.transform(graph, words), atol=1e-6)
+
+
+def test_sampled_inference_repeats_itself_and_differs_from_the_exact_one(graph, words):
+    model = RAE(SMALL, inference="sampled").fit(graph, words)
+
+    assert np.array_equal(model.transform(graph, words), model.transform(graph, words))
+    assert not np.allclose(model.transform(graph, words), RAE(SMALL).fit(graph, words).transform(graph, words))
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)), min_size=1, max_size=40),
+    st.integers(0, 3),
+)
+def test_any_graph_with_an_edge_gets_finite_vectors(edges, extra):
+    graph = Graph.from_edges(edges, ids=range(13 + extra))
+    model = RAE(SMALL, steps=2, dropout=0.0)
+    if graph.n_edges == 0:
+        model.set_params(steps=0)
+
+    assert np.isfinite(model.fit_transform(graph)).all()
+
+
+@pytest.mark.parametrize("readout", ["sum", "mean", "max"])
+def test_many_graphs_in_one_pass_equal_one_by_one(readout):
+    graphs = [random_graph(n, 2 * n, seed=n) for n in (3, 17, 40, 5)]
+    model = RAE(SMALL, steps=0).fit(graphs)
+    reduce = {"sum": np.sum, "mean": np.mean, "max": np.max}[readout]
+
+    together = model.embed_graphs(graphs, readout=readout)
+    alone = np.stack([reduce(model.transform(g), axis=0) for g in graphs])
+
+    assert np.allclose(together, alone, atol=1e-4)
+
+
+def test_many_graphs_are_cut_into_bounded_groups(monkeypatch):
+    import rae.estimator
+
+    graphs = [random_graph(n, 2 * n, seed=n) for n in (30, 17, 40, 5, 8)]
+    features = [np.random.default_rng(i).normal(size=(g.n_nodes, 3)) for i, g in enumerate(graphs)]
+    model = RAE(SMALL, steps=3).fit(graphs, features)
+    whole = model.embed_graphs(graphs, features)
+    monkeypatch.setattr(rae.estimator, "_NODES_AT_ONCE", 25)
+
+    assert np.allclose(model.embed_graphs(graphs, features), whole, atol=1e-5)
