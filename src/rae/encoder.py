@@ -43,7 +43,7 @@ class _Average(torch.autograd.Function):
         return total.add_(x.detach()[torch.from_numpy(block.ego)]).mul_(share)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         block: Block = ctx.block
         scaled = (grad * ctx.share).numpy()
         out = np.zeros((ctx.n_below, scaled.shape[1]), scaled.dtype)
@@ -82,7 +82,7 @@ class _SparseProduct(torch.autograd.Function):
         return torch.from_numpy(sparse_product(x, weight.detach().numpy()))
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         x, rows = ctx.x, grad.contiguous().numpy()
         out = np.zeros((ctx.n_below, rows.shape[1]), rows.dtype)
 

@@ -26,6 +26,11 @@ from rae.runtime import in_ranges, key
 Matrix = np.ndarray[Any, np.dtype[np.float32]] | sp.csr_array
 
 
+def is_sparse(x: Any) -> bool:
+    """Whether x is a SciPy sparse matrix or array."""
+    return bool(sp.issparse(x))
+
+
 def structural_features(
     graph: Graph, *, cap: int = 30, above_cap: str = "even", scale: str = "raw", seed: int = 0
 ) -> np.ndarray[Any, np.dtype[np.float32]]:
@@ -54,7 +59,7 @@ def check_matrix(x: Any, n_rows: int | None = None) -> Matrix:
     elif hasattr(x, "to_numpy") and not isinstance(x, np.ndarray):  # pandas, polars
         x = x.to_numpy()
     matrix: Any
-    if sp.issparse(x):
+    if is_sparse(x):
         _refuse_kind(x.dtype)
         matrix = sp.csr_array(x, dtype=np.float32)
         matrix.sum_duplicates()
@@ -76,7 +81,7 @@ def check_matrix(x: Any, n_rows: int | None = None) -> Matrix:
     finite = np.isfinite(values)
     if not finite.all():
         bad = int(values.size - np.count_nonzero(finite))
-        where = matrix.tocoo() if sp.issparse(matrix) else None
+        where = matrix.tocoo() if is_sparse(matrix) else None
         row, column = (
             (int(a[np.flatnonzero(~finite)[0]]) for a in (where.row, where.col))
             if where is not None
@@ -86,7 +91,8 @@ def check_matrix(x: Any, n_rows: int | None = None) -> Matrix:
             f"features must be finite numbers within float32, got {bad:,} NaN or infinite, "
             f"first in row {row:,}, column {column:,}; fill or drop them"
         )
-    return matrix
+    checked: Matrix = matrix
+    return checked
 
 
 def _refuse_kind(dtype: np.dtype[Any]) -> None:
@@ -99,9 +105,9 @@ def concatenate(first: Any, second: Any) -> Matrix:
     a, b = check_matrix(first), check_matrix(second)
     if a.shape[0] != b.shape[0]:
         raise FeatureError(f"both must have one row per node, got {a.shape[0]:,} and {b.shape[0]:,} rows")
-    if sp.issparse(a) or sp.issparse(b):
-        return sp.csr_array(sp.hstack([sp.csr_array(a), sp.csr_array(b)], format="csr"))
-    return np.ascontiguousarray(np.hstack([a, b]))
+    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
+        return np.ascontiguousarray(np.hstack([a, b]))
+    return sp.csr_array(sp.hstack([sp.csr_array(a), sp.csr_array(b)], format="csr"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,14 +166,16 @@ class FeatureTable:
             )
         rows = pc.fill_null(found, 0).to_numpy(zero_copy_only=False)
         lacks = pc.is_null(found).to_numpy(zero_copy_only=False)
-        matrix = self.matrix[rows]
-        if lacks.any():
-            if sp.issparse(matrix):
-                matrix = sp.csr_array(sp.diags_array((~lacks).astype(np.float32)) @ matrix)
-                matrix.eliminate_zeros()
-            else:
-                matrix[lacks] = 0
-        return matrix
+        matrix: Any = self.matrix[rows]
+        if lacks.any() and is_sparse(matrix):
+            kept = np.repeat(~lacks, np.diff(matrix.indptr))
+            ends = np.cumsum(np.where(lacks, 0, np.diff(matrix.indptr)))
+            parts = (matrix.data[kept], matrix.indices[kept], np.concatenate([[0], ends]))
+            matrix = sp.csr_array(parts, shape=matrix.shape)
+        elif lacks.any():
+            matrix[lacks] = 0
+        aligned: Matrix = matrix
+        return aligned
 
     def with_columns(self, names: Sequence[str]) -> FeatureTable:
         """The same rows with exactly these columns, in this order, as a fitted model expects them."""
@@ -194,7 +202,7 @@ class FeatureTable:
         kept = new[coo.col] >= 0
         shape = (len(self.id_column), len(names))
         moved: Any = sp.csr_array((coo.data[kept], (coo.row[kept], new[coo.col[kept]])), shape=shape)
-        matrix = moved if sp.issparse(self.matrix) else moved.toarray()
+        matrix = moved if is_sparse(self.matrix) else moved.toarray()
         return FeatureTable(self.id_column, matrix, tuple(names), self.open_vocabulary)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +16,7 @@ from rae.kernels import cpu
 from rae.runtime import in_ranges
 
 Ints = np.ndarray[Any, np.dtype[np.integer[Any]]]
+A = TypeVar("A", bound=np.ndarray[Any, Any])
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,8 @@ class Graph:
                 f"{len(missing):,} of {len(wanted):,} ids are not in the graph, first {shown(missing)}; "
                 f"ids here are {self.id_column.type}"
             )
-        return found.to_numpy(zero_copy_only=False).astype(np.int64)
+        rows: Ints = found.to_numpy(zero_copy_only=False).astype(np.int64)
+        return rows
 
     def adjacent(self, us: Ints, vs: Ints) -> np.ndarray[Any, np.dtype[np.bool_]]:
         """Whether each pair of rows shares an edge.  (b,), (b,) -> (b,)"""
@@ -396,6 +398,6 @@ def _index_type(n: int) -> type[np.signedinteger[Any]]:
     return np.int32 if n < 2**31 else np.int64
 
 
-def _read_only(array: Any) -> Any:
+def _read_only(array: A) -> A:
     array.flags.writeable = False
     return array

@@ -8,7 +8,7 @@ the result. Random choices are hashes of (key, node, view, slot): no state, no o
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numba import njit
@@ -18,8 +18,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def kernel(function: F) -> F:
     """Compile without the interpreter lock; cache on disk; allow fused multiply-add only."""
-    compiled: F = njit(nogil=True, cache=True, fastmath={"contract"}, error_model="numpy")(function)
-    return compiled
+    compiled: Any = njit(nogil=True, cache=True, fastmath={"contract"}, error_model="numpy")(function)
+    return cast(F, compiled)
 
 
 # ---------------------------------------------------------------------------------- hashing

@@ -1,0 +1,86 @@
+"""The compiled loops against their own Python source, and against NumPy."""
+
+from __future__ import annotations
+
+import inspect
+
+import numpy as np
+import pytest
+from plain import random_graph
+
+from rae.kernels import cpu
+
+GRAPH = random_graph(30, 120, seed=4)
+RNG = np.random.default_rng(0)
+NODES, VIEWS = RNG.integers(0, 30, 25), RNG.integers(0, 3, 25)
+SALT = np.uint64(12345678901234567890)
+OFFSETS, TARGETS = GRAPH.offsets, GRAPH.targets
+X = RNG.normal(size=(30, 7)).astype(np.float32)
+VALUES = RNG.normal(size=len(TARGETS)).astype(np.float32)
+
+
+def _sampled():
+    out = np.zeros(26, np.int64)
+    cpu.sample_counts(OFFSETS, NODES, 3, out)
+    return out
+
+
+def _doubled(graph):
+    rows = np.repeat(np.arange(graph.n_nodes), graph.degrees)
+    return np.concatenate([rows, [3, 4]]), np.concatenate([graph.targets.astype(np.int64), [3, 9]])
+
+
+SOURCE, TARGET = _doubled(GRAPH)
+COUNTS = np.zeros(31, np.int64)
+cpu.count_ends(SOURCE, TARGET, COUNTS)
+STARTS = np.cumsum(COUNTS)
+
+CASES = {
+    "count_ends": lambda: (SOURCE, TARGET, np.zeros(31, np.int64)),
+    "place_ends": lambda: (SOURCE, TARGET, STARTS[:-1].copy(), np.zeros(STARTS[-1], np.int32)),
+    "sort_rows": lambda: (STARTS, RNG_FREE(STARTS[-1]), np.zeros(31, np.int64), 0, 30),
+    "compact_rows": lambda: (STARTS, np.minimum(STARTS, OFFSETS), RNG_FREE(STARTS[-1]), np.zeros(999, np.int32), 0, 30),
+    "adjacent": lambda: (OFFSETS, TARGETS, NODES, NODES[::-1].copy(), np.zeros(25, bool), 0, 25),
+    "neighbor_degrees": lambda: (OFFSETS, TARGETS, GRAPH.degrees, 4, False, SALT, np.zeros((30, 5), np.float32), 0, 30),
+    "neighbor_degrees random": lambda: (
+        OFFSETS, TARGETS, GRAPH.degrees, 4, True, SALT, np.zeros((30, 5), np.float32), 0, 30
+    ),
+    "sample_counts": lambda: (OFFSETS, NODES, 3, np.zeros(26, np.int64)),
+    "sample_rows": lambda: (
+        OFFSETS, TARGETS, NODES, VIEWS, 3, SALT, _sampled(), np.zeros(_sampled()[-1], np.int32), 0, 25
+    ),
+    "pick_neighbors": lambda: (OFFSETS, TARGETS, NODES, VIEWS, SALT, np.zeros(25, np.int64)),
+    "renumber": lambda: (NODES, np.full(64, -1, np.int32), np.zeros(25, np.int64), np.zeros(25, np.int64)),
+    "non_neighbors": lambda: (OFFSETS, TARGETS, np.arange(30), SALT, True, 8, np.zeros((30, 4), np.int64)),
+    "non_neighbors any": lambda: (OFFSETS, TARGETS, np.arange(3), SALT, False, 2, np.zeros((3, 9), np.int64)),
+    "sum_rows": lambda: (OFFSETS, TARGETS, X, np.ones((30, 7), np.float32), 0, 30),
+    "mean_rows": lambda: (OFFSETS, TARGETS, X, 10, np.ones((15, 7), np.float32), 0, 15),
+    "scatter_rows": lambda: (OFFSETS, TARGETS, X, np.zeros((30, 7), np.float32), 2, 6),
+    "sparse_dense": lambda: (OFFSETS, TARGETS, VALUES, 5, X, np.ones((20, 7), np.float32), 0, 20),
+    "sparse_dense_grad": lambda: (OFFSETS, TARGETS, VALUES, X, np.zeros((30, 7), np.float32), 1, 7),
+    "dropout_mask": lambda: (SALT, 30000, np.float32(2), np.ones(41, np.float32), 0, 11),
+}  # fmt: skip
+
+
+def RNG_FREE(size):
+    return (np.arange(size) * 7919 % 30).astype(np.int32)
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.filterwarnings("ignore:overflow encountered")  # NumPy warns where 64-bit hashes wrap on purpose
+def test_the_compiled_kernel_does_what_its_source_says(case, monkeypatch):
+    kernel = getattr(cpu, case.split()[0])
+    compiled, plain = CASES[case](), CASES[case]()
+    answer = kernel(*compiled)
+    for name in ("mix", "stream", "draw"):
+        monkeypatch.setattr(cpu, name, getattr(cpu, name).py_func)
+
+    assert kernel.py_func(*plain) == answer
+    for a, b in zip(compiled, plain, strict=True):
+        assert np.allclose(a, b, atol=1e-5)
+
+
+def test_every_kernel_is_covered():
+    kernels = {name for name, f in vars(cpu).items() if hasattr(f, "py_func")}
+    assert kernels == {case.split()[0] for case in CASES} | {"mix", "stream", "draw"}
+    assert all(inspect.getdoc(getattr(cpu, name).py_func) for name in kernels)
