@@ -1,0 +1,173 @@
+"""The standard library of the running Python as a graph: what imports what, and who uses which names.
+
+Modules are nodes, with their dotted names as ids; an import, at the top or inside a function, is
+an edge. Modules without source (sys, _socket, ...) are nodes when somebody imports them. The
+names that a module uses, variables, attributes and imported names alike, are its action features.
+Sources are parsed, never imported.
+"""
+
+from __future__ import annotations
+
+import ast
+import logging
+import sys
+import sysconfig
+import warnings
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from rae.datasets.dataset import Dataset
+from rae.datasets.options import share, whole
+from rae.errors import DatasetError
+from rae.graph import Graph
+
+log = logging.getLogger("rae.datasets")
+
+# Tests, bundled wheels, generated help texts and other people's packages are not the library.
+_LEFT_OUT = {
+    "__phello__",
+    "__pycache__",
+    "_bundled",
+    "dist-packages",
+    "idle_test",
+    "lib-dynload",
+    "pydoc_data",
+    "site-packages",
+    "test",
+    "tests",
+}
+
+
+@dataclass(frozen=True)
+class Module:
+    """What one source file says: its dotted name, what it imports, which names it uses how often."""
+
+    name: str
+    is_package: bool
+    imports: tuple[tuple[str, tuple[str, ...]], ...]  # (module, names taken from it)
+    names: Counter[str]
+
+
+def load(*, folder: str | Path | None = None, least: int = 2, most: float = 0.5) -> Dataset:
+    """The standard library in `folder`, by default the running Python's.
+
+    A name is a feature when `least` modules or more use it, and at most a share `most` of them:
+    what everybody uses (self, None, len) tells nothing apart. Its value is log(1 + uses).
+    """
+    least, most = whole("least", least, 1), share("most", most)
+    root = Path(sysconfig.get_path("stdlib") if folder is None else folder)
+    modules = list(parse(root))
+    if not modules:
+        raise DatasetError(
+            f"expected the sources of the standard library in {root}, found no .py file; this Python comes "
+            "without them (zipped or embedded); pass folder= with the Lib folder of another Python"
+        )
+    edges = import_edges(modules)
+    names = sorted({m.name for m in modules} | {target for _, target in edges})
+    graph = Graph.from_edges(_columns(edges), ids=names)
+    features, words = _features(names, modules, least, most)
+    return Dataset("stdlib", graph, features, words)
+
+
+# ---------------------------------------------------------------------------------- reading
+
+
+def parse(root: Path) -> Iterator[Module]:
+    """Every module below this folder, by name; a file that is no Python of this version is left out."""
+    for path in sorted(root.rglob("*.py")) if root.is_dir() else ():
+        parts = path.relative_to(root).with_suffix("").parts
+        if _LEFT_OUT.intersection(parts[:-1]) or parts[-1] == "__main__" or not all(map(str.isidentifier, parts)):
+            continue
+        is_package = parts[-1] == "__init__"
+        name = ".".join(parts[:-1] if is_package else parts)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # old escapes in old modules
+                tree = ast.parse(path.read_bytes(), str(path))
+        except (OSError, SyntaxError, ValueError, RecursionError) as error:
+            log.warning("left out %s: %s", path, error)
+            continue
+        if name:
+            yield _module(name, is_package, tree)
+
+
+def _module(name: str, is_package: bool, tree: ast.Module) -> Module:
+    imports: list[tuple[str, tuple[str, ...]]] = []
+    used: Counter[str] = Counter()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name):
+            used[node.id] += 1
+        elif isinstance(node, ast.Attribute):
+            used[node.attr] += 1
+        elif isinstance(node, ast.Import):
+            for alias in node.names:
+                imports.append((alias.name, ()))
+                used[alias.name.rpartition(".")[2]] += 1
+        elif isinstance(node, ast.ImportFrom):
+            taken = tuple(alias.name for alias in node.names)
+            source = _absolute(name, is_package, node.level, node.module)
+            if source is not None:
+                imports.append((source, taken))
+            used.update(t for t in taken if t != "*")
+    return Module(name, is_package, tuple(imports), used)
+
+
+def _absolute(name: str, is_package: bool, level: int, module: str | None) -> str | None:
+    """The full name behind `from ..module import`, None if it leads out of the library."""
+    if level == 0:
+        return module
+    parts = name.split(".")
+    kept = len(parts) - level + is_package
+    if kept < 1:
+        return None
+    return ".".join([*parts[:kept], *([module] if module else [])])
+
+
+# ----------------------------------------------------------------------------------- making
+
+
+def import_edges(modules: Iterable[Module]) -> list[tuple[str, str]]:
+    """(importer, imported) for every import within the library, sorted, each once."""
+    modules = list(modules)
+    sources = {m.name for m in modules}
+    edges = set()
+    for module in modules:
+        for source, taken in module.imports:
+            for wanted in [f"{source}.{t}" for t in taken] or [source]:
+                target = _known(wanted, source, sources)
+                if target is not None and target != module.name:
+                    edges.add((module.name, target))
+    return sorted(edges)
+
+
+def _known(wanted: str, source: str, sources: set[str]) -> str | None:
+    """The module that an import leads to: the submodule itself, else what holds the name."""
+    for name in (wanted, source):
+        while name:
+            if name in sources:
+                return name
+            name = name.rpartition(".")[0]
+    top = source.partition(".")[0]
+    return top if top in sys.stdlib_module_names else None
+
+
+def _columns(edges: list[tuple[str, str]]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    table = np.array(edges, dtype=object).reshape(-1, 2)
+    return table[:, 0], table[:, 1]
+
+
+def _features(names: list[str], modules: list[Module], least: int, most: float) -> tuple[Any, tuple[str, ...]]:
+    """log(1 + uses) of every kept name in every module; modules without source have a row of zeros."""
+    users = Counter(word for module in modules for word in module.names)
+    words = sorted(word for word, count in users.items() if least <= count <= most * len(modules))
+    row, column = ({name: i for i, name in enumerate(items)} for items in (names, words))
+    cells = [(row[m.name], column[w], uses) for m in modules for w, uses in m.names.items() if w in column]
+    table = np.array(cells, np.int64).reshape(-1, 3)
+    values = np.log1p(table[:, 2]).astype(np.float32)
+    return sp.csr_array((values, (table[:, 0], table[:, 1])), shape=(len(names), len(words))), tuple(words)
