@@ -1,1 +1,1 @@
-
+"""Pictures and pages of a run."""

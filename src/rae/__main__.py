@@ -1,0 +1,20 @@
+"""`rae` and `python -m rae`."""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> None:
+    """Run the command line and leave with its exit code."""
+    try:
+        from rae.cli import main as run
+
+        code = run()
+    except KeyboardInterrupt:  # before the command line was up, or after it was done
+        code = 130
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()

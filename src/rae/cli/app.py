@@ -1,0 +1,155 @@
+"""The group `rae`, and the one place where an error becomes a sentence and an exit code."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import logging
+import os
+import sys
+import traceback
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import click
+
+from rae.cli.console import Console, global_options
+from rae.cli.demo import demo
+from rae.cli.embed import embed
+from rae.cli.fit import fit
+from rae.cli.info import info
+from rae.cli.plan import plan
+from rae.errors import RaeError
+
+DONE, BUG, USER_ERROR, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 130, 141
+
+
+class _Group(click.Group):
+    """A group that suggests the command a mistyped name was meant to be."""
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if self.get_command(ctx, name) is None and not name.startswith("-"):
+            near = difflib.get_close_matches(name, self.commands, n=1, cutoff=0.5)
+            hint = f"did you mean {near[0]!r}?" if near else f"the commands are {', '.join(self.list_commands(ctx))}"
+            raise click.UsageError(f"no command {name!r}; {hint}", ctx)
+        return super().resolve_command(ctx, args)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)  # in the order a newcomer needs them
+
+
+def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted and not ctx.resilient_parsing:
+        from importlib.metadata import version
+
+        click.echo(f"rae {version('rae')}")
+        ctx.exit()
+
+
+@click.group(
+    cls=_Group,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    commands=[demo, fit, embed, info, plan],
+)
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="the version")
+@global_options
+def app() -> None:
+    """Role action embeddings: which nodes of a graph play the same role?
+
+    A file of edges goes in; a vector for every node comes out, close where nodes play alike roles.
+
+    \b
+    rae demo                                 see it work on Python's own library
+    rae fit edges.csv --out runs/mine        learn a model, embed every node
+    rae embed runs/mine new.csv --out z.parquet
+    rae info runs/mine                       what was done, and how it went
+    rae plan edges.csv                       memory and time, before any of it
+    """
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The exit code of one call: 0 done, 2 the user can mend it, 1 a bug, 130 interrupted."""
+    if "_RAE_COMPLETE" in os.environ:  # shell completion: _RAE_COMPLETE=bash_source rae
+        app.main(prog_name="rae")
+    console = Console()
+    try:
+        with _speaking(console), app.make_context("rae", _arguments(argv), obj=console) as ctx:
+            app.invoke(ctx)
+        sys.stdout.flush()
+    except click.exceptions.Exit as done:
+        return done.exit_code
+    except BrokenPipeError:  # the reader has seen enough, e.g. `rae info run | head -1`
+        _silence(sys.stdout)
+        return PIPE_CLOSED
+    except (KeyboardInterrupt, click.Abort):
+        return _say("interrupted: no file was left half-written", INTERRUPTED)
+    except click.ClickException as error:
+        return _say(f"error: {_sentence(error)}", USER_ERROR)
+    except RaeError as error:
+        return _say(f"error: {error}", USER_ERROR)
+    except MemoryError:
+        return _say("error: out of memory; `rae plan` says how much a fit needs, --batch-size lowers it", USER_ERROR)
+    except OSError as error:
+        return _say(f"error: {_os_sentence(error)}", USER_ERROR)
+    except Exception:
+        text = traceback.format_exc()
+        return _say(f"{text}\nThis is a bug in rae, not your mistake: please report it with the lines above.", BUG)
+    return DONE
+
+
+def _arguments(argv: Sequence[str] | None) -> list[str]:
+    given = list(sys.argv[1:] if argv is None else argv)
+    return given or ["--help"]
+
+
+def _say(text: str, code: int) -> int:
+    try:
+        click.echo(text, err=True)
+    except BrokenPipeError:
+        _silence(sys.stderr)
+    return code
+
+
+def _silence(stream: Any) -> None:
+    """Point a closed pipe nowhere, so that Python's own flush at exit has nothing to complain about."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
+
+
+def _sentence(error: click.ClickException) -> str:
+    text = error.format_message()
+    context = getattr(error, "ctx", None)
+    if context is None:
+        return text
+    return f"{text[:1].lower()}{text[1:]}" + f" (see {context.command_path} --help)"
+
+
+def _os_sentence(error: OSError) -> str:
+    reason = (error.strerror or str(error) or type(error).__name__).lower()
+    return f"{error.filename}: {reason}" if error.filename else reason
+
+
+@contextlib.contextmanager
+def _speaking(console: Console) -> Iterator[None]:
+    """Warnings and the library's log as plain lines on standard error, while a command runs."""
+
+    def show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+        console.warn(" ".join(str(message).split()))
+
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    handler.addFilter(lambda record: console.verbose or record.levelno >= logging.WARNING)
+    log = logging.getLogger("rae")
+    before = log.level
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    try:
+        with warnings.catch_warnings():
+            warnings.showwarning = show
+            yield
+    finally:
+        log.removeHandler(handler)
+        log.setLevel(before)

@@ -1,0 +1,123 @@
+"""`rae demo`: the standard library of this Python, embedded, so that everybody can judge by eye."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from rae.cli.console import Console, columns, global_options
+from rae.cli.fit import add_page, fit_run
+from rae.cli.inputs import Inputs, counted
+from rae.config import PAPER
+
+if TYPE_CHECKING:
+    from rae.report.lookalikes import LookAlikes
+
+# Modules whose look-alikes a Python programmer can judge; one that this Python lacks is skipped.
+ASKED = (
+    "ntpath",
+    "bz2",
+    "smtplib",
+    "threading",
+    "json.decoder",
+    "asyncio.tasks",
+    "unittest.case",
+    "xml.dom.minidom",
+    "email.message",
+    "encodings.cp1252",
+)
+# Packages with a colour of their own on the map. The model is not told which module is in which.
+FAMILIES = ("asyncio", "email", "encodings", "multiprocessing", "tkinter", "unittest", "xml", "importlib")
+
+
+@click.command(short_help="embed Python's own library and show what is alike")
+@click.option("--out", default="demo", metavar="DIR", show_default=True, help="folder to write")
+@click.option("--force", is_flag=True, help="replace the demo that is there")
+@global_options
+@click.pass_obj
+def demo(console: Console, out: str, force: bool) -> None:
+    """Embed the standard library of this Python and show which modules play alike roles.
+
+    Modules are nodes, imports are edges, the names a module uses are its features; nothing is
+    downloaded. A table comes out, and a run folder with a map (map.png) and a page (page.html).
+
+    \b
+    rae demo
+    rae demo --out /tmp/demo --force
+    """
+    from rae.report.lookalikes import look_alikes
+    from rae.run import check_free
+
+    folder = Path(out)
+    check_free(folder, force=force)
+    console.use_threads()
+    inputs = _inputs(console)
+    run = fit_run(inputs, PAPER, folder, console, force=force)
+    names = [str(i) for i in inputs.graph.ids]
+    title = f"The standard library of Python {platform.python_version()}"
+    families = {f: [n for n in names if n == f or n.startswith(f + ".")] for f in FAMILIES}
+    add_page(run, console, title=title, names=ASKED, groups={f: members for f, members in families.items() if members})
+    _, z = run.embeddings()
+    alike = look_alikes(names, z, ASKED, k=3)
+    data = {a.name: [{"id": name, "cosine": round(cosine, 4)} for name, cosine in a.nearest] for a in alike}
+    console.result(
+        _told(alike, folder, run.files()), {"run": str(folder), "files": run.files(), "counts": inputs.counts, "alike": data}
+    )
+
+
+def _inputs(console: Console) -> Inputs:
+    from rae.datasets import load
+    from rae.features import FeatureTable
+
+    began = time.perf_counter()
+    data = load("stdlib")
+    table = FeatureTable(data.graph.id_column, data.features, data.feature_names)
+    counts = counted(data.graph, table)
+    console.note(
+        f"Python {platform.python_version()}'s own library: {counts['nodes']:,} modules, "
+        f"{counts['edges']:,} imports,\n{counts['features']:,} names they use"
+    )
+    return Inputs(data.graph, table, counts, time.perf_counter() - began)
+
+
+def _told(alike: Sequence[LookAlikes], folder: Path, files: dict[str, int]) -> str:
+    """The table, where things are, and what to try next; no line wider than 60 columns."""
+    rows = [(a.name, ", ".join(name for name, _ in a.nearest)) for a in alike]
+    wide = max((len(name) for name, _ in rows), default=0)
+    table = [(name, line) for name, text in rows for name, line in _wrapped(name, text, 60 - wide - 4)]
+    made = [(name, what) for name, what in _MADE if name in files]
+    return "\n".join(
+        [
+            "Modules that play alike roles, nearest first:",
+            "",
+            columns(table, indent="  "),
+            "",
+            f"In {folder}/:",
+            columns(made, indent="  "),
+            "",
+            "Next, with your own graph:",
+            "  rae plan edges.csv",
+            "  rae fit edges.csv --features nodes.csv --page",
+        ]
+    )
+
+
+_MADE = (
+    ("page.html", "open it in a browser"),
+    ("map.png", "the map (map.svg too)"),
+    ("embeddings.parquet", "id, embedding"),
+    ("model.safetensors", "the model"),
+    ("run.json", "rae info shows it"),
+)
+
+
+def _wrapped(name: str, text: str, width: int) -> list[tuple[str, str]]:
+    import textwrap
+
+    lines = textwrap.wrap(text, max(20, width), break_long_words=False, break_on_hyphens=False) or [""]
+    return [(name if i == 0 else "", line) for i, line in enumerate(lines)]

@@ -1,0 +1,59 @@
+"""`rae embed`: the vectors of another graph, by a model that was fitted before."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import click
+
+from rae.cli.console import Console, columns, global_options, size
+from rae.cli.inputs import Reading, read_inputs, reading_options
+from rae.cli.progress import seconds
+from rae.errors import FileError
+
+
+@click.command(short_help="embed another graph with a fitted model")
+@click.argument("run", metavar="RUN")
+@reading_options
+@click.option("--out", required=True, metavar="FILE", help="Parquet file to write: id, embedding")
+@click.option("--force", is_flag=True, help="replace the file that is there")
+@global_options
+@click.pass_obj
+def embed(console: Console, run: str, reading: Reading, out: str, force: bool) -> None:
+    """Embed the graph in EDGES with the model of RUN, without learning anything new.
+
+    RUN is a run folder or a model.safetensors file. The graph may be the same one grown, or another
+    one; features must be of the kind the model was fitted with. A Parquet file comes out with one
+    row per node: id, embedding.
+
+    \b
+    rae embed runs/users tomorrow.csv --features users.csv --out z.parquet
+    rae embed runs/web/model.safetensors other.tsv.gz --out other.parquet --force
+    """
+    from rae.io import write_embeddings
+    from rae.run import load_model
+
+    target = Path(out)
+    if target.is_dir():
+        raise FileError(f"--out must be a file, {target} is a folder; try --out {target / 'embeddings.parquet'}")
+    if target.exists() and not force:
+        raise FileError(f"{target} exists; choose another --out, or pass --force to replace it")
+    console.use_threads()
+    model = load_model(run)
+    inputs = read_inputs(reading, console)
+    with console.progress() as progress:
+        began = time.perf_counter()
+        z = model.transform(inputs.graph, inputs.features, progress=progress)
+        spent = time.perf_counter() - began
+    target.parent.mkdir(parents=True, exist_ok=True)
+    write_embeddings(target, inputs.graph.id_column, z)
+    written = target.stat().st_size
+    timings = {"read": round(inputs.seconds, 4), "embed": round(spent, 4)}
+    rows = [
+        ("time", f"read {seconds(inputs.seconds)}, embed {seconds(spent)}"),
+        ("vectors", f"{z.shape[0]:,} x {z.shape[1]}"),
+        ("written", f"{target} ({size(written)})"),
+    ]
+    counts = inputs.counts | {"width": int(z.shape[1])}
+    console.result(columns(rows), {"out": str(target), "bytes": written, "counts": counts, "timings": timings})

@@ -1,0 +1,170 @@
+"""The options that say how files are read, and the reading itself, counted and reported."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rae.cli.console import Console
+from rae.errors import FeatureError, GraphError
+
+if TYPE_CHECKING:
+    from rae.features import FeatureTable
+    from rae.graph import Graph
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Which files, and how to read them, as the user typed it."""
+
+    edges: str
+    features: str | None = None
+    source: str | None = None
+    target: str | None = None
+    header: bool | None = None
+    id_column: str | None = None
+    feature_column: str | None = None
+    value_column: str | None = None
+    missing: str = "error"
+    unknown: str = "isolated"
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What was read: the graph, its features or None, what was counted and how long it took."""
+
+    graph: Graph
+    features: Any
+    counts: dict[str, int]
+    seconds: float
+    files: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+
+def reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The command with EDGES, --features and the options of reading; it gets one Reading, `reading`."""
+
+    def wrapped(**given: Any) -> Any:
+        return command(reading=Reading(**{f.name: given.pop(f.name) for f in fields(Reading)}), **given)
+
+    wrapped.__doc__, wrapped.__name__ = command.__doc__, command.__name__
+    wrapped.__click_params__ = list(getattr(command, "__click_params__", []))  # type: ignore[attr-defined]
+    for option in (
+        click.option(
+            "--unknown",
+            type=click.Choice(["isolated", "drop", "error"]),
+            default="isolated",
+            show_default=True,
+            help="feature rows whose id has no edge: isolated nodes, left out, or an error",
+        ),
+        click.option(
+            "--missing",
+            type=click.Choice(["error", "zero"]),
+            default="error",
+            show_default=True,
+            help="nodes without a feature row: an error, or zeros",
+        ),
+        click.option("--value-column", metavar="NAME", help="long feature tables (id, feature, value): the value"),
+        click.option("--feature-column", metavar="NAME", help="long feature tables (id, feature[, value]): the feature"),
+        click.option("--id-column", metavar="NAME", help="column of --features that holds the node's id"),
+        click.option("--header/--no-header", default=None, help="text files: whether the first line names the columns"),
+        click.option("--target", metavar="NAME", help="column of EDGES that holds the other end"),
+        click.option("--source", metavar="NAME", help="column of EDGES that holds one end"),
+        click.option("--features", metavar="FILE", help="action features: Parquet, CSV, TSV, .npz or .npy"),
+        click.argument("edges", metavar="EDGES"),
+    ):
+        wrapped = option(wrapped)
+    return wrapped
+
+
+def read_inputs(reading: Reading, console: Console) -> Inputs:
+    """The graph and the features of these files; what was merged, dropped or added is said aloud."""
+    from rae.features import FeatureTable
+    from rae.io import read_edges
+
+    began = time.perf_counter()
+    graph = read_edges(reading.edges, source=reading.source, target=reading.target, header=reading.header)
+    features = _read_features(reading)
+    if isinstance(features, FeatureTable):
+        graph, features = _joined(graph, features, reading, console)
+    elif features is not None:
+        console.note("features have no ids: row i is taken for the i-th node, ids in ascending order")
+    spent = time.perf_counter() - began
+    counts = counted(graph, features)
+    console.note(described(counts))
+    files = {"edges": _file(reading.edges)} | ({"features": _file(reading.features)} if reading.features else {})
+    return Inputs(graph, features, counts, spent, files)
+
+
+def counted(graph: Graph, features: Any) -> dict[str, int]:
+    """What a run says about its graph; `features` is the width given, 0 for structure alone."""
+    matrix = getattr(features, "matrix", features)
+    return {
+        "nodes": graph.n_nodes,
+        "edges": graph.n_edges,
+        "isolated": graph.n_isolated,
+        "rows": graph.counts.rows,
+        "doubled": graph.counts.doubled,
+        "self_loops": graph.counts.self_loops,
+        "features": 0 if matrix is None else int(matrix.shape[1]),
+    }
+
+
+def described(counts: dict[str, int]) -> str:
+    """The counts in two lines."""
+    width = counts["features"]
+    given = f"{width:,} action features" if width else "no action features: structural ones (degrees) are used"
+    return (
+        f"{counts['nodes']:,} nodes, {counts['edges']:,} edges, {counts['isolated']:,} isolated; {given}\n"
+        f"{counts['rows']:,} rows read, {counts['doubled']:,} doubled merged, {counts['self_loops']:,} self-loops dropped"
+    )
+
+
+def _read_features(reading: Reading) -> Any:
+    given = {"--id-column": reading.id_column, "--feature-column": reading.feature_column, "--value-column": reading.value_column}
+    if reading.features is None:
+        if named := [flag for flag, value in given.items() if value is not None]:
+            raise click.UsageError(f"{named[0]} says how --features is read, but there is no --features")
+        return None
+    from rae.io import read_features
+
+    return read_features(
+        reading.features, id=reading.id_column, feature=reading.feature_column, value=reading.value_column
+    )
+
+
+def _joined(graph: Graph, table: FeatureTable, reading: Reading, console: Console) -> tuple[Graph, FeatureTable]:
+    """Graph and table with the same ids, as --unknown and --missing say."""
+    import pyarrow.compute as pc
+
+    from rae.features import FeatureTable
+    from rae.graph import index_in, shown
+
+    known = index_in(table.id_column, graph.id_column)
+    strangers = known.null_count
+    if strangers == len(table.id_column):
+        raise FeatureError(
+            f"none of the {strangers:,} feature ids is a node: feature ids are {table.id_column.type} such as "
+            f"{shown(table.id_column)}, node ids are {graph.id_column.type} such as {shown(graph.id_column)}; "
+            "check --id-column, --source and --target"
+        )
+    if strangers and reading.unknown == "isolated":
+        lonely = table.id_column.filter(pc.is_null(known))
+        graph = graph.with_nodes(lonely.cast(graph.id_column.type))
+        console.note(f"{strangers:,} feature rows have no edge, first {shown(lonely)}: added as isolated nodes")
+    elif strangers and reading.unknown == "drop":
+        console.note(f"{strangers:,} feature rows have no edge: left out")
+    matrix = table.aligned(graph, missing=reading.missing, unknown="drop" if reading.unknown == "drop" else "error")
+    lacking = graph.n_nodes - (len(table.id_column) - (strangers if reading.unknown == "drop" else 0))
+    if lacking:
+        console.note(f"{lacking:,} nodes have no feature row: zeros")
+    return graph, FeatureTable(graph.id_column, matrix, table.names, table.open_vocabulary)
+
+
+def _file(path: str | None) -> dict[str, Any]:
+    assert path is not None
+    return {"path": path, "bytes": Path(path).stat().st_size}

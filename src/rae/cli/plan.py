@@ -1,0 +1,48 @@
+"""`rae plan`: what a fit will take, before it is done."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import click
+
+from rae.cli.console import Console, columns, global_options, size
+from rae.cli.inputs import Reading, read_inputs, reading_options
+from rae.cli.progress import seconds
+from rae.cli.settings import config_options
+from rae.config import Config
+
+
+@click.command(short_help="memory and time a fit will take, before any fit")
+@reading_options
+@config_options
+@global_options
+@click.pass_obj
+def plan(console: Console, reading: Reading, config: Config) -> None:
+    """Say how much memory and time `rae fit` with the same arguments will take.
+
+    EDGES is read, since that is how nodes are counted, and a few training steps are timed; nothing
+    is written. Counts, memory by part and time by stage come out.
+
+    \b
+    rae plan edges.csv
+    rae plan edges.parquet --features users.csv --loss both --steps 500
+    rae plan edges.tsv.gz --batch-size 1024 --json
+    """
+    from rae.plan import plan as make_plan
+
+    console.use_threads()
+    inputs = read_inputs(reading, console)
+    file_bytes = sum(Path(f["path"]).stat().st_size for f in inputs.files.values())
+    made = make_plan(inputs.graph, inputs.features, config, file_bytes=file_bytes, read_seconds=inputs.seconds)
+    counts = inputs.counts | {"width": config.width, "file_bytes": file_bytes}
+    text = "\n\n".join(
+        [
+            columns([(name.replace("_", " "), f"{n:,}") for name, n in counts.items()]),
+            "memory expected\n" + columns([(name, size(n)) for name, n in made.memory.items()], "  "),
+            "time expected\n" + columns([(name, seconds(spent)) for name, spent in made.seconds.items()], "  "),
+        ]
+    )
+    console.result(text, {"counts": counts, **dataclasses.asdict(made)})
+

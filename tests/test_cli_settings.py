@@ -1,0 +1,84 @@
+"""Flags are the fields of Config: no more, no fewer, with its defaults and its words."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import click
+import pytest
+
+from rae.cli.app import app
+from rae.cli.settings import config_of, config_options, flag
+from rae.config import PAPER, TOY, Config
+from rae.errors import ConfigError
+
+
+def config_from(*args: str) -> Config:
+    seen: list[Config] = []
+
+    @click.command()
+    @config_options
+    def command(config: Config) -> None:
+        seen.append(config)
+
+    command.main(list(args), standalone_mode=False)
+    return seen[0]
+
+
+def test_no_flags_are_the_paper():
+    assert config_from() == PAPER
+
+
+def test_every_setting_has_a_flag_that_shows_its_default():
+    fit = app.commands["fit"]
+    flags = {option for parameter in fit.params for option in parameter.opts}
+
+    assert {flag(f.name) for f in dataclasses.fields(Config)} <= flags
+    with click.Context(fit, max_content_width=200, terminal_width=200) as ctx:
+        text = fit.get_help(ctx)
+    assert "[default: 192,64]" in text
+    assert "[default: 200]" in text
+    assert "within|neighbor|both" in text
+
+
+@pytest.mark.parametrize(
+    ("args", "expected"),
+    [
+        (["--dims", "32,8", "--fanout", "5,3"], {"dims": (32, 8), "fanout": (5, 3)}),
+        (["--dims", "(32, 8)", "--fanout", "5x3"], {"dims": (32, 8), "fanout": (5, 3)}),
+        (["--steps", "1e3"], {"steps": 1000}),
+        (["--learning-rate", "0.5"], {"learning_rate": 0.5}),
+        (["--no-exclude-neighbors", "--add-structure"], {"exclude_neighbors": False, "add_structure": True}),
+        (["--projections", "1", "--loss", "both"], {"projections": 1, "loss": "both"}),
+        (["--seed", str(2**63 - 1)], {"seed": 2**63 - 1}),
+    ],
+)
+def test_a_flag_sets_its_field(args, expected):
+    assert config_from(*args) == PAPER.replace(**expected)
+
+
+def test_a_preset_speaks_where_no_flag_does():
+    assert config_from("--preset", "toy", "--steps", "7") == TOY.replace(steps=7)
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["--steps", "many"], "--steps must be a whole number, got 'many'"),
+        (["--batch-size", "1.5"], "--batch-size must be a whole number, got 1.5"),
+        (["--steps", "inf"], "--steps must be"),
+        (["--learning-rate", "nan"], "--learning-rate must be finite"),
+        (["--dims", "64"], "--dims and --fanout must have one entry per level"),
+        (["--dims", "", "--fanout", "3"], "--dims must be"),
+        (["--loss", "withn"], "did you mean 'within'"),
+        (["--dropout", "1"], "--dropout must be less than 1"),
+    ],
+)
+def test_a_wrong_value_is_refused_by_the_name_of_the_flag(args, words):
+    with pytest.raises(ConfigError, match=words.replace("(", r"\(")):
+        config_from(*args)
+
+
+def test_only_the_subject_of_an_error_becomes_a_flag():
+    with pytest.raises(ConfigError, match="unknown setting 'stepps'; did you mean 'steps'"):
+        config_of("paper", {"stepps": 3})
