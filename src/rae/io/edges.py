@@ -29,7 +29,7 @@ def read_edges(
     `source` and `target` name its columns (without a header they are called "1", "2", ...); by
     default those with the usual names (source and target, from and to, ...), else the first two.
     Other columns are not read. `header` says whether a text file begins with one; by default its
-    rows tell (see `rae.io.text.has_header`). `ids` are the nodes, in that order, edges or not; by
+    rows tell (see `rae.io.header.has_header`). `ids` are the nodes, in that order, edges or not; by
     default the ends of the edges. Whole numbers stay whole at any size, text stays text.
     """
     table = open_table(path, header)

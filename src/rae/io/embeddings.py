@@ -29,7 +29,10 @@ def write_embeddings(path: str | os.PathLike[str], ids: Any, z: Any) -> None:
     suffix = Path(path).suffix.lower()
     if suffix not in (".parquet", ".csv"):
         raise FileError(f"embeddings are written as .parquet or .csv, since ids go with them; got {path}")
-    column, matrix = id_array(ids), _checked(ids, z)
+    column = id_array(ids)
+    matrix = _checked(column, z)
+    if suffix == ".csv" and (pa.types.is_nested(column.type) or pa.types.is_binary(column.type)):
+        raise FileError(f"ids of type {column.type} cannot be written as CSV; write .parquet")
     with atomic_path(path) as hidden:
         (_write_parquet if suffix == ".parquet" else _write_csv)(hidden, column, matrix)
 
@@ -52,11 +55,7 @@ def read_embeddings(path: str | os.PathLike[str]) -> tuple[pa.Array, Floats]:
 def _read_arrow(path: str | os.PathLike[str], table: ArrowTable) -> tuple[pa.Array, Floats]:
     if not {"id", "embedding"} <= set(table.names):
         raise _foreign(path, table.names)
-    made_by = json.loads((table.schema.metadata or {}).get(b"rae", b"{}"))
-    if made_by.get("format", FORMAT) > FORMAT:
-        raise FileError(
-            f"{path} was written by a newer rae (format {made_by['format']}, this one knows {FORMAT}); update rae"
-        )
+    _refuse_newer(path, (table.schema.metadata or {}).get(b"rae", b"{}"))
     at = {name: table.names.index(name) for name in ("id", "embedding")}
     (ids,) = read_ids(table, {"embedding": at["id"]})
     (vectors,) = table.read([at["embedding"]])
@@ -66,12 +65,21 @@ def _read_arrow(path: str | os.PathLike[str], table: ArrowTable) -> tuple[pa.Arr
     return ids, _checked(ids, z)
 
 
+def _refuse_newer(path: str | os.PathLike[str], note: bytes) -> None:
+    try:
+        written = int(json.loads(note).get("format", FORMAT))
+    except (ValueError, TypeError, AttributeError):
+        raise FileError(f"{path} has a damaged header; write it again") from None
+    if written > FORMAT:
+        raise FileError(f"{path} was written by a newer rae (format {written}, this one knows {FORMAT}); update rae")
+
+
 def _foreign(path: str | os.PathLike[str], names: tuple[str, ...]) -> FileError:
     listed = ", ".join(map(repr, names[:8])) + (", ..." if len(names) > 8 else "")
     return FileError(f"{path} holds no embeddings: expected the columns id and embedding, got {listed}")
 
 
-def _checked(ids: Any, z: Any) -> Floats:
+def _checked(ids: pa.Array, z: Any) -> Floats:
     matrix: Floats = np.ascontiguousarray(z, dtype=np.float32)
     if matrix.ndim != 2 or matrix.shape[0] != len(ids) or matrix.shape[1] == 0:
         raise FeatureError(

@@ -18,9 +18,10 @@ from rae.errors import FeatureError, FileError, GraphError
 from rae.features import FeatureTable, Matrix, check_matrix
 from rae.graph import id_array
 from rae.io.files import File, look, parts
+from rae.io.header import is_number
 from rae.io.names import ID, position, usual
 from rae.io.tables import Table, open_table, read_ids
-from rae.io.text import TextTable, is_number
+from rae.io.text import TextTable
 
 Floats = np.ndarray[Any, np.dtype[np.float32]]
 
@@ -85,7 +86,7 @@ def _wide(path: Path, table: Table, key: int, columns: Sequence[str] | None) -> 
 def _text_numbers(table: TextTable, chosen: list[int]) -> list[pa.ChunkedArray]:
     kinds: dict[int, pa.DataType] = {}
     for i in chosen:
-        cells = {row[i] for row in table.sample}
+        cells = {row[i] for row in table.sample if len(row) > i}
         if cells and all(c.casefold() in ("true", "false") for c in cells):
             kinds[i] = pa.bool_()
         elif (odd := next((c for c in cells if not is_number(c)), None)) is not None:
@@ -114,7 +115,8 @@ def list_matrix(column: pa.ChunkedArray, name: str) -> Floats:
     """A column of equally long lists of numbers as one matrix.  n lists of d -> (n, d)"""
     if column.null_count:
         raise FeatureError(f"column {name!r} has {column.null_count:,} missing lists; fill or drop those rows")
-    widths = pc.unique(pc.list_value_length(column)).to_pylist()
+    fixed = pa.types.is_fixed_size_list(column.type)
+    widths = [column.type.list_size] if fixed else pc.unique(pc.list_value_length(column)).to_pylist()
     if len(widths) > 1:
         raise FeatureError(
             f"the lists in column {name!r} must be equally long, got lengths {min(widths)} to {max(widths)}"
@@ -168,7 +170,12 @@ def _long(path: Path, table: Table, key: int, feature: str, value: str | None) -
         single = float_column(column, value)
         _refuse_gaps(single[:, None], ids, [value])
         numbers = single.astype(np.float64)
-    rows, names = ids.dictionary_encode(), words.cast(pa.string()).dictionary_encode()
+    try:
+        rows, names = ids.dictionary_encode(), words.cast(pa.string()).dictionary_encode()
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        raise FeatureError(
+            f"column {feature!r} must hold words or items, got {words.type}; turn it into text"
+        ) from None
     order = pc.array_sort_indices(names.dictionary)
     rank = np.empty(len(order), np.int64)
     rank[order.to_numpy()] = np.arange(len(order))
@@ -185,25 +192,26 @@ def _from_numpy(file: File) -> FeatureTable | Matrix:
         raise FileError(f"{file.path} is a packed NumPy file; unpack it first")
     # allow_pickle=False throughout: an array of Python objects could run code.
     try:
-        if file.kind == "npy":
-            with _about(file.path):
-                return check_matrix(np.load(file.path, allow_pickle=False))
-        with np.load(file.path, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
+        with file.path.open("rb") as stream:
+            loaded = np.load(stream, allow_pickle=False)
+            if file.kind == "zip":
+                loaded = {name: array for name, array in loaded.items() if isinstance(array, np.ndarray)}
     except (ValueError, OSError, EOFError, KeyError, MemoryError, SyntaxError, zipfile.BadZipFile) as error:
-        if isinstance(error, FeatureError):
-            raise
         reason = str(error).strip().splitlines()[0].rstrip(".") if str(error).strip() else type(error).__name__
         raise FileError(f"{file.path} is no NumPy file of plain numbers ({reason}); save it again") from None
     with _about(file.path):
-        matrix = check_matrix(_sparse(file.path, arrays) if "format" in arrays else _dense(arrays))
-        if "ids" not in arrays:
-            return matrix
-        ids = id_array(arrays["ids"])
-        if len(ids) != matrix.shape[0]:
-            raise FeatureError(f"ids must have one entry per row of the matrix ({matrix.shape[0]:,}), got {len(ids):,}")
-        names = tuple(map(str, arrays["names"].ravel())) if "names" in arrays else None
-        return FeatureTable(ids, matrix, names)
+        return _keyed(file.path, loaded) if file.kind == "zip" else check_matrix(loaded)
+
+
+def _keyed(path: Path, arrays: dict[str, Any]) -> FeatureTable | Matrix:
+    matrix = check_matrix(_sparse(path, arrays) if "format" in arrays else _dense(arrays))
+    if "ids" not in arrays:
+        return matrix
+    ids = id_array(arrays["ids"])
+    if len(ids) != matrix.shape[0]:
+        raise FeatureError(f"ids must have one entry per row of the matrix ({matrix.shape[0]:,}), got {len(ids):,}")
+    names = tuple(map(str, arrays["names"].ravel())) if "names" in arrays else None
+    return FeatureTable(ids, matrix, names)
 
 
 def _dense(arrays: dict[str, Any]) -> Any:
@@ -226,7 +234,7 @@ def _sparse(path: Path, arrays: dict[str, Any]) -> Any:
             matrix.check_format(full_check=True)
         rows = sp.csr_array(matrix)
         rows.check_format(full_check=True)
-    except (ValueError, TypeError, KeyError, NotImplementedError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, NotImplementedError) as error:
         raise FeatureError(f"the sparse matrix is damaged ({str(error).rstrip('.')}); save it again") from None
     return rows
 
@@ -240,9 +248,8 @@ def _about(path: Path) -> Iterator[None]:
     try:
         yield
     except (FeatureError, GraphError) as error:
-        if str(error).startswith(str(path)):
-            raise
-        raise FeatureError(f"{path}: {error}") from None
+        where = "" if str(error).startswith(str(path)) else f"{path}: "
+        raise FeatureError(f"{where}{error}") from None
 
 
 def _position(path: Path, table: Table, name: str) -> int:

@@ -71,6 +71,8 @@ def open_table(path: str | os.PathLike[str], header: bool | None = None) -> Tabl
     if kind not in ("parquet", "arrow"):
         what = {"zip": "a zip archive; unpack it first", "npy": "a NumPy array; save it as Parquet or CSV"}[kind]
         raise FileError(f"expected a table, {path} is {what}")
+    if other := next((file for file in files if file.kind != kind), None):
+        raise FileError(f"{other.path} is not Parquet, the files beside it are; expected one table")
     schemas = [_schema(file) for file in files]
     for file, schema in zip(files, schemas, strict=True):
         if schema.names != schemas[0].names:
@@ -82,7 +84,8 @@ def read_ids(table: Table, positions: Mapping[str, int], *, as_text: bool = Fals
     """The columns of these roles as ids, exactly as they are in the file.
 
     A Parquet or Arrow column keeps its type. Text is int64 when every cell of every column is the
-    plain writing of such a number, else uint64 in the same way, else text: 007, +1 and 1.0 stay text.
+    plain writing of such a number (blanks around it aside), else uint64 in the same way, else text:
+    007, +1 and 1.0 stay text.
     """
     if isinstance(table, ArrowTable):
         columns = table.read(list(positions.values()))
@@ -104,15 +107,20 @@ def _as_whole(columns: Sequence[pa.ChunkedArray], kind: pa.DataType) -> list[pa.
     for column in columns:
         chunks = []
         for chunk in column.chunks:
-            try:
-                numbers = chunk.cast(kind)
-            except pa.ArrowInvalid:
-                return None
-            if not pc.all(pc.equal(numbers.cast(chunk.type), chunk)).as_py():
+            numbers = _plain_numbers(chunk, kind) or _plain_numbers(pc.ascii_trim(chunk, " \t"), kind)
+            if numbers is None:
                 return None
             chunks.append(numbers)
         out.append(pa.concat_arrays(chunks) if chunks else pa.array([], kind))
     return out
+
+
+def _plain_numbers(chunk: pa.Array, kind: pa.DataType) -> pa.Array | None:
+    try:
+        numbers = chunk.cast(kind)
+    except pa.ArrowInvalid:
+        return None
+    return numbers if pc.all(pc.equal(numbers.cast(chunk.type), chunk)).as_py() else None
 
 
 def _refuse_empty(table: TextTable, role: str, position: int) -> None:

@@ -1,11 +1,12 @@
 """Text tables: comma, tab, semicolon, pipe or blanks between the cells, with or without a header.
 
 Nothing is asked of the user that the first lines can tell; what they cannot tell for sure is
-decided by the rule in `has_header`, noted, and can be overridden.
+decided by the rule in `rae.io.header.has_header`, noted, and can be overridden.
 """
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import re
 from collections import Counter
@@ -17,17 +18,13 @@ import pyarrow.csv
 
 from rae.errors import FeatureError, FileError
 from rae.io.files import File, reading
-from rae.io.names import ID, SOURCE, TARGET, plain
+from rae.io.header import Row, has_header, is_number
 
 SAMPLE = 1 << 17
 BLOCK = 1 << 22
 
-_NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*|\s*[+-]?inf(inity)?\s*", re.IGNORECASE)
-_MISSING = frozenset(("", "na", "n/a", "nan", "-nan", "null", "none", "#n/a"))
 _ATTRIBUTES = re.compile(rb"[ \t]+\{[^\r\n]*\}[ \t]*(?=[\r\n]|$)")
 _QUOTED_OR_BLANKS = re.compile(rb'(?<![^ \t\r\n])("[^"\r\n]*")(?![^ \t\r\n])|[ \t]+')
-
-Row = list[str]
 
 
 @dataclass(frozen=True)
@@ -70,9 +67,10 @@ class TextTable:
     def find(self, bad: Callable[[Row], bool]) -> tuple[int, Row] | None:
         """The line of the file, from 1, and the cells of the first row that is bad; slow, for errors only."""
         rows = csv.reader(self._lines(), delimiter=self.delimiter)
-        for row in rows:
-            if row and bad(row):
-                return self.line + rows.line_num - 1, row
+        with contextlib.suppress(OSError, csv.Error):
+            for row in rows:
+                if row and bad(row):
+                    return self.line + rows.line_num - 1, row
         return None
 
     def _data(self) -> pa.NativeFile:
@@ -91,23 +89,26 @@ class TextTable:
     def _explained(self, kinds: Mapping[int, pa.DataType]) -> FileError | FeatureError | None:
         """The error that says which line Arrow could not read, None if that is not the matter."""
         width, path = len(self.names), self.file.path
-        numbers = [i for i, kind in kinds.items() if pa.types.is_floating(kind)]
-        try:
-            if found := self.find(lambda row: len(row) != width):
-                line, row = found
-                return FileError(f"{path}: line {line:,} has {len(row)} cells, expected {width}; mend that line")
-            if found := self.find(lambda row: any("\ufffd" in row[i] for i in kinds)):
-                return FileError(f"{path}: line {found[0]:,} is not UTF-8 text; save the file as UTF-8")
-            if found := self.find(lambda row: any(not is_number(row[i]) for i in numbers)):
-                line, row = found
-                i = next(i for i in numbers if not is_number(row[i]))
-                return FeatureError(
-                    f"{path}: column {self.names[i]!r} must hold numbers, got {row[i]!r} in line {line:,}; mend it or "
-                    "choose other columns with columns="
-                )
-        except (OSError, csv.Error):
-            pass
+        if found := self.find(lambda row: len(row) != width):
+            line, row = found
+            return FileError(f"{path}: line {line:,} has {len(row)} cells, expected {width}; mend that line")
+        if found := self.find(lambda row: any("\ufffd" in row[i] for i in kinds)):
+            return FileError(f"{path}: line {found[0]:,} is not UTF-8 text; save the file as UTF-8")
+        if found := self.find(lambda row: any(not _fits(row[i], kind) for i, kind in kinds.items())):
+            line, row = found
+            i, kind = next((i, kind) for i, kind in kinds.items() if not _fits(row[i], kind))
+            what = "true or false" if pa.types.is_boolean(kind) else "numbers"
+            return FeatureError(
+                f"{path}: column {self.names[i]!r} must hold {what}, got {row[i]!r} in line {line:,}; mend it or "
+                "choose other columns with columns="
+            )
         return None
+
+
+def _fits(cell: str, kind: pa.DataType) -> bool:
+    if pa.types.is_boolean(kind):
+        return cell.casefold() in ("true", "false", "1", "0", "")
+    return not pa.types.is_floating(kind) or is_number(cell)
 
 
 class _Cleaned:
@@ -152,13 +153,14 @@ def sniff(file: File, header: bool | None = None) -> TextTable:
         raise FileError(f"{file.path} holds no rows, only comments or blank lines; expected a table")
     delimiter, clean = _delimiter(data)
     rows, length = _rows(lines[top:], delimiter, clean)
+    if not rows:
+        raise FileError(f"{file.path} has a cell of more than {csv.field_size_limit():,} characters; is it a table?")
     width = Counter(map(len, rows)).most_common(1)[0][0]
     if len(rows[0]) != width:
         raise FileError(
             f"{file.path}: line {top + 1:,} has {len(rows[0])} cells, the lines after it have {width}; mend or drop it"
         )
-    rows = [row for row in rows if len(row) == width]
-    decided, note = (header, None) if header is not None else has_header(rows)
+    decided, note = (header, None) if header is not None else has_header([r for r in rows if len(r) == width])
     names = tuple(rows[0]) if decided else tuple(str(i + 1) for i in range(width))
     skipped = top + (length if decided else 0)
     notes = [note] if note else []
@@ -175,58 +177,6 @@ def sniff(file: File, header: bool | None = None) -> TextTable:
         notes=tuple(notes),
         clean=clean,
     )
-
-
-def has_header(rows: Sequence[Row]) -> tuple[bool, str | None]:
-    """Whether the first row is a header, and a note when it could have been otherwise.
-
-    It is one when in some column it has text where every later row has a number. It is data when
-    it has numbers in such columns and text in none. When neither settles it (all cells are text,
-    or the first row has both), it is a header if it holds usual names (source and target, from and
-    to, u and v, or an id column first), or counts its columns (0, 1, 2, ...), and else data.
-
-    >>> has_header([["soure", "target"], ["0", "11342"]])
-    (True, None)
-    >>> has_header([["7", "77"], ["29", "50"]])
-    (False, None)
-    """
-    first, later = rows[0], rows[1:]
-    numeric = [j for j, cells in enumerate(zip(*later, strict=True)) if _all_numbers(cells)]
-    over = {is_number(first[j]) for j in numeric if not _is_missing(first[j])}
-    if not later:
-        over = {True} if _all_numbers(first) else set()
-    named, counted = _has_usual_names(first), _counts_columns(first)
-    if over == {False}:
-        return True, None
-    if over == {True} and not named:
-        return False, None
-    shown = ", ".join(first[:4]) + (", ..." if len(first) > 4 else "")
-    if named or (counted and over == {False, True}):
-        return True, f"the first row ({shown}) was taken as a header; pass header=False if it is data"
-    return False, f"the first row ({shown}) was taken as data; pass header=True if it is a header"
-
-
-def is_number(cell: str) -> bool:
-    """Whether the cell is a number, or missing where a number may be."""
-    return _is_missing(cell) or _NUMBER.fullmatch(cell) is not None
-
-
-def _is_missing(cell: str) -> bool:
-    return cell.strip().casefold() in _MISSING
-
-
-def _all_numbers(cells: Sequence[str]) -> bool:
-    return all(is_number(c) for c in cells) and not all(_is_missing(c) for c in cells)
-
-
-def _has_usual_names(first: Row) -> bool:
-    known = [plain(cell) for cell in first]
-    return known[0] in ID or (any(k in SOURCE for k in known) and any(k in TARGET for k in known))
-
-
-def _counts_columns(first: Row) -> bool:
-    numbers = [int(c) for c in first if c.isdecimal()]
-    return len(numbers) > 1 and numbers == list(range(numbers[0], numbers[0] + len(numbers)))
 
 
 def _has_mark(file: File) -> bool:
@@ -270,30 +220,32 @@ def _delimiter(lines: list[bytes]) -> tuple[str, Callable[[bytes], bytes] | None
         return " ", lambda block: _squeezed(_ATTRIBUTES.sub(b"", block))
     best, share = ",", 0.0
     for candidate in "\t;,| ":
-        rows, _ = _rows(lines, candidate, _squeezed if candidate == " " else None)
-        width, count = Counter(map(len, rows)).most_common(1)[0]
+        rows, _ = _rows(lines, candidate, _squeezed if candidate == " " else None, skip_blanks=True)
+        width, count = Counter(map(len, rows)).most_common(1)[0] if rows else (0, 0)
         if width > 1 and count / len(rows) > share:
             best, share = candidate, count / len(rows)
     if best == " ":
         return best, _squeezed
-    rows, _ = _rows(lines, best, None)
-    padded = all(cell.startswith(" ") for row in rows for cell in row[1:]) and not rows[0][0].startswith(" ")
-    return best, _unpadded(best) if share and padded else None
+    rows, _ = _rows(lines, best)
+    padded = share and all(cell.startswith(" ") for row in rows for cell in row[1:]) and rows[0][0][:1] != " "
+    return best, _unpadded(best) if padded else None
 
 
-def _rows(lines: Sequence[bytes], delimiter: str, clean: Callable[[bytes], bytes] | None) -> tuple[list[Row], int]:
+def _rows(
+    lines: Sequence[bytes], delimiter: str, clean: Callable[[bytes], bytes] | None = None, *, skip_blanks: bool = False
+) -> tuple[list[Row], int]:
     """The rows of these lines, blank ones left out, and how many lines the first row took."""
     texts = [(clean(line) if clean else line).decode("utf-8", "replace") for line in lines]
     rows, length = [], 0
-    reader = csv.reader(texts, delimiter=delimiter)
+    reader = csv.reader(texts, delimiter=delimiter, skipinitialspace=skip_blanks)
     try:
         for row in reader:
             if row:
                 length = length or reader.line_num
                 rows.append(row)
-    except csv.Error:  # a cell beyond the limit of Python's reader: the rows before it must do
-        pass
-    return rows or [[""]], length
+    except csv.Error:  # a line that this delimiter does not split is too long for Python's reader
+        return [], 0
+    return rows, length
 
 
 def _squeezed(block: bytes) -> bytes:

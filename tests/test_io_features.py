@@ -1,0 +1,350 @@
+"""Feature files: wide, long and bare, and one sentence for what is wrong with them."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import pickle
+import zipfile
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import scipy.sparse as sp
+
+from rae import Graph
+from rae.errors import FeatureError, FileError, RaeError
+from rae.features import FeatureTable
+from rae.io import read_features
+
+
+def file(tmp_path: Path, content: Any, name: str = "features.csv") -> Path:
+    path = tmp_path / name
+    if isinstance(content, dict):
+        pq.write_table(pa.table(content), path)
+    else:
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+def keyed(path: Path, **choices: Any) -> FeatureTable:
+    table = read_features(path, **choices)
+    assert isinstance(table, FeatureTable)
+    return table
+
+
+def dense(table: FeatureTable) -> list[list[float]]:
+    matrix: Any = table.matrix
+    return (matrix.toarray() if sp.issparse(matrix) else matrix).tolist()  # type: ignore[no-any-return]
+
+
+# ------------------------------------------------------------------------------------- wide
+
+
+def test_a_wide_csv_keeps_names_and_exact_ids(tmp_path: Path) -> None:
+    table = keyed(file(tmp_path, "x,Node_ID,y,flag\n1,9007199254740993,-2.5,true\n3,2,1e3,False\n"))
+
+    assert table.id_column.to_pylist() == [2**53 + 1, 2]
+    assert table.names == ("x", "y", "flag")
+    assert dense(table) == [[1, -2.5, 1], [3, 1000, 0]]
+    assert table.matrix.dtype == np.float32
+    assert not table.open_vocabulary
+
+
+def test_the_first_column_is_the_id_unless_named_otherwise(tmp_path: Path) -> None:
+    path = file(tmp_path, "who,age,size\nann,7,1.5\nbob,8,2.5\n")
+
+    assert keyed(path).id_column.to_pylist() == ["ann", "bob"]
+    assert keyed(path, id="age", columns=["size"]).id_column.to_pylist() == [7, 8]
+    assert keyed(path, columns=["size", "age"]).names == ("size", "age")
+    assert dense(keyed(path, columns=["size", "age"])) == [[1.5, 7], [2.5, 8]]
+
+
+def test_a_table_without_a_header_is_read_by_position(tmp_path: Path) -> None:
+    table = keyed(file(tmp_path, "1 0.5  2\n2 1.5  3\n"))
+
+    assert table.names == ("2", "3")
+    assert dense(table) == [[0.5, 2], [1.5, 3]]
+    assert keyed(file(tmp_path, "1,2\n3,4\n"), header=True).names == ("2",)
+
+
+def test_whole_numbers_turning_to_fractions_late_in_the_file_are_read(tmp_path: Path) -> None:
+    rows = "".join(f"{i},{i}\n" for i in range(600_000))
+    table = keyed(file(tmp_path, f"id,x\n{rows}-1,0.25\n"))
+
+    assert dense(table)[-1] == [0.25]
+
+
+def test_every_kind_of_number_in_parquet_becomes_float32(tmp_path: Path) -> None:
+    content = {
+        "id": pa.array(["007", "x"]),
+        "i": pa.array([1, 2], pa.int8()),
+        "u": pa.array([1, 2**40], pa.uint64()),
+        "h": pa.array([0.5, 1.5], pa.float16()),
+        "b": pa.array([True, False]),
+        "d": pa.array([Decimal("1.25"), Decimal("-3.00")]),
+        "k": pa.array([4.0, 4.0]).dictionary_encode(),
+    }
+    table = keyed(file(tmp_path, content, "f.parquet"))
+
+    assert table.id_column.to_pylist() == ["007", "x"]
+    assert table.names == ("i", "u", "h", "b", "d", "k")
+    assert dense(table) == [[1, 1, 0.5, 1, 1.25, 4], [2, 2**40, 1.5, 0, -3, 4]]
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.list_(pa.float64()), pa.large_list(pa.int32()), pa.list_(pa.float32(), 2), pa.list_(pa.float16(), 2)]
+)
+def test_a_column_of_lists_is_a_matrix_without_names(tmp_path: Path, kind: pa.DataType) -> None:
+    lists = pa.array([[1, 2], [3, 4], [5, 6]], kind)
+    table = keyed(
+        file(tmp_path, {"node": [3, 1, 2], "vector": lists, "text": ["a", "b", "c"]}, "f"), columns=["vector"]
+    )
+
+    assert table.names is None
+    assert dense(table) == [[1, 2], [3, 4], [5, 6]]
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        ("id,x\n1,2\n2,nan\n", r"first in row 2 \(id 2\), column 'x', which is missing or NaN; fill it"),
+        ("id,x\n1,2\n2,\n", "column 'x', which is missing or NaN"),
+        ("id,x,y\n1,2,3\n2,4,-inf\n", "column 'y', which is infinite or beyond float32"),
+        ("id,x\n1,1e39\n", "column 'x', which is infinite or beyond float32"),
+        ("id,x,town\n1,2,Rome\n2,4,Paris\n", r"column 'town' must hold numbers, got '.*'; choose .* columns=, or"),
+        ("id,x\n" + "1,2\n" * 40_000 + "2,zwei\n", "column 'x' must hold numbers, got 'zwei' in line 40,002"),
+        ("id,x\n" + "1,true\n" * 40_000 + "2,7\n", "column 'x' must hold true or false, got '7' in line 40,002"),
+        ("id,x\n1,2\n2,3,4\n", "line 3 has 3 cells, expected 2"),
+        ("id,x\n1,2\n,3\n", "line 3 has an empty feature id"),
+        ("id,x\n1,2\n1,3\n", "every id must have one feature row, got 1 with more, first 1"),
+        ("id\n1\n2\n", "there are only ids"),
+        ("", "is empty"),
+        ({"id": [1, 2], "x": [1.0, None]}, r"row 2 \(id 2\), column 'x', which is missing or NaN"),
+        ({"id": [1, None], "x": [1.0, 2.0]}, "every id must be there"),
+        ({"id": [1, 2], "x": [1e300, 2.0]}, "beyond float32"),
+        ({"id": [1, 2], "x": ["a", "b"]}, "column 'x' must hold numbers, got string; .* pass feature='x'"),
+        ({"id": [1, 2], "x": pa.array([None, None])}, "column 'x' must hold numbers, got null"),
+        ({"id": [1, 2], "x": [[1], [1, 2]]}, "the lists in column 'x' must be equally long, got lengths 1 to 2"),
+        ({"id": [1, 2], "x": [[1], None]}, "column 'x' has 1 missing lists"),
+        ({"id": [1, 2], "x": [[1.0], [None]]}, r"column 0 of the list, which is missing or NaN"),
+        ({"id": [1, 2], "x": [["a"], ["b"]]}, "column 'x' must hold numbers, got string"),
+        ({"id": [1, 2], "x": [[1], [2]], "y": [1, 2]}, r"'x' holds lists and must stand alone; pass columns=\['x'\]"),
+        ({"id": [[1], [2]], "x": [1, 2]}, r"must hold ids \(numbers or text\), got list"),
+    ],
+)
+def test_a_bad_wide_table_is_one_sentence(tmp_path: Path, content: Any, sentence: str) -> None:
+    with pytest.raises(RaeError, match=sentence) as caught:
+        read_features(file(tmp_path, content))
+    assert str(caught.value).count("features.csv") == 1
+    assert "\n" not in str(caught.value)
+
+
+def test_a_wrong_column_name_is_said_with_the_nearest_right_one(tmp_path: Path) -> None:
+    path = file(tmp_path, "id,size\n1,2\n")
+    for choices in ({"id": "sizes"}, {"columns": ["sizes"]}, {"feature": "sizes"}):
+        with pytest.raises(FeatureError, match=r"there is no column 'sizes'; did you mean 'size'\?"):
+            read_features(path, **choices)  # type: ignore[arg-type]
+
+
+# ------------------------------------------------------------------------------------- long
+
+PAIRS = "id,word,count\n7,b,1\n5,a,2\n7,a,0.5\n7,b,3\n"
+
+
+def test_pairs_become_a_sparse_matrix_with_sorted_words(tmp_path: Path) -> None:
+    table = keyed(file(tmp_path, PAIRS), feature="word")
+
+    assert sp.issparse(table.matrix)
+    assert table.names == ("a", "b")
+    assert table.id_column.to_pylist() == [7, 5]
+    assert dense(table) == [[1, 2], [1, 0]]
+    assert table.open_vocabulary
+
+
+def test_values_of_a_pair_given_twice_add_up(tmp_path: Path) -> None:
+    assert dense(keyed(file(tmp_path, PAIRS), feature="word", value="count")) == [[0.5, 4], [2, 0]]
+
+
+def test_items_that_are_numbers_have_the_same_names_in_csv_and_parquet(tmp_path: Path) -> None:
+    from_text = keyed(file(tmp_path, "id,item\n1,10\n1,9\n2,10\n"), feature="item")
+    from_parquet = keyed(file(tmp_path, {"id": [1, 1, 2], "item": [10, 9, 10]}, "f.parquet"), feature="item")
+
+    assert from_text.names == from_parquet.names == ("10", "9")
+    assert dense(from_text) == dense(from_parquet)
+
+
+def test_pairs_serve_a_graph(tmp_path: Path) -> None:
+    table = keyed(file(tmp_path, PAIRS), feature="word")
+    x: Any = table.aligned(Graph.from_edges([(5, 7)]))
+
+    assert x.toarray().tolist() == [[1, 0], [1, 2]]
+
+
+@pytest.mark.parametrize(
+    ("content", "choices", "sentence"),
+    [
+        (PAIRS, {"feature": "id"}, "the id and the feature must be two columns, got 'id' for both"),
+        (PAIRS, {"value": "count"}, "value= goes with feature="),
+        (PAIRS, {"feature": "count", "value": "word"}, "column 'word' must hold numbers"),
+        ("id,word,n\n1,a,1\n2,b,\n", {"feature": "word", "value": "n"}, "row 2 .*column 'n', which is missing or NaN"),
+        ("id,word,n\n1,a,1\n2,,3\n", {"feature": "word"}, "line 3 has an empty word"),
+        ("id,word\n", {"feature": "word"}, "there are no rows, only column names"),
+        ({"id": [1], "word": pa.array([None], pa.string())}, {"feature": "word"}, "word: every id must be there"),
+        ({"id": [1], "word": [b"\xff"]}, {"feature": "word"}, "column 'word' must hold words or items, got binary"),
+    ],
+)
+def test_a_bad_long_table_is_one_sentence(tmp_path: Path, content: Any, choices: Any, sentence: str) -> None:
+    with pytest.raises(FeatureError, match=sentence):
+        read_features(file(tmp_path, content), **choices)
+
+
+# ------------------------------------------------------------------------------ NumPy and SciPy
+
+X = np.arange(6.0).reshape(3, 2)
+
+
+def test_matrices_without_ids_come_back_bare(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", X)
+    np.savez(tmp_path / "x.npz", x=X, other=X.T)
+    np.savez(tmp_path / "one.npz", anything=X)
+    for name in ("x.npy", "x.npz", "one.npz"):
+        matrix = read_features(tmp_path / name)
+        assert isinstance(matrix, np.ndarray)
+        assert matrix.dtype == np.float32
+        assert matrix.tolist() == X.tolist()
+
+
+@pytest.mark.parametrize("form", ["csr", "csc", "coo", "bsr", "dia"])
+@pytest.mark.parametrize("make", [sp.random_array, sp.random])
+def test_scipy_files_stay_sparse(tmp_path: Path, form: str, make: Any) -> None:
+    matrix = make((6, 4), density=0.5, rng=np.random.default_rng(1)) if make is sp.random_array else make(6, 4, 0.5)
+    sp.save_npz(tmp_path / "x.npz", matrix.asformat(form))
+    read: Any = read_features(tmp_path / "x.npz")
+
+    assert isinstance(read, sp.csr_array)
+    assert np.array_equal(read.toarray(), matrix.toarray().astype(np.float32))
+
+
+def test_ids_and_names_in_a_numpy_file_make_a_table(tmp_path: Path) -> None:
+    np.savez(tmp_path / "x.npz", x=X, ids=np.array(["a", "007", "c"]), names=np.array(["u", "v"]))
+    table = keyed(tmp_path / "x.npz")
+
+    assert table.id_column.to_pylist() == ["a", "007", "c"]
+    assert table.names == ("u", "v")
+    assert dense(table) == X.tolist()
+    np.savez(tmp_path / "x.npz", matrix=X, ids=np.array([2**63, 1, 2], np.uint64))
+    assert keyed(tmp_path / "x.npz").id_column.to_pylist() == [2**63, 1, 2]
+
+
+def csr(**changes: Any) -> dict[str, Any]:
+    good = {
+        "format": np.array(b"csr"),
+        "shape": np.array([2, 2]),
+        "data": np.ones(2),
+        "indices": np.array([0, 1], np.int32),
+        "indptr": np.array([0, 1, 2], np.int32),
+    }
+    return good | changes
+
+
+def test_the_unchanged_hostile_file_would_be_read(tmp_path: Path) -> None:
+    np.savez(tmp_path / "x.npz", **csr())
+    assert read_features(tmp_path / "x.npz").shape == (2, 2)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"indices": np.array([0, 2_000_000_000], np.int32)},
+        {"indices": np.array([0, -5], np.int32)},
+        {"indices": np.array([0.0, 1.0])},
+        {"indptr": np.array([0, 2_000_000_000, 2], np.int32)},
+        {"indptr": np.array([0, 1, 2_000_000_000], np.int32)},
+        {"indptr": np.array([1, 1, 2], np.int32)},
+        {"indptr": np.array([0, 1], np.int32)},
+        {"shape": np.array([2, 1])},
+        {"shape": np.array([-2, 2])},
+        {"shape": np.array([2])},
+        {"format": np.array(b"csc"), "indices": np.array([0, 9], np.int32)},
+        {"format": np.array(b"coo"), "row": np.array([0, 9], np.int32), "col": np.array([0, 1], np.int32)},
+        {"format": np.array(b"xyz")},
+        {"format": np.array(7)},
+        {"data": np.array([1, 1j])},
+        {"data": np.array(["a", "b"])},
+        {"data": np.array([1, np.nan])},
+    ],
+)
+def test_a_hostile_sparse_file_is_refused(tmp_path: Path, changes: dict[str, Any]) -> None:
+    np.savez(tmp_path / "x.npz", **csr(**changes))
+    with pytest.raises(FeatureError, match=r"x\.npz: .*(sparse matrix|features must be)"):
+        read_features(tmp_path / "x.npz")
+
+
+def test_a_bad_numpy_file_is_one_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "x.npz"
+    for arrays, sentence in (
+        ({"x": X, "ids": np.arange(2)}, "ids must have one entry per row of the matrix"),
+        ({"x": X, "ids": np.arange(6).reshape(3, 2)}, "ids must be one column"),
+        ({"x": X, "ids": np.array([1, 1, 2])}, "every id must have one feature row"),
+        ({"x": X, "ids": np.arange(3), "names": np.array(["a"])}, "names must have one entry per column"),
+        ({"a": X, "b": X}, "expected an array called x, or just one matrix, got a, b"),
+        ({"a": np.arange(3)}, "expected an array called x, or just one matrix, got a"),
+        ({"x": np.arange(3)}, "features must be a table"),
+        ({"x": np.full((2, 2), np.inf)}, "features must be finite"),
+        ({"x": np.array([["a"]])}, "features must be numbers"),
+    ):
+        np.savez(path, **arrays)  # type: ignore[arg-type]
+        with pytest.raises(FeatureError, match=sentence) as caught:
+            read_features(path)
+        assert str(caught.value).startswith(f"{path}: ")
+    for content in (b"PK\x03\x04 not really", b"\x93NUMPY\x01\0\x10\0{'descr': oh no}", b"PK\x05\x06"):
+        path.write_bytes(content)
+        with pytest.raises(FileError, match="is no NumPy file of plain numbers"):
+            read_features(path)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("readme.txt", "no array")
+    with pytest.raises(RaeError, match=r"x\.npz"):
+        read_features(path)
+
+
+def test_a_truncated_numpy_file_is_one_sentence(tmp_path: Path) -> None:
+    for save, name in ((np.save, "x.npy"), (np.savez, "x.npz")):
+        path = tmp_path / name
+        save(path, X)  # type: ignore[operator]
+        path.write_bytes(path.read_bytes()[:-9])
+        with pytest.raises(FileError, match=r"is no NumPy file of plain numbers \(.*\); save it again"):
+            read_features(path)
+
+
+def test_a_packed_numpy_file_is_refused(tmp_path: Path) -> None:
+    raw = io.BytesIO()
+    np.save(raw, X)
+    with pytest.raises(FileError, match="is a packed NumPy file; unpack it first"):
+        read_features(file(tmp_path, gzip.compress(raw.getvalue()), "x.npy.gz"))
+
+
+class Bomb:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> Any:
+        return Path.touch, (self.path,)
+
+
+def test_pickles_are_refused_and_not_run(tmp_path: Path) -> None:
+    ran = tmp_path / "ran"
+    bombs = np.array([[Bomb(ran)]], dtype=object)
+    np.save(tmp_path / "x.npy", bombs)
+    np.savez(tmp_path / "x.npz", x=X, ids=bombs)
+    np.savez(tmp_path / "y.npz", **csr(data=bombs))
+    (tmp_path / "z.npy").write_bytes(pickle.dumps(Bomb(ran)))
+    ran.unlink(missing_ok=True)
+    for name in ("x.npy", "x.npz", "y.npz", "z.npy"):
+        with pytest.raises(FileError, match=r"pickle|Object arrays"):
+            read_features(tmp_path / name)
+    assert not ran.exists()
