@@ -139,8 +139,9 @@ def test_a_bad_line_is_named(tmp_path: Path, content: str | bytes, sentence: str
     assert "\n" not in str(caught.value)
 
 
-def test_wide_lines_are_sampled_until_two_are_whole(tmp_path: Path) -> None:
-    width = text.SAMPLE // 2
+def test_wide_lines_are_sampled_until_two_are_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(text, "SAMPLE", 1 << 10)
+    width = text.SAMPLE
     content = "id," + ",".join(f"c{i}" for i in range(width)) + "\n" + ("7" + ",1" * width + "\n") * 3
     opened = table(tmp_path, content)
 

@@ -31,10 +31,6 @@ class ArrowTable:
     def names(self) -> tuple[str, ...]:
         return tuple(self.schema.names)
 
-    @property
-    def notes(self) -> tuple[str, ...]:
-        return ()
-
     def read(self, positions: Sequence[int]) -> list[pa.ChunkedArray]:
         """The columns at these positions, as they are stored."""
         wanted = [self.names[i] for i in positions]
