@@ -76,7 +76,7 @@ class Run:
             (folder / name).unlink(missing_ok=True)
         model.save(folder / MODEL)
         write_embeddings(folder / EMBEDDINGS, ids, embeddings)
-        info = {
+        info: dict[str, Any] = {
             "format": FORMAT,
             "format_version": FORMAT_VERSION,
             "settings": model.config.as_dict(),
@@ -88,6 +88,7 @@ class Run:
             "history": list(model.history),
             "inputs": dict(inputs or {}),
         }
+        info = json.loads(json.dumps(info, sort_keys=True))  # as `open` will read it
         write_json(folder / INFO, info)
         return cls(folder, info)
 

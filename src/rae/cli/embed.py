@@ -16,7 +16,7 @@ from rae.errors import FileError
 @click.command(short_help="embed another graph with a fitted model")
 @click.argument("run", metavar="RUN")
 @reading_options
-@click.option("--out", required=True, metavar="FILE", help="Parquet file to write: id, embedding")
+@click.option("--out", required=True, metavar="FILE", help="file to write, .parquet (id, embedding) or .csv")
 @click.option("--force", is_flag=True, help="replace the file that is there")
 @global_options
 @click.pass_obj
@@ -24,8 +24,8 @@ def embed(console: Console, run: str, reading: Reading, out: str, force: bool) -
     """Embed the graph in EDGES with the model of RUN, without learning anything new.
 
     RUN is a run folder or a model.safetensors file. The graph may be the same one grown, or another
-    one; features must be of the kind the model was fitted with. A Parquet file comes out with one
-    row per node: id, embedding.
+    one; features must be of the kind the model was fitted with. One file comes out, with a row per node:
+    id, embedding.
 
     \b
     rae embed runs/users tomorrow.csv --features users.csv --out z.parquet
@@ -37,6 +37,8 @@ def embed(console: Console, run: str, reading: Reading, out: str, force: bool) -
     target = Path(out)
     if target.is_dir():
         raise FileError(f"--out must be a file, {target} is a folder; try --out {target / 'embeddings.parquet'}")
+    if target.suffix.lower() not in (".parquet", ".csv"):
+        raise FileError(f"--out must end in .parquet or .csv, got {target}")
     if target.exists() and not force:
         raise FileError(f"{target} exists; choose another --out, or pass --force to replace it")
     console.use_threads()
