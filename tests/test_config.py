@@ -16,10 +16,15 @@ def test_the_papers_setting_is_what_the_paper_says():
     assert (PAPER.dims, PAPER.fanout, PAPER.depth, PAPER.width) == ((192, 64), (10, 25), 2, 256)
     assert (PAPER.steps, PAPER.batch_size, PAPER.learning_rate, PAPER.dropout) == (200, 256, 0.01, 0.6)
     assert (PAPER.positives, PAPER.negatives, PAPER.shuffled, PAPER.activation) == (5, 20, 0.5, "tanh")
+    assert (PAPER.degree_cap, PAPER.degree_scale, PAPER.inference) == (30, "raw", "exact")
     assert PAPER.steps * PAPER.batch_size == 51_200
     assert PAPER.replace(loss="both").width == 512
     assert (TOY.dims, TOY.fanout, TOY.steps) == ((8, 2), (2, 4), 100)
     assert set(PRESETS) == {"paper", "toy"}
+
+
+def test_the_default_is_the_papers_setting_with_log_degrees():
+    assert PAPER.changed() == {"degree_scale": "raw"}
 
 
 def test_a_config_survives_a_round_trip_and_tells_what_differs():

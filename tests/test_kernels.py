@@ -6,8 +6,8 @@ import inspect
 
 import numpy as np
 import pytest
-from plain import random_graph
 
+from plain import random_graph
 from rae.kernels import cpu
 
 GRAPH = random_graph(30, 120, seed=4)
@@ -38,8 +38,8 @@ STARTS = np.cumsum(COUNTS)
 CASES = {
     "count_ends": lambda: (SOURCE, TARGET, np.zeros(31, np.int64)),
     "place_ends": lambda: (SOURCE, TARGET, STARTS[:-1].copy(), np.zeros(STARTS[-1], np.int32)),
-    "sort_rows": lambda: (STARTS, RNG_FREE(STARTS[-1]), np.zeros(31, np.int64), 0, 30),
-    "compact_rows": lambda: (STARTS, np.minimum(STARTS, OFFSETS), RNG_FREE(STARTS[-1]), np.zeros(999, np.int32), 0, 30),
+    "sort_rows": lambda: (STARTS, numbers(STARTS[-1]), np.zeros(31, np.int64), 0, 30),
+    "compact_rows": lambda: (STARTS, np.minimum(STARTS, OFFSETS), numbers(STARTS[-1]), np.zeros(999, np.int32), 0, 30),
     "adjacent": lambda: (OFFSETS, TARGETS, NODES, NODES[::-1].copy(), np.zeros(25, bool), 0, 25),
     "neighbor_degrees": lambda: (OFFSETS, TARGETS, GRAPH.degrees, 4, False, SALT, np.zeros((30, 5), np.float32), 0, 30),
     "neighbor_degrees random": lambda: (
@@ -62,7 +62,7 @@ CASES = {
 }  # fmt: skip
 
 
-def RNG_FREE(size):
+def numbers(size):
     return (np.arange(size) * 7919 % 30).astype(np.int32)
 
 

@@ -25,7 +25,7 @@ def _setting(default: Any, help: str, **rules: Any) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """All settings of one model, checked when made. Defaults are the paper's.
+    """All settings of one model, checked when made. Defaults are the paper's, but for log degrees.
 
     >>> Config(dims=(32,), fanout=(10,)).depth
     1
@@ -76,9 +76,9 @@ class Config:
         choices=("even", "random"),
     )
     degree_scale: str = _setting(
-        "raw",
-        "structural features: degrees as they are (raw, the paper) or log(1 + degree) (log)",
-        choices=("raw", "log"),
+        "log",
+        "structural features: log(1 + degree) (log) or degrees as they are (raw, the paper)",
+        choices=("log", "raw"),
     )
     add_structure: bool = _setting(
         False, "append the structural features to the given ones (the paper found that this hurts)"
@@ -189,10 +189,10 @@ def _check(name: str, value: Any, rules: Mapping[str, Any]) -> None:
             raise ConfigError(f"{name} must be less than {rules['below']}, got {value!r}")
 
 
-PAPER = Config()
+PAPER = Config(degree_scale="raw")
 """The paper's setting: K=2, 192 and 64 wide, fan-out 10 and 25, 200 steps of 256 anchors."""
 
-TOY = Config(dims=(8, 2), fanout=(2, 4), steps=100)
+TOY = PAPER.replace(dims=(8, 2), fanout=(2, 4), steps=100)
 """The paper's exemplar graphs (house, barbell): hidden 8, out 2, fan-out 2 and 4, 100 steps."""
 
 PRESETS = {"paper": PAPER, "toy": TOY}

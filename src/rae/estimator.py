@@ -13,7 +13,7 @@ import scipy.sparse as sp
 
 from rae import checkpoint
 from rae.checkpoint import Checkpoint, losses
-from rae.config import PAPER, Config
+from rae.config import Config
 from rae.encoder import Encoder
 from rae.errors import ConfigError, FeatureError, GraphError, NotFittedError
 from rae.features import FeatureTable, Matrix, prepare
@@ -42,7 +42,7 @@ class RAE:
                 f"the first argument must be a Config such as rae.PAPER, got {type(config).__name__}; "
                 "name settings, as in RAE(steps=500)"
             )
-        self.config = (PAPER if config is None else config).replace(**settings)
+        self.config = (Config() if config is None else config).replace(**settings)
         self._fitted: Checkpoint | None = None
 
     # ------------------------------------------------------------------------ fit, transform
