@@ -7,7 +7,7 @@ import dataclasses
 import click
 import pytest
 
-from rae.cli.app import app
+from rae.cli.program import app
 from rae.cli.settings import config_of, config_options, flag
 from rae.config import PAPER, TOY, Config
 from rae.errors import ConfigError

@@ -66,8 +66,8 @@ class Run:
         force: bool = False,
     ) -> Run:
         """Write a run folder and return it; whatever else lies in the folder is left alone."""
-        from rae.io.atomic import write_json
         from rae.io import write_embeddings
+        from rae.io.atomic import write_json
 
         folder = Path(path)
         check_free(folder, force=force)
@@ -158,9 +158,7 @@ def _read_info(path: Path) -> dict[str, Any]:
         raise RunError(f"{path} is not what `rae fit` writes; is this another program's folder?")
     found = info.get("format_version")
     if not isinstance(found, int) or found > FORMAT_VERSION:
-        raise RunError(
-            f"{path} has format version {found}, this rae reads up to {FORMAT_VERSION}; upgrade with: pip install -U rae"
-        )
+        raise RunError(f"{path} has format version {found}, this rae reads up to {FORMAT_VERSION}; upgrade rae")
     return info
 
 

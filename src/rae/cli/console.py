@@ -64,7 +64,13 @@ class Console:
 def global_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The command with --quiet, --json, --verbose and --threads, wherever the user puts them."""
     for option in (
-        _global("--threads", "threads", "threads to use  [default: all cores allowed]", type=click.IntRange(min=1), metavar="N"),
+        _global(
+            "--threads",
+            "threads",
+            "threads to use  [default: all cores allowed]",
+            type=click.IntRange(min=1),
+            metavar="N",
+        ),
         _global("--verbose", "verbose", "say more, e.g. the log of the library", is_flag=True),
         _global("--json", "json", "print the result as one JSON object", is_flag=True),
         _global("--quiet", "quiet", "no notes and no progress", is_flag=True),

@@ -6,7 +6,7 @@ import platform
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,6 +18,8 @@ from rae.config import PAPER
 if TYPE_CHECKING:
     from rae.report.lookalikes import LookAlikes
 
+# The paper's best: both losses, side by side.
+SETTINGS = PAPER.replace(loss="both")
 # Modules whose look-alikes a Python programmer can judge; one that this Python lacks is skipped.
 ASKED = (
     "ntpath",
@@ -57,7 +59,7 @@ def demo(console: Console, out: str, force: bool) -> None:
     check_free(folder, force=force)
     console.use_threads()
     inputs = _inputs(console)
-    run = fit_run(inputs, PAPER, folder, console, force=force)
+    run = fit_run(inputs, SETTINGS, folder, console, force=force)
     names = [str(i) for i in inputs.graph.ids]
     title = f"The standard library of Python {platform.python_version()}"
     families = {f: [n for n in names if n == f or n.startswith(f + ".")] for f in FAMILIES}
@@ -65,9 +67,8 @@ def demo(console: Console, out: str, force: bool) -> None:
     _, z = run.embeddings()
     alike = look_alikes(names, z, ASKED, k=3)
     data = {a.name: [{"id": name, "cosine": round(cosine, 4)} for name, cosine in a.nearest] for a in alike}
-    console.result(
-        _told(alike, folder, run.files()), {"run": str(folder), "files": run.files(), "counts": inputs.counts, "alike": data}
-    )
+    told = {"run": str(folder), "files": run.files(), "counts": inputs.counts, "alike": data}
+    console.result(_told(alike, folder, run.files()), told)
 
 
 def _inputs(console: Console) -> Inputs:
@@ -76,13 +77,22 @@ def _inputs(console: Console) -> Inputs:
 
     began = time.perf_counter()
     data = load("stdlib")
-    table = FeatureTable(data.graph.id_column, data.features, data.feature_names)
+    table = FeatureTable(data.graph.id_column, _shares(data.features), data.feature_names, open_vocabulary=True)
     counts = counted(data.graph, table)
     console.note(
         f"Python {platform.python_version()}'s own library: {counts['nodes']:,} modules, "
         f"{counts['edges']:,} imports,\n{counts['features']:,} names they use"
     )
     return Inputs(data.graph, table, counts, time.perf_counter() - began)
+
+
+def _shares(counts: Any) -> Any:
+    """Each name's share of all names in its module, so that long modules do not outshout short ones."""
+    import numpy as np
+    import scipy.sparse as sp
+
+    total = np.maximum(counts.sum(axis=1), 1e-12)
+    return sp.csr_array(sp.diags_array((1 / total).astype(np.float32)) @ counts)
 
 
 def _told(alike: Sequence[LookAlikes], folder: Path, files: dict[str, int]) -> str:

@@ -110,7 +110,9 @@ def report(run: Run, console: Console) -> None:
     """Say what came out and where."""
     training: dict[str, dict[str, Any]] = run.info["training"]
     timings, counts = run.info["timings"], run.info["counts"]
-    rows = [(f"loss {name}", f"{t['first']:.3g} -> {t['last']:.3g} in {t['steps']:,} steps") for name, t in training.items()]
+    rows = [
+        (f"loss {name}", f"{t['first']:.3g} -> {t['last']:.3g} in {t['steps']:,} steps") for name, t in training.items()
+    ]
     rows += [("time", ", ".join(f"{name} {seconds(spent)}" for name, spent in timings.items()))]
     rows += [("vectors", f"{counts['nodes']:,} x {counts['width']}")]
     rows += [("written", f"{run.path} ({', '.join(run.files())})")]

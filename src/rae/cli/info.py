@@ -41,11 +41,13 @@ def described(run: Run) -> str:
         f"run {run.path}",
         "counts\n" + _part([(name.replace("_", " "), f"{n:,}") for name, n in known["counts"].items()]),
         "settings (* differs from the default)\n" + _part(_settings(known["settings"])),
-        "training\n" + _part([_training(name, fit) for name, fit in known["training"].items()] or [("none", "steps 0")]),
+        "training\n"
+        + _part([_training(name, fit) for name, fit in known["training"].items()] or [("none", "steps 0")]),
         "time\n" + _part([(name, seconds(spent)) for name, spent in known["timings"].items()]),
         "inputs\n" + _part([(what, f"{f['path']} ({size(f['bytes'])})") for what, f in known["inputs"].items()]),
         "files\n" + _part([(name, size(n)) for name, n in run.files().items()]),
-        "made by\n" + _part([(name, versions[name]) for name in ("rae", "python", "torch", "numpy") if name in versions]),
+        "made by\n"
+        + _part([(name, versions[name]) for name in ("rae", "python", "torch", "numpy") if name in versions]),
     ]
     return "\n\n".join(part for part in parts if "\n" in part or part.startswith("run "))
 

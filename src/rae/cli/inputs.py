@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rae.cli.console import Console
-from rae.errors import FeatureError, GraphError
+from rae.cli.settings import flag
+from rae.errors import FeatureError
 
 if TYPE_CHECKING:
     from rae.features import FeatureTable
@@ -27,7 +28,9 @@ class Reading:
     source: str | None = None
     target: str | None = None
     header: bool | None = None
+    features_header: bool | None = None
     id_column: str | None = None
+    columns: str | None = None
     feature_column: str | None = None
     value_column: str | None = None
     missing: str = "error"
@@ -69,9 +72,15 @@ def reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
             help="nodes without a feature row: an error, or zeros",
         ),
         click.option("--value-column", metavar="NAME", help="long feature tables (id, feature, value): the value"),
-        click.option("--feature-column", metavar="NAME", help="long feature tables (id, feature[, value]): the feature"),
+        click.option(
+            "--feature-column", metavar="NAME", help="long feature tables (id, feature[, value]): the feature"
+        ),
+        click.option("--columns", metavar="NAME,NAME", help="columns of --features to use  [default: all but the id]"),
         click.option("--id-column", metavar="NAME", help="column of --features that holds the node's id"),
-        click.option("--header/--no-header", default=None, help="text files: whether the first line names the columns"),
+        click.option(
+            "--features-header/--no-features-header", default=None, help="whether --features begins with column names"
+        ),
+        click.option("--header/--no-header", default=None, help="whether EDGES begins with column names"),
         click.option("--target", metavar="NAME", help="column of EDGES that holds the other end"),
         click.option("--source", metavar="NAME", help="column of EDGES that holds one end"),
         click.option("--features", metavar="FILE", help="action features: Parquet, CSV, TSV, .npz or .npy"),
@@ -87,7 +96,8 @@ def read_inputs(reading: Reading, console: Console) -> Inputs:
     from rae.io import read_edges
 
     began = time.perf_counter()
-    graph = read_edges(reading.edges, source=reading.source, target=reading.target, header=reading.header)
+    header = _header(reading.header, reading.source, reading.target)
+    graph = read_edges(reading.edges, source=reading.source, target=reading.target, header=header)
     features = _read_features(reading)
     if isinstance(features, FeatureTable):
         graph, features = _joined(graph, features, reading, console)
@@ -120,21 +130,34 @@ def described(counts: dict[str, int]) -> str:
     given = f"{width:,} action features" if width else "no action features: structural ones (degrees) are used"
     return (
         f"{counts['nodes']:,} nodes, {counts['edges']:,} edges, {counts['isolated']:,} isolated; {given}\n"
-        f"{counts['rows']:,} rows read, {counts['doubled']:,} doubled merged, {counts['self_loops']:,} self-loops dropped"
+        f"{counts['rows']:,} rows read, {counts['doubled']:,} doubled merged, "
+        f"{counts['self_loops']:,} self-loops dropped"
     )
 
 
 def _read_features(reading: Reading) -> Any:
-    given = {"--id-column": reading.id_column, "--feature-column": reading.feature_column, "--value-column": reading.value_column}
     if reading.features is None:
-        if named := [flag for flag, value in given.items() if value is not None]:
-            raise click.UsageError(f"{named[0]} says how --features is read, but there is no --features")
+        for name in ("id_column", "columns", "feature_column", "value_column"):
+            if getattr(reading, name) is not None:
+                raise click.UsageError(f"{flag(name)} says how --features is read, but there is no --features")
         return None
     from rae.io import read_features
 
+    columns = reading.columns.split(",") if reading.columns else None
+    header = _header(reading.features_header, reading.id_column, reading.feature_column, *(columns or ()))
     return read_features(
-        reading.features, id=reading.id_column, feature=reading.feature_column, value=reading.value_column
+        reading.features,
+        header=header,
+        id=reading.id_column,
+        columns=columns,
+        feature=reading.feature_column,
+        value=reading.value_column,
     )
+
+
+def _header(told: bool | None, *names: str | None) -> bool | None:
+    """Whether the file has a header: as told, else yes if columns are asked for by a name, else unknown."""
+    return True if told is None and any(name and not name.isdigit() for name in names) else told
 
 
 def _joined(graph: Graph, table: FeatureTable, reading: Reading, console: Console) -> tuple[Graph, FeatureTable]:

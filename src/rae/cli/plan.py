@@ -45,4 +45,3 @@ def plan(console: Console, reading: Reading, config: Config) -> None:
         ]
     )
     console.result(text, {"counts": counts, **dataclasses.asdict(made)})
-

@@ -68,7 +68,9 @@ class Reporter:
         self._stream.flush()
 
 
-def running(stage: str, done: int, total: int, spent: float, info: Mapping[str, float], width: int, *, bar: bool) -> str:
+def running(
+    stage: str, done: int, total: int, spent: float, info: Mapping[str, float], width: int, *, bar: bool
+) -> str:
     """One line for a stage under way; parts that do not fit the width are left out, least needed first.
 
     >>> running("embed", 5, 10, 2.0, {}, 60, bar=False)
@@ -79,7 +81,11 @@ def running(stage: str, done: int, total: int, spent: float, info: Mapping[str, 
         (0, stage),
         (0, f"{done:,}/{total:,}"),
         *((1, f"{name} {value:.3g}") for name, value in _worth_showing(info)),
-        *([(2, f"{rate:,.1f}/s" if rate < 100 else f"{rate:,.0f}/s"), (3, f"{clock((total - done) / rate)} left")] if rate else []),
+        *(
+            [(2, f"{rate:,.1f}/s" if rate < 100 else f"{rate:,.0f}/s"), (3, f"{clock((total - done) / rate)} left")]
+            if rate
+            else []
+        ),
     ]
     for least in (3, 2, 1):
         if len(_line(parts)) < width:

@@ -37,7 +37,9 @@ def config_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for field in reversed(_FIELDS):
         wrapped = _option(field)(wrapped)
     preset = click.Choice(list(PRESETS))
-    return click.option("--preset", type=preset, default="paper", show_default=True, help="settings to start from")(wrapped)
+    return click.option("--preset", type=preset, default="paper", show_default=True, help="settings to start from")(
+        wrapped
+    )
 
 
 def config_of(preset: str, settings: Mapping[str, Any]) -> Config:
@@ -89,4 +91,7 @@ def _shown(default: Any) -> str:
 def _with_flags(message: str) -> str:
     """The message with the settings it opens with written as flags."""
     names = "|".join(f.name for f in _FIELDS)
-    return re.sub(rf"^({names})(?: and ({names}))? must", lambda m: " and ".join(flag(n) for n in m.groups() if n) + " must", message)
+    subject = re.match(rf"({names})(?: and ({names}))?(?= must )", message)
+    if subject is None:
+        return message
+    return " and ".join(flag(name) for name in subject.groups() if name) + message[subject.end() :]

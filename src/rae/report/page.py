@@ -20,7 +20,8 @@ from rae.run import PAGE, PICTURE, Run
 
 STYLE = """
 :root{color-scheme:light dark;--ink:#1b1f24;--soft:#59636e;--line:#d5d9df;--ground:#fff;--a:#0072b2;--b:#d55e00}
-@media (prefers-color-scheme:dark){:root{--ink:#e6e9ee;--soft:#9aa4b0;--line:#3a414b;--ground:#15181d;--a:#56b4e9;--b:#f0a35e}}
+@media (prefers-color-scheme:dark){:root{--ink:#e6e9ee;--soft:#9aa4b0;--line:#3a414b;--ground:#15181d;
+--a:#56b4e9;--b:#f0a35e}}
 *{box-sizing:border-box}
 body{margin:0 auto;padding:1.2rem;max-width:60rem;background:var(--ground);color:var(--ink);
 font:16px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,"DejaVu Sans",sans-serif;overflow-wrap:anywhere}
@@ -28,7 +29,8 @@ h1{font-size:1.6rem;line-height:1.2;margin:.4rem 0}h2{font-size:1.15rem;margin:2
 p,figcaption,.soft{color:var(--soft)}
 dl.counts{display:grid;grid-template-columns:repeat(auto-fit,minmax(7.5rem,1fr));gap:.6rem;margin:1rem 0}
 dl.counts div{border:1px solid var(--line);border-radius:.5rem;padding:.5rem .7rem}
-dl.counts dt{color:var(--soft);font-size:.85rem}dl.counts dd{margin:0;font-size:1.2rem;font-variant-numeric:tabular-nums}
+dl.counts dt{color:var(--soft);font-size:.85rem}
+dl.counts dd{margin:0;font-size:1.2rem;font-variant-numeric:tabular-nums}
 figure{margin:0}img{width:100%;height:auto;border-radius:.5rem;background:#fff}svg{width:100%;height:auto}
 svg text{fill:var(--soft);font-size:13px}svg .axis{stroke:var(--line);fill:none}
 svg .curve{fill:none;stroke-width:2.2;stroke-linejoin:round}svg .within{stroke:var(--a)}
@@ -79,10 +81,9 @@ def curve(history: Sequence[dict[str, Any]]) -> str:
     fits = list(dict.fromkeys(str(r["loss"]) for r in history))
     for i, loss in enumerate(fits):
         records = [r for r in history if r["loss"] == loss]
-        points = [
-            f"{left + (right - left) * int(r['step']) / steps:.1f},{bottom - (bottom - top) * (float(r['value']) - low) / span:.1f}"
-            for r in records
-        ]
+        xs = [left + (right - left) * int(r["step"]) / steps for r in records]
+        ys = [bottom - (bottom - top) * (float(r["value"]) - low) / span for r in records]
+        points = [f"{x:.1f},{y:.1f}" for x, y in zip(xs, ys, strict=True)]
         kind = "neighbor" if loss == "neighbor" else "within"
         lines.append(f'<polyline class="curve {kind}" points="{" ".join(points)}"/>')
         note = f"{loss} {float(records[-1]['value']):.3g}"
@@ -134,7 +135,8 @@ def _settings(settings: dict[str, Any]) -> str:
         f"<tr><td>{_text(name)}</td><td>{_text(value)}{' *' if name in changed else ''}</td></tr>"
         for name, value in settings.items()
     )
-    return f"<details><summary>{len(settings)} settings, {len(changed)} changed (*)</summary><table>{rows}</table></details>"
+    told = f"{len(settings)} settings, {len(changed)} changed (*)"
+    return f"<details><summary>{told}</summary><table>{rows}</table></details>"
 
 
 def _frame(title: str, body: str) -> str:
@@ -143,6 +145,7 @@ def _frame(title: str, body: str) -> str:
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
-        '<meta name="viewport" content="width=device-width,initial-scale=1"><meta name="referrer" content="no-referrer">\n'
+        '<meta name="viewport" content="width=device-width,initial-scale=1">\n'
+        '<meta name="referrer" content="no-referrer">\n'
         f"<title>{_text(title)}</title><style>{STYLE}</style></head>\n<body>\n{body}\n</body></html>\n"
     )

@@ -21,7 +21,8 @@ GREY, INK = "#b9bec7", "#1b1f24"
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7a4fa3", "#8c6d1f")
 SHAPES = ("o", "s", "^", "D", "v", "P", "X", "*")
 # Where a name may stand relative to its point, in points; the first free place is taken.
-PLACES = [(r * x, r * y) for r in (7, 13, 21, 32) for x, y in ((1, 0.4), (-1, 0.4), (1, -1), (-1, -1), (0, 1.3), (0, -1.6))]
+AROUND = ((1, 0.4), (-1, 0.4), (1, -1), (-1, -1), (0, 1.3), (0, -1.6))
+PLACES = [(r * x, r * y) for r in (7, 13, 21, 32) for x, y in AROUND]
 
 
 def coordinates(z: Floats, seed: int = 0) -> Floats:

@@ -20,7 +20,8 @@ from rae.cli.embed import embed
 from rae.cli.fit import fit
 from rae.cli.info import info
 from rae.cli.plan import plan
-from rae.errors import RaeError
+from rae.cli.wording import in_flags
+from rae.errors import CollapseWarning, RaeError
 
 DONE, BUG, USER_ERROR, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 130, 141
 
@@ -28,7 +29,9 @@ DONE, BUG, USER_ERROR, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 130, 141
 class _Group(click.Group):
     """A group that suggests the command a mistyped name was meant to be."""
 
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
         if self.get_command(ctx, name) is None and not name.startswith("-"):
             near = difflib.get_close_matches(name, self.commands, n=1, cutoff=0.5)
@@ -88,7 +91,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except click.ClickException as error:
         return _say(f"error: {_sentence(error)}", USER_ERROR)
     except RaeError as error:
-        return _say(f"error: {error}", USER_ERROR)
+        return _say(f"error: {in_flags(str(error))}", USER_ERROR)
     except MemoryError:
         return _say("error: out of memory; `rae plan` says how much a fit needs, --batch-size lowers it", USER_ERROR)
     except OSError as error:
@@ -137,10 +140,10 @@ def _speaking(console: Console) -> Iterator[None]:
     """Warnings and the library's log as plain lines on standard error, while a command runs."""
 
     def show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
-        console.warn(" ".join(str(message).split()))
+        console.warn(in_flags(" ".join(str(message).split())))
 
     handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter("%(message)s"))
+    handler.format = lambda record: in_flags(record.getMessage())  # type: ignore[method-assign]
     handler.addFilter(lambda record: console.verbose or record.levelno >= logging.WARNING)
     log = logging.getLogger("rae")
     before = log.level
@@ -148,6 +151,7 @@ def _speaking(console: Console) -> Iterator[None]:
     log.setLevel(logging.INFO)
     try:
         with warnings.catch_warnings():
+            warnings.simplefilter("always", CollapseWarning)
             warnings.showwarning = show
             yield
     finally:
