@@ -89,7 +89,9 @@ class _Machine:
         self.memo: dict[int, Any] = {}
 
     def run(self, content: bytes) -> Any:
-        for opcode, argument, _ in pickletools.genops(io.BytesIO(content)):
+        instructions = pickletools.genops(io.BytesIO(content))  # raises where there is no end
+        while True:
+            opcode, argument, _ = next(instructions)
             name, value = opcode.name, cast(Any, argument)
             if name in _VALUES:
                 self.stack.append(_CONSTANTS.get(name, value))
@@ -105,7 +107,6 @@ class _Machine:
                 return _finished(self.stack.pop())
             elif name != "PROTO":
                 raise _RefusedError(f"it has the instruction {name}")
-        raise ValueError("it has no end")
 
     def since_mark(self) -> list[Any]:
         """Everything above the latest mark, taken off the stack together with it."""
@@ -192,8 +193,8 @@ def _build(machine: _Machine) -> None:
             array.value = _array(shape, dtype, fortran, data.encode("latin1"))
         case (CsrState(None) as csr, dict()):
             csr.state = state
-        case (target, _):
-            raise _RefusedError(f"it sets the state of a {type(target).__name__}")
+        case _:
+            raise _RefusedError(f"it sets the state of a {type(machine.stack[-1]).__name__}")
 
 
 def _array(shape: tuple[Any, ...], dtype: _Dtype, fortran: bool, data: bytes) -> np.ndarray[Any, Any]:

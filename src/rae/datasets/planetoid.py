@@ -86,7 +86,8 @@ def _csr(value: Any, what: str) -> Any:
     """A fresh, checked matrix from what the file says a CSR matrix is."""
     state = value.state if isinstance(value, pickled.CsrState) else None
     if state is None:
-        raise DatasetError(f"{what} must hold a CSR matrix, got {type(value).__name__}")
+        came = "one without content" if isinstance(value, pickled.CsrState) else type(value).__name__
+        raise DatasetError(f"{what} must hold a CSR matrix, got {came}")
     shape = state.get("_shape")
     data, indices, offsets = parts = [cast(Any, state.get(part)) for part in ("data", "indices", "indptr")]
     if not isinstance(shape, tuple) or len(shape) != 2 or any(type(n) is not int or n < 0 for n in shape):

@@ -26,7 +26,7 @@ def planted_actions(
     topic_words: int = 60,
     signal: float = 0.15,
     degree: int = 6,
-    assortativity: float = 0.3,
+    assortativity: float = 0.5,
     seed: int = 0,
 ) -> Dataset:
     """Groups of nodes that do alike things among neighbours who do alike things.

@@ -1,0 +1,28 @@
+"""What all tests share: one thread each, and the folder of the public data sets."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from rae import runtime
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """Small problems on busy machines: threads that wait for each other cost more than they bring."""
+    runtime.set_threads(1)
+    if (torch := sys.modules.get("torch")) is not None:
+        torch.set_num_threads(1)
+
+
+@pytest.fixture
+def data_home() -> Path:
+    """The folder that RAE_DATA names; tests that read it are marked `data`."""
+    named = os.environ.get("RAE_DATA")
+    if not named:
+        pytest.skip("RAE_DATA is not set")
+    return Path(named)
