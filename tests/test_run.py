@@ -6,10 +6,27 @@ import json
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
-from rae import RAE, Graph
+from rae import RAE, FeatureTable, Graph
 from rae.errors import CheckpointError, FeatureError, RunError
-from rae.run import EMBEDDINGS, INFO, MODEL, OURS, Run, check_free, load_model, summary
+from rae.io.embeddings import embeddings_model
+from rae.io.graphs import checksum
+from rae.run import (
+    DENSE,
+    EMBEDDINGS,
+    GRAPH,
+    GRAPH_FILES,
+    INFO,
+    MODEL,
+    OURS,
+    SPARSE,
+    Run,
+    check_free,
+    load_model,
+    model_checksum,
+    summary,
+)
 
 
 @pytest.fixture(scope="module")
@@ -23,9 +40,9 @@ def model(graph):
     return RAE(dims=(8, 3), fanout=(3, 3), steps=4, batch_size=12, record_every=2).fit(graph)
 
 
-def made(folder, model, graph, **rules):
-    z = model.transform(graph)
-    return Run.create(folder, model, graph.id_column, z, counts={"nodes": 12}, timings={"fit": 0.123456}, **rules)
+def made(folder, model, of, **rules):
+    z = model.transform(of)
+    return Run.create(folder, model, of.id_column, z, counts={"nodes": 12}, timings={"fit": 0.123456}, **rules)
 
 
 def test_a_run_gives_back_what_was_put_in(tmp_path, model, graph):
@@ -183,3 +200,121 @@ def test_the_summary_has_one_entry_per_fit():
 
 def test_only_names_of_ours_are_ever_removed():
     assert OURS[0] == INFO  # removed first: from then on the run is incomplete
+    assert OURS[-1] == MODEL  # removed last: a graph beside no model is not ours
+
+
+# ------------------------------------------------------------------------- graph and features kept
+
+
+@pytest.fixture(scope="module")
+def informed(graph):
+    x = sp.csr_array(sp.random_array((12, 5), density=0.4, rng=np.random.default_rng(1), dtype=np.float32))
+    table = FeatureTable(graph.id_column, x, ("a", "b", "c", "d", "e"))
+    return table, RAE(dims=(4,), fanout=(3,), steps=0).fit(graph, table)
+
+
+def test_graph_and_features_come_back_in_the_rows_of_the_embeddings(tmp_path, graph, informed):
+    table, model = informed
+    z = model.transform(graph, table)
+    turned = FeatureTable(table.id_column.take(np.arange(12)[::-1]), table.matrix[::-1], table.names)
+    run = Run.create(tmp_path, model, graph.id_column, z, graph=graph, features=turned)
+    opened = Run.open(run.path)
+
+    assert opened.has_graph
+    assert opened.graph().id_column.equals(opened.embeddings()[0])
+    np.testing.assert_array_equal(opened.graph().targets, graph.targets)
+    np.testing.assert_array_equal(opened.features().toarray(), table.matrix.toarray())
+    np.testing.assert_array_equal(opened.model().transform(opened.graph(), opened.features()), z)
+    assert opened.feature_names == table.names
+    assert {*GRAPH_FILES, SPARSE} < set(opened.files())
+
+
+def test_dense_features_stay_dense(tmp_path, graph):
+    x = np.random.default_rng(0).normal(size=(12, 3)).astype(np.float32)
+    model = RAE(dims=(4,), fanout=(3,), steps=0).fit(graph, x)
+    run = Run.create(tmp_path, model, graph.id_column, model.transform(graph, x), graph=graph, features=x)
+
+    np.testing.assert_array_equal(run.features(), x)
+    assert (tmp_path / DENSE).is_file()
+    assert run.feature_names is None
+
+
+def test_a_lean_run_has_neither_and_says_so(tmp_path, model, graph):
+    run = made(tmp_path, model, graph)
+
+    assert not run.has_graph
+    assert run.features() is None
+    with pytest.raises(RunError, match="keeps no graph"):
+        run.graph()
+
+
+def test_force_replaces_a_graph_of_ours_and_a_lean_run_leaves_none(tmp_path, graph, informed):
+    table, model = informed
+    z = model.transform(graph, table)
+    Run.create(tmp_path, model, graph.id_column, z, graph=graph, features=table)
+    (tmp_path / GRAPH / "notes.txt").write_text("mine")
+    run = Run.create(tmp_path, model, graph.id_column, z, force=True)
+
+    assert not run.has_graph
+    assert set(run.files()) == {MODEL, EMBEDDINGS, INFO}
+    assert (tmp_path / GRAPH / "notes.txt").read_text() == "mine"
+
+
+def test_a_graph_that_no_run_wrote_is_never_replaced(tmp_path, model, graph):
+    from rae.io.graphs import write_graph
+
+    write_graph(tmp_path / GRAPH, graph)
+    with pytest.raises(RunError, match="that no run wrote"):
+        made(tmp_path, model, graph, graph=graph, force=True)
+    assert (tmp_path / GRAPH_FILES[0]).is_file()
+
+
+def test_a_file_or_a_link_in_the_place_of_the_graph_is_refused(tmp_path, model, graph):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / GRAPH).write_text("")
+    with pytest.raises(RunError, match="a file or a link"):
+        made(tmp_path / "a", model, graph, force=True)
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / GRAPH).symlink_to(tmp_path)
+    with pytest.raises(RunError, match="a file or a link"):
+        made(tmp_path / "b", model, graph, force=True)
+
+
+def test_a_graph_with_other_ids_than_the_embeddings_is_refused_before_anything_is_written(tmp_path, model, graph):
+    other = Graph.from_edges([(0, 1), (1, 2)])
+    with pytest.raises(RunError, match="must be those of the graph"):
+        made(tmp_path / "run", model, graph, graph=other)
+    with pytest.raises(RunError, match="pass graph="):
+        made(tmp_path / "run", model, graph, features=FeatureTable(graph.id_column, np.ones((12, 1))))
+    with pytest.raises(FeatureError, match="one row per node"):
+        made(tmp_path / "run", model, graph, features=np.ones((3, 1)))
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    "matrix",
+    [
+        sp.csr_array(np.eye(12, dtype=np.float32)),
+        np.eye(12, dtype=np.float32),
+    ],
+)
+def test_damaged_features_are_refused(tmp_path, model, graph, matrix):
+    run = made(tmp_path, model, graph, graph=graph, features=matrix)
+    path = next(p for p in (tmp_path / SPARSE, tmp_path / DENSE) if p.is_file())
+    path.write_bytes(path.read_bytes()[:90])
+    with pytest.raises(RunError, match="is damaged"):
+        run.features()
+
+
+def test_features_of_another_kind_are_refused(tmp_path, model, graph):
+    run = made(tmp_path, model, graph)
+    np.save(tmp_path / DENSE, np.arange(12))
+    with pytest.raises(RunError, match="not a float32 matrix"):
+        run.features()
+
+
+def test_embeddings_know_their_model(tmp_path, model, graph):
+    run = made(tmp_path, model, graph)
+
+    assert embeddings_model(tmp_path / EMBEDDINGS) == checksum(tmp_path / MODEL) == run.model_checksum
+    assert model_checksum(tmp_path) == model_checksum(tmp_path / MODEL) == run.model_checksum

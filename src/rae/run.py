@@ -2,7 +2,12 @@
 
     model.safetensors     the fitted model
     embeddings.parquet    id, embedding
+    graph/                the graph, unless the run is lean
+    features.npz          the features the model was given, if any; features.npy where they are dense
+    roles.*               roles, once they were asked for: parquet per node, json of cards, safetensors to apply
     run.json              settings, versions, counts, timings, training, inputs
+
+Rows of the graph, of the features and of the embeddings are in the same order.
 
 Each file is written atomically and run.json last, so a folder that has it is complete.
 """
@@ -13,6 +18,7 @@ import json
 import platform
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,11 +30,23 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from rae.estimator import RAE
+    from rae.features import Matrix
+    from rae.graph import Graph
 
 FORMAT, FORMAT_VERSION = "rae run", 1
 MODEL, EMBEDDINGS, INFO = "model.safetensors", "embeddings.parquet", "run.json"
 PAGE, PICTURE, DRAWING = "page.html", "map.png", "map.svg"
-OURS = (INFO, MODEL, EMBEDDINGS, PAGE, PICTURE, DRAWING)  # the only names a run ever replaces
+GRAPH, SPARSE, DENSE = "graph", "features.npz", "features.npy"
+GRAPH_FILES = tuple(f"{GRAPH}/{name}" for name in ("graph.json", "offsets.npy", "targets.npy", "ids.arrow"))
+ROLES, CARDS, FITTED_ROLES = "roles.parquet", "roles.json", "roles.safetensors"
+# The only names a run ever replaces, in the order in which they go: the model last, so that a graph
+# beside no model is never taken for one of ours.
+OURS = (
+    *(INFO, PAGE, PICTURE, DRAWING, ROLES, CARDS, FITTED_ROLES),
+    *(*GRAPH_FILES, SPARSE, DENSE, EMBEDDINGS, MODEL),
+)
+COUNTS = ("nodes", "edges", "isolated", "features", "width", "rows", "doubled", "self_loops")
+STAGES = ("read", "fit", "embed")
 LIBRARIES = ("rae", "numpy", "scipy", "pyarrow", "torch", "numba", "safetensors", "scikit-learn")
 
 
@@ -60,22 +78,34 @@ class Run:
         ids: pa.Array,
         embeddings: np.ndarray[Any, Any],
         *,
+        graph: Graph | None = None,
+        features: Any = None,
         counts: Mapping[str, Any] | None = None,
         timings: Mapping[str, float] | None = None,
         inputs: Mapping[str, Any] | None = None,
         force: bool = False,
     ) -> Run:
-        """Write a run folder and return it; whatever else lies in the folder is left alone."""
+        """Write a run folder and return it; whatever else lies in the folder is left alone.
+
+        With `graph` and `features` (a matrix in row order or a FeatureTable) those are kept too:
+        roles then say what their members have in common, and the page can draw neighbourhoods.
+        """
         from rae.io import write_embeddings
         from rae.io.atomic import write_json
+        from rae.io.graphs import checksum, write_graph
 
         folder = Path(path)
         check_free(folder, force=force)
+        matrix = _in_row_order(ids, graph, features)
         folder.mkdir(parents=True, exist_ok=True)
         for name in OURS:  # run.json first: from here until it is back, the run is incomplete
             (folder / name).unlink(missing_ok=True)
         model.save(folder / MODEL)
-        write_embeddings(folder / EMBEDDINGS, ids, embeddings)
+        write_embeddings(folder / EMBEDDINGS, ids, embeddings, model=checksum(folder / MODEL))
+        if graph is not None:
+            write_graph(folder / GRAPH, graph)
+        if matrix is not None:
+            _write_matrix(folder, matrix)
         info: dict[str, Any] = {
             "format": FORMAT,
             "format_version": FORMAT_VERSION,
@@ -105,6 +135,48 @@ class Run:
         ids, z = read_embeddings(self.path / EMBEDDINGS)
         return ids, z
 
+    @property
+    def has_graph(self) -> bool:
+        """Whether the graph was kept."""
+        return (self.path / GRAPH_FILES[0]).is_file()
+
+    def graph(self) -> Graph:
+        """The graph of the fit, memory-mapped; its rows are those of the embeddings."""
+        from rae.io.graphs import open_graph
+
+        if not self.has_graph:
+            raise RunError(
+                f"the run in {self.path} keeps no graph (an older or a lean one); fit it again without --lean"
+            )
+        return open_graph(self.path / GRAPH)
+
+    def features(self) -> Matrix | None:
+        """The features the model was given, one row per node, or None where none were kept."""
+        found = [self.path / name for name in (SPARSE, DENSE) if (self.path / name).is_file()]
+        return _read_matrix(found[0]) if found else None
+
+    @cached_property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """The names of the feature columns, where they had names."""
+        return self.model().feature_names
+
+    @cached_property
+    def model_checksum(self) -> str:
+        """The SHA-256 of the model file: what says that two embeddings are by one model."""
+        from rae.io.graphs import checksum
+
+        return checksum(self.path / MODEL)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """What was counted, the most asked for first."""
+        return _in_order(self.info["counts"], COUNTS)
+
+    @property
+    def timings(self) -> dict[str, float]:
+        """Seconds by stage, as the stages follow each other."""
+        return _in_order(self.info["timings"], STAGES)
+
     def files(self) -> dict[str, int]:
         """The run's files that are there, with their sizes in bytes."""
         return {n: (self.path / n).stat().st_size for n in sorted(OURS) if (self.path / n).is_file()}
@@ -120,6 +192,11 @@ def check_free(path: str | Path, *, force: bool = False) -> None:
     blocked = [folder / name for name in OURS if (folder / name).is_dir()]
     if blocked:
         raise RunError(f"{blocked[0]} is a folder where a file of the run must go; choose another --out")
+    kept = folder / GRAPH
+    if kept.is_symlink() or (kept.exists() and not kept.is_dir()):
+        raise RunError(f"{kept} is a file or a link where a folder of the run must go; choose another --out")
+    if any((folder / name).exists() for name in GRAPH_FILES) and not (folder / MODEL).is_file():
+        raise RunError(f"{kept} holds a graph that no run wrote, it would be replaced; choose another --out")
     if force or not any(folder.iterdir()):
         return
     if (folder / INFO).is_file():
@@ -140,6 +217,13 @@ def load_model(path: str | Path) -> RAE:
     return Run.open(path).model()
 
 
+def model_checksum(path: str | Path) -> str:
+    """The SHA-256 of the model of a run folder, or of a model file."""
+    from rae.io.graphs import checksum
+
+    return checksum(Path(path)) if Path(path).is_file() else Run.open(path).model_checksum
+
+
 def summary(history: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """How each fit of the history went: its steps, its first and last loss, its last rank and cosine."""
     out: dict[str, dict[str, Any]] = {}
@@ -147,6 +231,64 @@ def summary(history: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
         seen = out.setdefault(str(record["loss"]), {"first": record["value"]})
         seen |= {"steps": record["step"], "last": record["value"], "rank": record["rank"], "cosine": record["cosine"]}
     return out
+
+
+def _in_row_order(ids: pa.Array, graph: Graph | None, features: Any) -> Matrix | None:
+    """The features with one row per id, refused where graph, features and ids do not go together."""
+    from rae.features import FeatureTable, check_matrix
+    from rae.graph import id_array
+
+    if graph is not None and not id_array(ids).equals(graph.id_column):
+        raise RunError(
+            f"the ids of the embeddings ({len(ids):,}) must be those of the graph ({graph.n_nodes:,}), in order"
+        )
+    if isinstance(features, FeatureTable):
+        if graph is None:
+            raise RunError("a feature table is put in the order of a graph, got no graph; pass graph= too")
+        return features.aligned(graph)
+    return None if features is None else check_matrix(features, len(ids))
+
+
+def _write_matrix(folder: Path, matrix: Matrix) -> None:
+    import numpy as np
+    import scipy.sparse as sp
+
+    from rae.io.atomic import atomic_path
+
+    name = DENSE if isinstance(matrix, np.ndarray) else SPARSE
+    with atomic_path(folder / name) as hidden, hidden.open("wb") as file:
+        if isinstance(matrix, np.ndarray):
+            np.lib.format.write_array(file, matrix, allow_pickle=False)
+        else:
+            sp.save_npz(file, matrix, compressed=False)
+
+
+def _read_matrix(path: Path) -> Matrix:
+    import zipfile
+    import zlib
+
+    import numpy as np
+    import scipy.sparse as sp
+
+    matrix: Any
+    try:
+        if path.name == SPARSE:
+            with path.open("rb") as file:  # ours to close, whatever NumPy thinks of it
+                matrix = sp.csr_array(sp.load_npz(file))
+            matrix.check_format(full_check=True)  # no entry points outside the matrix, whatever the file says
+        else:
+            matrix = np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
+        sound = matrix.ndim == 2 and matrix.dtype == np.float32
+    except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise RunError(f"{path} is damaged ({error}); fit the run again with --force") from None
+    if not sound:
+        raise RunError(f"{path} is damaged (not a float32 matrix); fit the run again with --force")
+    out: Matrix = matrix
+    return out
+
+
+def _in_order(values: Mapping[str, Any], order: tuple[str, ...]) -> dict[str, Any]:
+    return {name: values[name] for name in (*order, *(n for n in values if n not in order)) if name in values}
 
 
 def _read_info(path: Path) -> dict[str, Any]:

@@ -32,7 +32,7 @@ def embed(console: Console, run: str, reading: Reading, out: str, force: bool) -
     rae embed runs/web/model.safetensors other.tsv.gz --out other.parquet --force
     """
     from rae.io import write_embeddings
-    from rae.run import load_model
+    from rae.run import load_model, model_checksum
 
     target = Path(out)
     if target.is_dir():
@@ -49,7 +49,7 @@ def embed(console: Console, run: str, reading: Reading, out: str, force: bool) -
         z = model.transform(inputs.graph, inputs.features, progress=progress)
         spent = time.perf_counter() - began
     target.parent.mkdir(parents=True, exist_ok=True)
-    write_embeddings(target, inputs.graph.id_column, z)
+    write_embeddings(target, inputs.graph.id_column, z, model=model_checksum(run))
     written = target.stat().st_size
     timings = {"read": round(inputs.seconds, 4), "embed": round(spent, 4)}
     rows = [

@@ -24,15 +24,19 @@ if TYPE_CHECKING:
 @click.option("--out", metavar="RUN", help="folder to write  [default: runs/<name of EDGES>]")
 @click.option("--force", is_flag=True, help="replace the run that is there")
 @click.option("--page", is_flag=True, help="also write page.html: counts, curve, map, look-alikes")
+@click.option("--lean", is_flag=True, help="keep no copy of the graph and the features in the run")
 @config_options
 @global_options
 @click.pass_obj
-def fit(console: Console, reading: Reading, config: Config, out: str | None, force: bool, page: bool) -> None:
+def fit(
+    console: Console, reading: Reading, config: Config, out: str | None, force: bool, page: bool, lean: bool
+) -> None:
     """Learn a model from the graph in EDGES and embed its nodes.
 
     EDGES is Parquet, CSV, TSV or a plain edge list, gzipped or not; its first two columns are the
     ends of an edge unless --source and --target say otherwise. A run folder comes out: the model,
-    embeddings.parquet (id, embedding) and run.json (settings, counts, timings).
+    embeddings.parquet (id, embedding), the graph and the features as they were read, and run.json
+    (settings, counts, timings).
 
     \b
     rae fit edges.csv
@@ -45,7 +49,7 @@ def fit(console: Console, reading: Reading, config: Config, out: str | None, for
     folder = Path(out) if out else default_folder(reading.edges)
     check_free(folder, force=force)
     console.use_threads()
-    run = fit_run(read_inputs(reading, console), config, folder, console, force=force)
+    run = fit_run(read_inputs(reading, console), config, folder, console, force=force, lean=lean)
     if page:
         add_page(run, console)
     report(run, console)
@@ -61,7 +65,7 @@ def default_folder(edges: str) -> Path:
     return Path("runs") / (name.split(".")[0] or name)
 
 
-def fit_run(inputs: Inputs, config: Config, folder: Path, console: Console, *, force: bool) -> Run:
+def fit_run(inputs: Inputs, config: Config, folder: Path, console: Console, *, force: bool, lean: bool = False) -> Run:
     """Fit, embed and write; the run that comes out is complete."""
     from rae.estimator import RAE
     from rae.run import Run
@@ -79,6 +83,8 @@ def fit_run(inputs: Inputs, config: Config, folder: Path, console: Console, *, f
         model,
         inputs.graph.id_column,
         z,
+        graph=None if lean else inputs.graph,
+        features=None if lean else inputs.features,
         counts=inputs.counts,
         timings=timings,
         inputs=inputs.files,
@@ -92,6 +98,7 @@ def add_page(
     *,
     title: str = "",
     names: Sequence[str] | None = None,
+    landmarks: Sequence[str] | None = None,
     groups: Mapping[str, Sequence[str]] | None = None,
 ) -> None:
     """Write the picture and the page of a run; without matplotlib the page alone, and say so."""
@@ -100,7 +107,7 @@ def add_page(
     from rae.report.picture import write_picture
 
     try:
-        write_picture(run, names=names, groups=groups, title=title)
+        write_picture(run, names=landmarks, groups=groups, title=title)
     except MissingExtraError as error:
         console.warn(f"the page comes without its picture: {error}")
     write_page(run, title=title, names=names)
@@ -109,7 +116,7 @@ def add_page(
 def report(run: Run, console: Console) -> None:
     """Say what came out and where."""
     training: dict[str, dict[str, Any]] = run.info["training"]
-    timings, counts = run.info["timings"], run.info["counts"]
+    timings, counts = run.timings, run.counts
     rows = [
         (f"loss {name}", f"{t['first']:.3g} -> {t['last']:.3g} in {t['steps']:,} steps") for name, t in training.items()
     ]

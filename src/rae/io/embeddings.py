@@ -24,8 +24,11 @@ GROUP_BYTES = 1 << 26
 Floats = np.ndarray[Any, np.dtype[np.float32]]
 
 
-def write_embeddings(path: str | os.PathLike[str], ids: Any, z: Any) -> None:
-    """Write ids and their vectors, whole or not at all: .parquet (id, embedding) or .csv (id, e0, e1, ...)."""
+def write_embeddings(path: str | os.PathLike[str], ids: Any, z: Any, *, model: str | None = None) -> None:
+    """Write ids and their vectors, whole or not at all: .parquet (id, embedding) or .csv (id, e0, e1, ...).
+
+    `model`, the checksum of the model file, is kept in a Parquet file's header.
+    """
     suffix = Path(path).suffix.lower()
     if suffix not in (".parquet", ".csv"):
         raise FileError(f"embeddings are written as .parquet or .csv, since ids go with them; got {path}")
@@ -34,7 +37,19 @@ def write_embeddings(path: str | os.PathLike[str], ids: Any, z: Any) -> None:
     if suffix == ".csv" and (pa.types.is_nested(column.type) or pa.types.is_binary(column.type)):
         raise FileError(f"ids of type {column.type} cannot be written as CSV; write .parquet")
     with atomic_path(path) as hidden:
-        (_write_parquet if suffix == ".parquet" else _write_csv)(hidden, column, matrix)
+        if suffix == ".parquet":
+            _write_parquet(hidden, column, matrix, model)
+        else:
+            _write_csv(hidden, column, matrix)
+
+
+def embeddings_model(path: str | os.PathLike[str]) -> str | None:
+    """The checksum of the model that made these embeddings, None where the file does not say."""
+    table = open_table(path)
+    if not isinstance(table, ArrowTable):
+        return None
+    told = _note(path, (table.schema.metadata or {}).get(b"rae", b"{}")).get("model")
+    return told if isinstance(told, str) else None
 
 
 def read_embeddings(path: str | os.PathLike[str]) -> tuple[pa.Array, Floats]:
@@ -65,11 +80,17 @@ def _read_arrow(path: str | os.PathLike[str], table: ArrowTable) -> tuple[pa.Arr
     return ids, _checked(ids, z)
 
 
-def _refuse_newer(path: str | os.PathLike[str], note: bytes) -> None:
+def _note(path: str | os.PathLike[str], note: bytes) -> dict[str, Any]:
+    """What the header says, refused where it says nothing whole."""
     try:
-        written = int(json.loads(note).get("format", FORMAT))
+        told = json.loads(note)
+        return {**told, "format": int(told.get("format", FORMAT))}
     except (ValueError, TypeError, AttributeError):
         raise FileError(f"{path} has a damaged header; write it again") from None
+
+
+def _refuse_newer(path: str | os.PathLike[str], note: bytes) -> None:
+    written = _note(path, note)["format"]
     if written > FORMAT:
         raise FileError(f"{path} was written by a newer rae (format {written}, this one knows {FORMAT}); update rae")
 
@@ -96,9 +117,10 @@ def _group_rows(z: Floats) -> int:
     return max(1, GROUP_BYTES // (4 * int(z.shape[1])))
 
 
-def _write_parquet(path: Path, ids: pa.Array, z: Floats) -> None:
+def _write_parquet(path: Path, ids: pa.Array, z: Floats, model: str | None) -> None:
     vectors = pa.list_(pa.float32(), z.shape[1])
-    schema = pa.schema([("id", ids.type), ("embedding", vectors)], {"rae": json.dumps({"format": FORMAT})})
+    note = {"format": FORMAT} | ({} if model is None else {"model": model})
+    schema = pa.schema([("id", ids.type), ("embedding", vectors)], {"rae": json.dumps(note)})
     rows = _group_rows(z)
     # Vectors do not compress; ids do.
     packing = {"id": "snappy", "embedding.list.element": "none"}
