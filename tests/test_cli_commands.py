@@ -15,6 +15,7 @@ import pytest
 
 from rae import Run, cli, runtime
 from rae.cli import program
+from rae.cli.console import size
 from rae.cli.program import main
 from rae.io import read_embeddings
 
@@ -432,6 +433,24 @@ def test_verbose_shows_the_log_and_otherwise_only_warnings(rae, monkeypatch):
         assert rae("info", "run")[2] == "caution\nwarning: a hint over two lines\n"
         assert rae("--verbose", "info", "run")[2].startswith("detail\ncaution\n")
     assert logging.getLogger("rae").handlers == []
+
+
+def test_a_reader_that_leaves_early_ends_it_quietly(failing, capfd):
+    failing(BrokenPipeError())
+
+    assert main(["info", "run"]) == 141
+    assert capfd.readouterr() == ("", "")
+
+
+def test_sizes_read_well():
+    assert [size(n) for n in (0, 999, 1000, 250e3, 3.2e9, 5e12)] == [
+        "0 B",
+        "999 B",
+        "1.0 kB",
+        "250 kB",
+        "3.2 GB",
+        "5.0 TB",
+    ]
 
 
 def test_shell_completion_is_offered(monkeypatch, capsys):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import time
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,8 +34,12 @@ ASKED = (
     "email.message",
     "encodings.cp1252",
 )
-# Packages with a colour of their own on the map. The model is not told which module is in which.
-FAMILIES = ("asyncio", "email", "encodings", "multiprocessing", "tkinter", "unittest", "xml", "importlib")
+# Names on the map beside those asked for.
+LANDMARKS = (
+    *("posixpath", "lzma", "json.encoder", "pickle", "socket", "urllib.request", "logging", "pathlib", "subprocess"),
+    *("tkinter", "sqlite3", "datetime", "dis", "inspect", "curses", "ctypes"),
+)
+FAMILIES = 8  # packages with a colour on the map; the model is not told which module is in which
 
 
 @click.command(short_help="embed Python's own library and show what is alike")
@@ -62,8 +67,7 @@ def demo(console: Console, out: str, force: bool) -> None:
     run = fit_run(inputs, SETTINGS, folder, console, force=force)
     names = [str(i) for i in inputs.graph.ids]
     title = f"The standard library of Python {platform.python_version()}"
-    families = {f: [n for n in names if n == f or n.startswith(f + ".")] for f in FAMILIES}
-    add_page(run, console, title=title, names=ASKED, groups={f: members for f, members in families.items() if members})
+    add_page(run, console, title=title, names=ASKED, landmarks=(*ASKED, *LANDMARKS), groups=families(names))
     _, z = run.embeddings()
     alike = look_alikes(names, z, ASKED, k=3)
     data = {a.name: [{"id": name, "cosine": round(cosine, 4)} for name, cosine in a.nearest] for a in alike}
@@ -84,6 +88,13 @@ def _inputs(console: Console) -> Inputs:
         f"{counts['edges']:,} imports,\n{counts['features']:,} names they use"
     )
     return Inputs(data.graph, table, counts, time.perf_counter() - began)
+
+
+def families(names: Sequence[str]) -> dict[str, list[str]]:
+    """The largest packages and their modules, in order of name."""
+    sizes = Counter(name.partition(".")[0] for name in names if "." in name)
+    largest = sorted(package for package, _ in sizes.most_common(FAMILIES))
+    return {package: [n for n in names if n.partition(".")[0] == package] for package in largest}
 
 
 def _shares(counts: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rae.cli.console import Console, columns, global_options
+from rae.cli.console import Console, columns, global_options, size
 from rae.cli.inputs import Inputs, Reading, read_inputs, reading_options
 from rae.cli.progress import seconds
 from rae.cli.settings import config_options
@@ -122,6 +122,7 @@ def report(run: Run, console: Console) -> None:
     ]
     rows += [("time", ", ".join(f"{name} {seconds(spent)}" for name, spent in timings.items()))]
     rows += [("vectors", f"{counts['nodes']:,} x {counts['width']}")]
-    rows += [("written", f"{run.path} ({', '.join(run.files())})")]
-    data = {"run": str(run.path), "files": run.files(), "counts": counts, "timings": timings, "training": training}
+    files = run.files()
+    rows += [("written", f"{run.path} ({len(files)} files, {size(sum(files.values()))})")]
+    data = {"run": str(run.path), "files": files, "counts": counts, "timings": timings, "training": training}
     console.result(columns(rows), data)

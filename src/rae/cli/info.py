@@ -39,11 +39,11 @@ def described(run: Run) -> str:
     versions = known["versions"]
     parts = [
         f"run {run.path}",
-        "counts\n" + _part([(name.replace("_", " "), f"{n:,}") for name, n in known["counts"].items()]),
+        "counts\n" + _part([(name.replace("_", " "), f"{n:,}") for name, n in run.counts.items()]),
         "settings (* differs from the default)\n" + _part(_settings(known["settings"])),
         "training\n"
         + _part([_training(name, fit) for name, fit in known["training"].items()] or [("none", "steps 0")]),
-        "time\n" + _part([(name, seconds(spent)) for name, spent in known["timings"].items()]),
+        "time\n" + _part([(name, seconds(spent)) for name, spent in run.timings.items()]),
         "inputs\n" + _part([(what, f"{f['path']} ({size(f['bytes'])})") for what, f in known["inputs"].items()]),
         "files\n" + _part([(name, size(n)) for name, n in run.files().items()]),
         "made by\n"

@@ -124,10 +124,8 @@ def _silence(stream: Any) -> None:
 
 def _sentence(error: click.ClickException) -> str:
     text = error.format_message()
-    context = getattr(error, "ctx", None)
-    if context is None:
-        return text
-    return f"{text[:1].lower()}{text[1:]}" + f" (see {context.command_path} --help)"
+    where = getattr(error, "ctx", None)
+    return f"{text[:1].lower()}{text[1:]}" + (f" (see {where.command_path} --help)" if where else "")
 
 
 def _os_sentence(error: OSError) -> str:

@@ -82,7 +82,7 @@ def running(
         (0, f"{done:,}/{total:,}"),
         *((1, f"{name} {value:.3g}") for name, value in _worth_showing(info)),
         *(
-            [(2, f"{rate:,.1f}/s" if rate < 100 else f"{rate:,.0f}/s"), (3, f"{clock((total - done) / rate)} left")]
+            [(2, f"{rate:,.1f}/s" if rate < 10 else f"{rate:,.0f}/s"), (3, f"{clock((total - done) / rate)} left")]
             if rate
             else []
         ),
@@ -92,7 +92,7 @@ def running(
             break
         parts = [part for part in parts if part[0] != least]
     cells = min(BAR, width - 1 - len(_line(parts)) - len("  []"))
-    if bar and cells >= 5:
+    if bar and cells >= 3:
         full = cells * done // max(total, 1)
         parts.insert(1, (0, "[" + "#" * full + "-" * (cells - full) + "]"))
     return _line(parts)

@@ -38,7 +38,7 @@ svg .neighbor{stroke:var(--b);stroke-dasharray:7 3}svg text.within{fill:var(--a)
 svg text.neighbor{fill:var(--b);stroke:none}
 .wide{overflow-x:auto}table{border-collapse:collapse;width:100%}
 th,td{text-align:left;vertical-align:top;padding:.35rem .8rem .35rem 0;border-bottom:1px solid var(--line)}
-td small{color:var(--soft);font-variant-numeric:tabular-nums}
+th[scope=row]{min-width:9.5rem}td small{color:var(--soft);font-variant-numeric:tabular-nums}
 """
 
 
@@ -58,7 +58,7 @@ def render(run: Run, alike: Sequence[LookAlikes], *, title: str = "") -> str:
     parts = [
         f"<h1>{_text(heading)}</h1>",
         "<p>Each node of the graph has a vector; nodes that play alike roles have vectors that point the same way.</p>",
-        _counts(known["counts"]),
+        _counts(run.counts),
         "<h2>Map</h2>" + _map(run),
         "<h2>Look-alikes</h2>" + _alike(alike),
         "<h2>Training</h2>" + curve(known["history"]),

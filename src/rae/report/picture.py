@@ -21,8 +21,8 @@ GREY, INK = "#b9bec7", "#1b1f24"
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7a4fa3", "#8c6d1f")
 SHAPES = ("o", "s", "^", "D", "v", "P", "X", "*")
 # Where a name may stand relative to its point, in points; the first free place is taken.
-AROUND = ((1, 0.4), (-1, 0.4), (1, -1), (-1, -1), (0, 1.3), (0, -1.6))
-PLACES = [(r * x, r * y) for r in (7, 13, 21, 32) for x, y in AROUND]
+AROUND = ((1, 0.3), (-1, 0.3), (0.8, 1), (0.8, -1), (-0.8, 1), (-0.8, -1), (0, 1.3), (0, -1.4))
+PLACES = [(r * x, r * y) for r in (6, 9, 13, 18, 24, 32) for x, y in AROUND]
 
 
 def coordinates(z: Floats, seed: int = 0) -> Floats:
@@ -34,7 +34,8 @@ def coordinates(z: Floats, seed: int = 0) -> Floats:
     from sklearn.manifold import TSNE
 
     n, d = z.shape
-    centred = np.asarray(z - z.mean(axis=0), np.float32)
+    unit = z / np.maximum(np.linalg.norm(z, axis=1, keepdims=True), 1e-12)  # alike means the same direction
+    centred = np.asarray(unit - unit.mean(axis=0), np.float32)
     if n < 10 or n > TSNE_MOST or not centred.any():
         kept = min(2, n, d)
         flat = PCA(kept, svd_solver="full").fit_transform(centred) if centred.any() else np.zeros((n, kept))
@@ -58,7 +59,7 @@ def draw(
 
     `names` are the ids written beside their points, `groups` the ids that share a colour and a shape.
     """
-    matplotlib, figure_of = _matplotlib()
+    matplotlib, figure_of, text_box = _matplotlib()
     known = [str(i) for i in ids]
     place = {name: row for row, name in enumerate(known)}
     named = [place[n] for n in names if n in place] if names is not None else spread(len(known), 20)
@@ -72,7 +73,7 @@ def draw(
         _points(axes, xy, colored)
         if title:
             figure.text(0.022, 0.962, title, fontsize=11.5, color=INK, va="center", weight="bold")
-        _names(figure, axes, xy, [(row, known[row], _color_of(row, colored)) for row in named])
+        _names(figure, text_box, axes, xy, [(row, known[row], _color_of(row, colored)) for row in named])
         for kind, silent in (("png", {"Software": None}), ("svg", {"Date": None, "Creator": None})):
             buffer = io.BytesIO()
             figure.savefig(buffer, format=kind, metadata=silent, facecolor="white")
@@ -95,11 +96,13 @@ def write_picture(
             path.write_bytes(drawn[kind])
 
 
-def _matplotlib() -> tuple[Any, Any]:
+def _matplotlib() -> tuple[Any, Any, Any]:
+    """The library, what makes a figure, and what measures a text (an annotation would add its line)."""
     try:
         import matplotlib
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
+        from matplotlib.text import Text
     except ImportError:
         raise MissingExtraError("matplotlib", "plot", "the picture") from None
 
@@ -108,12 +111,12 @@ def _matplotlib() -> tuple[Any, Any]:
         FigureCanvasAgg(figure)
         return figure
 
-    return matplotlib, figure_of
+    return matplotlib, figure_of, Text.get_window_extent
 
 
 def _points(axes: Any, xy: Floats, colored: Mapping[str, list[int]]) -> None:
     n = len(xy)
-    small = float(np.clip(6_000 / n, 3, 26))
+    small = float(np.clip(12_000 / n, 3, 26))
     rest = np.setdiff1d(np.arange(n), [row for rows in colored.values() for row in rows])
     grey = GREY if colored else COLORS[0]
     axes.scatter(*xy[rest].T, s=small, c=grey, alpha=0.75, linewidths=0, rasterized=n > 20_000)
@@ -133,33 +136,38 @@ def _color_of(row: int, colored: Mapping[str, list[int]]) -> str:
     return COLORS[found[0] % len(COLORS)] if found else INK
 
 
-def _names(figure: Any, axes: Any, xy: Floats, named: list[tuple[int, str, str]]) -> None:
-    """Write each name near its point where no other name stands, with a hair line if it is far."""
+def _names(figure: Any, text_box: Any, axes: Any, xy: Floats, named: list[tuple[int, str, str]]) -> None:
+    """Write each name near its point where nothing else is written; one without a free place is left out."""
     renderer = figure.canvas.get_renderer()
     figure.draw(renderer)
     taken = [legend.get_window_extent(renderer)] if (legend := axes.get_legend()) else []
     inside = axes.get_window_extent(renderer)
     for row, name, color in named:
-        text = name if len(name) <= 28 else name[:27] + "…"
-        label = axes.annotate(
-            text,
-            xy[row],
-            (0, 0),
-            textcoords="offset points",
-            fontsize=8.5,
-            color=color,
-            zorder=5,
-            ha="left",
-            va="center",
-            bbox={"boxstyle": "round,pad=0.12", "fc": "white", "ec": "none", "alpha": 0.75},
-            arrowprops={"arrowstyle": "-", "color": color, "lw": 0.6, "shrinkA": 0, "shrinkB": 2},
-        )
-        axes.scatter(*xy[row], s=30, facecolors="none", edgecolors=color, linewidths=1.0, zorder=4)
+        label = _label(axes, xy[row], name if len(name) <= 28 else name[:27] + "…", color)
         for x, y in PLACES:
             label.set_ha("left" if x > 0 else "right" if x < 0 else "center")
             label.set_position((x, y))
-            box = label.get_window_extent(renderer)
+            label.update_positions(renderer)
+            box = text_box(label, renderer)
             within = inside.x0 < box.x0 and box.x1 < inside.x1 and inside.y0 < box.y0 and box.y1 < inside.y1
             if within and not any(box.overlaps(other) for other in taken):
+                taken.append(box)
+                axes.scatter(*xy[row], s=34, facecolors="none", edgecolors=color, linewidths=1.1, zorder=6)
                 break
-        taken.append(label.get_window_extent(renderer))
+        else:
+            label.remove()
+
+
+def _label(axes: Any, point: Floats, text: str, color: str) -> Any:
+    return axes.annotate(
+        text,
+        point,
+        (0, 0),
+        textcoords="offset points",
+        fontsize=8.5,
+        color=color,
+        zorder=5,
+        va="center",
+        bbox={"boxstyle": "round,pad=0.12", "fc": "white", "ec": "none", "alpha": 0.75},
+        arrowprops={"arrowstyle": "-", "color": color, "lw": 0.7, "shrinkA": 0, "shrinkB": 3},
+    )

@@ -1,0 +1,145 @@
+"""The real program in a process of its own: exit codes, Ctrl-C, closed pipes, light imports."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+import rae.__main__
+from rae.cli.demo import _wrapped, families
+
+RAE = [sys.executable, "-m", "rae"]
+ENV = {**os.environ, "OMP_NUM_THREADS": "1", "RAE_THREADS": "1", "COLUMNS": "60"}
+SMALL = ["--dims", "8,4", "--fanout", "3,3", "--batch-size", "16"]
+EDGES = "".join(f"{i},{(7 * i + 3) % 40}\n{i},{(i + 1) % 40}\n" for i in range(40))
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "edges.csv").write_text(EDGES)
+    return tmp_path
+
+
+def test_nothing_heavy_is_imported_for_help():
+    heavy = ("torch", "numpy", "pyarrow", "scipy", "sklearn", "numba", "matplotlib")
+    code = f"import sys, rae.cli; print([m for m in {heavy} if m in sys.modules])"
+
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"
+
+
+def test_the_exit_code_reaches_the_shell(here):
+    done = subprocess.run([*RAE, "fit", "absent.csv"], capture_output=True, text=True, env=ENV)
+
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.startswith("error: ")
+    assert done.stderr.count("\n") == 1
+
+
+def test_control_c_in_the_middle_of_a_fit_leaves_no_file(here):
+    fit = subprocess.Popen(
+        [*RAE, "fit", "edges.csv", "--steps", "1000000", "--out", "run"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=ENV,
+    )
+    assert fit.stderr is not None
+    assert "nodes" in fit.stderr.readline()  # the graph is read, the fit begins
+    time.sleep(2)
+    fit.send_signal(signal.SIGINT)
+    out, err = fit.communicate(timeout=60)
+
+    assert fit.returncode == 130
+    assert out == ""
+    assert "Traceback" not in err
+    assert err.splitlines()[-1] == "interrupted: no file was left half-written"
+    assert sorted(p.name for p in here.iterdir()) == ["edges.csv"]
+
+
+def test_a_reader_that_leaves_early_is_no_error():
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run([*RAE, "--help"], stdout=write, stderr=subprocess.PIPE, text=True, env=ENV)
+    os.close(write)
+
+    assert done.returncode == 141
+    assert done.stderr == ""
+
+
+def test_on_a_terminal_of_60_columns_the_bar_fits_and_shows_step_loss_and_rate(here):
+    master, slave = pty.openpty()
+    fit = subprocess.Popen(
+        [*RAE, "fit", "edges.csv", "--steps", "400", *SMALL, "--out", "run"],
+        stdout=subprocess.DEVNULL,
+        stderr=slave,
+        env=ENV,
+    )
+    os.close(slave)
+    text = b""
+    while select.select([master], [], [], 60)[0]:
+        try:
+            text += os.read(master, 4096)
+        except OSError:  # the other end is closed
+            break
+    os.close(master)
+    lines = [part for line in text.decode().replace("\r\n", "\n").split("\n") for part in line.split("\r")]
+    bars = [line for line in lines if line.startswith("train within  [")]
+
+    assert fit.wait() == 0
+    assert bars
+    assert max(map(len, bars)) < 60
+    assert all("/100  loss " in bar for bar in bars)
+    assert any(bar.rstrip().endswith("left") and "/s" in bar for bar in bars)
+
+
+def test_the_entry_point_passes_the_code_on_and_survives_an_early_interrupt(monkeypatch):
+    for outcome, code in ((lambda: 7, 7), (lambda: (_ for _ in ()).throw(KeyboardInterrupt()), 130)):
+        monkeypatch.setattr("rae.cli.main", outcome)
+        with pytest.raises(SystemExit) as left:
+            rae.__main__.main()
+        assert left.value.code == code
+
+
+# ------------------------------------------------------------------------------------- demo
+
+
+def test_the_demo_shows_look_alikes_and_says_where_things_are(here, monkeypatch, capsys):
+    from importlib import import_module
+
+    from rae import PAPER, Run
+    from rae.cli import main
+
+    module = import_module("rae.cli.demo")
+    monkeypatch.setattr("rae.report.picture.TSNE_MOST", 100)
+    monkeypatch.setattr(module, "SETTINGS", PAPER.replace(steps=3, dims=(16, 8)))
+    assert main(["demo"]) == 0
+    out, err = capsys.readouterr()
+
+    assert "'s own library: " in err
+    assert "ntpath" in out
+    assert "page.html" in out
+    assert max(len(line) for line in (out + err).splitlines()) <= 60
+    assert {"page.html", "map.png", "map.svg"} <= set(Run.open("demo").files())
+    assert main(["demo"]) == 2
+    assert "--force" in capsys.readouterr().err
+
+
+def test_names_that_do_not_fit_go_on_in_the_next_line():
+    assert _wrapped("a", "one.two, three.four, five.six", 20) == [("a", "one.two, three.four,"), ("", "five.six")]
+    assert _wrapped("a", "", 20) == [("a", "")]
+
+
+def test_families_are_the_largest_packages():
+    names = ["os", *(f"p{i}.m{j}" for i in range(10) for j in range(i + 1)), "p9"]
+
+    assert list(families(names)) == [f"p{i}" for i in range(2, 10)]
+    assert families(names)["p9"][-1] == "p9"
