@@ -23,8 +23,8 @@ def test_the_papers_setting_is_what_the_paper_says():
     assert set(PRESETS) == {"paper", "toy"}
 
 
-def test_the_default_is_the_papers_setting_with_log_degrees():
-    assert PAPER.changed() == {"degree_scale": "raw"}
+def test_the_default_differs_from_the_paper_in_its_degree_features_alone():
+    assert PAPER.changed() == {"degree_scale": "raw", "degree_above_cap": "random"}
 
 
 def test_a_config_survives_a_round_trip_and_tells_what_differs():

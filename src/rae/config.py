@@ -25,7 +25,7 @@ def _setting(default: Any, help: str, **rules: Any) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """All settings of one model, checked when made. Defaults are the paper's, but for log degrees.
+    """All settings of one model, checked when made. Defaults are the paper's, but for the degree features.
 
     >>> Config(dims=(32,), fanout=(10,)).depth
     1
@@ -189,7 +189,7 @@ def _check(name: str, value: Any, rules: Mapping[str, Any]) -> None:
             raise ConfigError(f"{name} must be less than {rules['below']}, got {value!r}")
 
 
-PAPER = Config(degree_scale="raw")
+PAPER = Config(degree_scale="raw", degree_above_cap="random")
 """The paper's setting: K=2, 192 and 64 wide, fan-out 10 and 25, 200 steps of 256 anchors."""
 
 TOY = PAPER.replace(dims=(8, 2), fanout=(2, 4), steps=100)
