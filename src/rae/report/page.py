@@ -38,7 +38,7 @@ svg .neighbor{stroke:var(--b);stroke-dasharray:7 3}svg text.within{fill:var(--a)
 svg text.neighbor{fill:var(--b);stroke:none}
 .wide{overflow-x:auto}table{border-collapse:collapse;width:100%}
 th,td{text-align:left;vertical-align:top;padding:.35rem .8rem .35rem 0;border-bottom:1px solid var(--line)}
-th[scope=row]{min-width:9.5rem}td small{color:var(--soft);font-variant-numeric:tabular-nums}
+th[scope=row]{min-width:10.5rem}td small{color:var(--soft);font-variant-numeric:tabular-nums}
 """
 
 
