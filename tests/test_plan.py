@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from rae import PAPER, Config, Graph
 from rae.errors import GraphError
 from rae.features import prepare
-from rae.plan import PROGRAM, memory, plan, rows_by_level, fit_seconds
+from rae.plan import PROGRAM, fit_seconds, memory, plan, rows_by_level
 from rae.sampling import sample_blocks
 
 SMALL = Config(dims=(8, 4), fanout=(4, 3), steps=3, batch_size=32)
