@@ -12,13 +12,13 @@ import numpy as np
 
 import rae
 
-data = rae.datasets.load("planted-actions", n_nodes=800, seed=5)
-n, today = data.graph.n_nodes, 640
+data = rae.datasets.load("planted-actions", n_nodes=600, seed=5)
+n, today = data.graph.n_nodes, 480
 ends = np.repeat(np.arange(n), data.graph.degrees)
 known = (ends < today) & (data.graph.targets < today)
 old = rae.Graph.from_edges((ends[known], data.graph.targets[known]), ids=np.arange(today))
 
-model = rae.RAE(loss="both", seed=1).fit(old, data.features[:today])
+model = rae.RAE(loss="neighbor", steps=100, seed=1).fit(old, data.features[:today])
 z = model.transform(data.graph, data.features)  # the grown graph, one call
 
 unit = z / np.linalg.norm(z, axis=1, keepdims=True)

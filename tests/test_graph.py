@@ -65,6 +65,10 @@ EDGES = [("a", "b"), ("b", "c"), ("c", "a"), ("c", "d")]
 FRAME = pd.DataFrame(EDGES, columns=["from", "to"])
 
 
+def _named(graph):
+    return Graph.from_scipy(sp.csr_array((np.ones(8), graph.targets, graph.offsets), (4, 4)), ids=list("abcd"))
+
+
 @pytest.mark.parametrize(
     "graph",
     [
@@ -72,6 +76,7 @@ FRAME = pd.DataFrame(EDGES, columns=["from", "to"])
         lambda: Graph.from_edges(np.array(EDGES)),
         lambda: Graph.from_edges(tuple(map(list, zip(*EDGES, strict=True)))),
         lambda: Graph.from_edges(iter(EDGES)),
+        lambda: _named(Graph.from_edges(torch.tensor([[0, 1], [1, 2], [2, 0], [2, 3]]))),
         lambda: Graph.from_edges((FRAME["from"], FRAME["to"])),
         lambda: Graph.from_edges((pl.Series(FRAME["from"].tolist()), pa.array(FRAME["to"].tolist()))),
         lambda: Graph.from_dataframe(FRAME),
@@ -173,6 +178,7 @@ def test_the_graph_is_the_set_of_distinct_undirected_pairs(edges):
         (lambda: Graph.from_edges(["ab", "cd"]), "pair, got 'ab'"),
         (lambda: Graph.from_edges("edges.csv"), "rae.read_edges reads files"),
         (lambda: Graph.from_edges(7), "got int"),
+        (lambda: Graph.from_edges(FRAME), "got DataFrame; .*Graph.from_dataframe reads tables"),
         (lambda: Graph.from_edges(np.zeros((2, 5), int)), "pass edges.T"),
         (lambda: Graph.from_edges([("a", 1), ("b", 2)]), "one kind, got string and int64"),
         (lambda: Graph.from_edges([("a", "b"), (1, "c")]), "turn them into text first"),

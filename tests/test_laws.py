@@ -203,3 +203,15 @@ def test_many_graphs_are_cut_into_bounded_groups(monkeypatch):
     monkeypatch.setattr(rae.estimator, "_NODES_AT_ONCE", 25)
 
     assert np.allclose(model.embed_graphs(graphs, features), whole, atol=1e-5)
+
+
+@pytest.mark.parametrize("loss", ["within", "neighbor"])
+@pytest.mark.parametrize("depth", [1, 2, 3])
+@pytest.mark.parametrize("edges", [[(0, 1)], [(0, 1), (1, 2)], [(0, 1), (0, 2), (1, 2)]])
+@pytest.mark.filterwarnings("ignore::rae.errors.CollapseWarning")  # nodes of a complete graph are alike
+def test_the_smallest_graphs_can_be_fitted(loss, depth, edges):
+    graph = Graph.from_edges(edges)
+
+    z = RAE(loss=loss, dims=(4,) * depth, fanout=(2,) * depth, steps=3).fit_transform(graph)
+
+    assert np.isfinite(z).all()

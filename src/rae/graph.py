@@ -314,6 +314,8 @@ def _as_unsigned(values: Any) -> pa.Array | None:
 def _two_columns(edges: Any) -> tuple[pa.Array, pa.Array]:
     if isinstance(edges, tuple) and len(edges) == 2 and not any(isinstance(e, (tuple, str, bytes)) for e in edges):
         return id_array(edges[0]), id_array(edges[1])
+    if hasattr(edges, "detach"):  # a torch tensor
+        edges = edges.detach().cpu().numpy()
     if isinstance(edges, np.ndarray):
         if edges.ndim != 2 or (edges.shape[1] != 2 and edges.size):
             raise GraphError(
@@ -322,8 +324,11 @@ def _two_columns(edges: Any) -> tuple[pa.Array, pa.Array]:
             )
         edges = edges.reshape(-1, 2)
         return id_array(edges[:, 0]), id_array(edges[:, 1])
-    if isinstance(edges, (str, bytes)) or not isinstance(edges, Iterable):
-        raise GraphError(f"edges must be pairs or two arrays, got {type(edges).__name__}; rae.read_edges reads files")
+    if isinstance(edges, (str, bytes)) or not isinstance(edges, Iterable) or hasattr(edges, "columns"):
+        raise GraphError(
+            f"edges must be pairs or two arrays, got {type(edges).__name__}; rae.read_edges reads files, "
+            "Graph.from_dataframe reads tables"
+        )
     pairs = list(edges)
     for i, pair in enumerate(pairs):
         if isinstance(pair, (str, bytes)) or not hasattr(pair, "__len__") or len(pair) != 2:
