@@ -19,8 +19,7 @@ from rae.config import PAPER
 if TYPE_CHECKING:
     from rae.report.lookalikes import LookAlikes
 
-# The paper's best: both losses, side by side.
-SETTINGS = PAPER.replace(loss="both")
+SETTINGS = PAPER  # J_within: the same role
 # Modules whose look-alikes a Python programmer can judge; one that this Python lacks is skipped.
 ASKED = (
     "ntpath",
@@ -98,12 +97,12 @@ def families(names: Sequence[str]) -> dict[str, list[str]]:
 
 
 def _shares(counts: Any) -> Any:
-    """Each name's share of all names in its module, so that long modules do not outshout short ones."""
+    """Each name's share of its module, rare names counting more, so that neither length nor `self` outshouts the rest."""
     import numpy as np
     import scipy.sparse as sp
+    from sklearn.feature_extraction.text import TfidfTransformer
 
-    total = np.maximum(counts.sum(axis=1), 1e-12)
-    return sp.csr_array(sp.diags_array((1 / total).astype(np.float32)) @ counts)
+    return sp.csr_array(TfidfTransformer(norm="l1").fit_transform(counts), dtype=np.float32)
 
 
 def _told(alike: Sequence[LookAlikes], folder: Path, files: dict[str, int]) -> str:
