@@ -97,7 +97,7 @@ def families(names: Sequence[str]) -> dict[str, list[str]]:
 
 
 def _shares(counts: Any) -> Any:
-    """Each name's share of its module, rare names counting more, so that neither length nor `self` outshouts the rest."""
+    """Each name's share of its module, rare names counting more, so that neither length nor `self` decides."""
     import numpy as np
     import scipy.sparse as sp
     from sklearn.feature_extraction.text import TfidfTransformer
