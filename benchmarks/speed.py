@@ -42,7 +42,7 @@ class Plain:
         self.x = torch.from_numpy(data.features.toarray())
         self.config, self.n = config, graph.n_nodes
         self.encoders = [Encoder(self.x.shape[1], config, generator(i, "plain")) for i in range(2)]
-        self.optimizer = torch.optim.Adam([p for e in self.encoders for p in e.parameters()], lr=0.01)
+        self.optimizer = torch.optim.Adam([p for e in self.encoders for p in e.parameters()], lr=0.01, fused=True)
 
     def encode(self, encoder: Encoder) -> torch.Tensor:
         h = self.x
@@ -68,7 +68,7 @@ class Ours:
         self.data, self.config, self.loss, self.count = data, config, loss, 0
         self.x = prepare(data.graph, data.features, config)
         self.encoders = [Encoder(self.x.shape[1], config, generator(i, "ours")) for i in range(2)]
-        self.optimizer = torch.optim.Adam([p for e in self.encoders for p in e.parameters()], lr=0.01)
+        self.optimizer = torch.optim.Adam([p for e in self.encoders for p in e.parameters()], lr=0.01, fused=True)
 
     def step(self) -> None:
         self.count += 1

@@ -58,7 +58,23 @@ CASES = {
     "scatter_rows": lambda: (OFFSETS, TARGETS, X, np.zeros((30, 7), np.float32), 2, 6),
     "sparse_dense": lambda: (OFFSETS, TARGETS, VALUES, 5, X, np.ones((20, 7), np.float32), 0, 20),
     "sparse_dense_grad": lambda: (OFFSETS, TARGETS, VALUES, X, np.zeros((30, 7), np.float32), 1, 7),
-    "dropout_mask": lambda: (SALT, 30000, np.float32(2), np.ones(41, np.float32), 0, 11),
+    "fill_mask": lambda: (SALT, 3, np.uint32(2**31), np.float32(2), np.ones(41, np.float32), 8),
+    "tanh_row": lambda: (np.linspace(-11, 11, 99, dtype=np.float32), np.zeros(99, np.float32)),
+    "column_moments": lambda: (X, 1e-5, *np.zeros((3, 7), np.float32), 2, 7),
+    "squash": lambda: (
+        X, *X[:2], *abs(X[2:4]), SALT, np.uint32(2**31), np.float32(2), *np.zeros((2, 30, 7), np.float32), 1, 6
+    ),
+    "squash all kept": lambda: (
+        X, *X[:2], *abs(X[2:4]), SALT, np.uint32(0), np.float32(1), *np.zeros((2, 30, 7), np.float32), 0, 7
+    ),
+    "squash_grad": lambda: (
+        X[::-1].copy(), X, np.tanh(X), X[0], *abs(X[2:4]), SALT, np.uint32(2**31), np.float32(2),
+        np.zeros((30, 7), np.float32), *np.zeros((2, 7), np.float32), 1, 6,
+    ),
+    "squash_grad all kept": lambda: (
+        X[::-1].copy(), X, np.tanh(X), X[0], *abs(X[2:4]), SALT, np.uint32(0), np.float32(1),
+        np.zeros((30, 7), np.float32), *np.zeros((2, 7), np.float32), 0, 7,
+    ),
 }  # fmt: skip
 
 
@@ -72,7 +88,7 @@ def test_the_compiled_kernel_does_what_its_source_says(case, monkeypatch):
     kernel = getattr(cpu, case.split()[0])
     compiled, plain = CASES[case](), CASES[case]()
     answer = kernel(*compiled)
-    for name in ("mix", "stream", "draw"):
+    for name in ("mix", "stream", "draw", "fill_mask", "tanh_row"):
         monkeypatch.setattr(cpu, name, getattr(cpu, name).py_func)
 
     assert kernel.py_func(*plain) == answer

@@ -10,7 +10,7 @@ import torch
 
 from plain import plain_embedding, random_graph, to_networkx
 from rae import PAPER, RAE, Config, Encoder, Graph, pairs, sample_blocks, structural_features
-from rae.encoder import average, drop
+from rae.encoder import Layer, average, drop
 from rae.losses import contrast
 from rae.runtime import generator, key
 from rae.sampling import Block, sample_neighbors, shuffle_neighbors, stack
@@ -25,6 +25,7 @@ WORDS = sp.random_array((40, 12), density=0.3, rng=np.random.default_rng(2), dty
 @pytest.mark.parametrize("projections", [1, 2])
 @pytest.mark.parametrize("dims", [(6, 4), (9, 30, 12), (20,)])
 @pytest.mark.parametrize("activation", ["tanh", "relu"])
+@pytest.mark.filterwarnings("ignore::rae.errors.CollapseWarning")  # a few steps of relu may well collapse
 def test_embedding_is_algorithms_1_and_2(order, projections, dims, activation):
     settings = {"order": order, "projections": projections, "dims": dims, "fanout": (3,) * len(dims)}
     model = RAE(SMALL, activation=activation, **settings).fit(GRAPH, WORDS)
@@ -216,6 +217,46 @@ def test_dropout_drops_its_share_and_keeps_the_mean():
     assert abs(float(y.mean()) - 1) < 0.005
     assert torch.equal(y, drop(x, 0.6, key(1)))
     assert not torch.equal(y, drop(x, 0.6, key(2)))
+
+
+def test_dropped_entries_are_independent_of_each_other():
+    """Between neighbouring columns, rows and keys the masks agree as often as chance has it."""
+    masks = np.stack([(drop(torch.ones(400, 500), 0.5, key(k)) > 0).numpy() for k in range(3)]).astype(float)
+
+    for a, b in [
+        (masks[:, :, 1:], masks[:, :, :-1]),
+        (masks[:, 1:], masks[:, :-1]),
+        (masks[1:], masks[:-1]),
+        (masks[:, :, 4:], masks[:, :, :-4]),
+    ]:
+        assert abs((a == b).mean() - 0.5) < 0.005
+    assert abs(masks.mean(1) - 0.5).max() < 0.12  # columns
+    assert abs(masks.mean(2) - 0.5).max() < 0.12  # rows
+
+
+@pytest.mark.parametrize("share", [0.0, 0.6])
+@pytest.mark.parametrize("width", [1, 7, 64])
+def test_the_fused_layer_is_batchnorm_tanh_dropout(share, width):
+    """Against torch's own layers with the same mask: values, gradients and running statistics."""
+    rng = np.random.default_rng(0)
+    x = torch.from_numpy(3 * rng.normal(size=(50, width)).astype(np.float32) + 1)
+    grad = torch.from_numpy(rng.normal(size=(50, width)).astype(np.float32))
+    found = []
+    for fused in (True, False):
+        layer = Layer(3, width, "tanh", share, generator(0))
+        layer.norm.weight.data.copy_(torch.linspace(0.5, 2, width))
+        layer.norm.bias.data.copy_(torch.linspace(-1, 1, width))
+        h = x.clone().requires_grad_()
+        if fused:
+            y = layer.squash(h, key(9))
+            mask = torch.where(y.detach() == 0, 0.0, 1 / (1 - share))
+        else:
+            y = torch.tanh(layer.norm(h)) * mask
+        y.backward(grad)
+        found.append([y.detach(), h.grad, layer.norm.weight.grad, layer.norm.bias.grad, *layer.norm.buffers()])
+
+    for ours, theirs in zip(*found, strict=True):
+        assert torch.allclose(ours.float(), theirs.float(), atol=3e-5, rtol=1e-4)
 
 
 @pytest.mark.parametrize(

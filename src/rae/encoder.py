@@ -111,11 +111,63 @@ def drop(x: Tensor, share: float, luck: Any) -> Tensor:
 
 
 def _mask(size: int, share: float, luck: Any) -> Any:
-    threshold = round(share * 2**16)
-    scale = np.float32(2**16 / (2**16 - threshold))
+    threshold, scale = _dropping(share)
     out = np.empty(size, np.float32)
-    in_ranges(lambda a, b: cpu.dropout_mask(luck, threshold, scale, out, a, b), -(-size // 4), 16384)
+    in_ranges(lambda a, b: cpu.fill_mask(luck, 0, threshold, scale, out[a:b], a), size, 65536)
     return out
+
+
+def _dropping(share: float) -> tuple[Any, Any]:
+    """The hash below which an entry is dropped, and what the others are multiplied by."""
+    return np.uint32(round(share * 2**32)), np.float32(1 / (1 - share))
+
+
+class _Squash(torch.autograd.Function):
+    """Dropout(tanh(BatchNorm(x))) with batch statistics, a few passes over memory each way."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, gain: Tensor, shift: Tensor, norm: nn.BatchNorm1d, share: float, luck: Any
+    ) -> Tensor:
+        rows, g, s = x.detach().numpy(), gain.detach().numpy(), shift.detach().numpy()
+        mean, variance, inverse = (np.empty(rows.shape[1], np.float32) for _ in range(3))
+        kept, out = np.empty_like(rows), np.empty_like(rows)
+        threshold, scale = _dropping(share)
+
+        def work(a: int, b: int) -> None:
+            cpu.column_moments(rows, norm.eps, mean, variance, inverse, a, b)
+            cpu.squash(rows, g, s, mean, inverse, luck, threshold, scale, kept, out, a, b)
+
+        in_ranges(work, rows.shape[1], _STRIPE)
+        _track(norm, mean, variance, len(rows))
+        ctx.saved = rows, kept, g, mean, inverse, luck, threshold, scale
+        return torch.from_numpy(out)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None, None]:
+        rows, kept, gain, mean, inverse, luck, threshold, scale = ctx.saved
+        given = grad.contiguous().numpy()
+        out, of_gain, of_shift = np.empty_like(rows), np.empty_like(mean), np.empty_like(mean)
+
+        def work(a: int, b: int) -> None:
+            cpu.squash_grad(
+                given, rows, kept, gain, mean, inverse, luck, threshold, scale, out, of_gain, of_shift, a, b
+            )  # fmt: skip
+
+        in_ranges(work, rows.shape[1], _STRIPE)
+        return torch.from_numpy(out), torch.from_numpy(of_gain), torch.from_numpy(of_shift), None, None, None
+
+
+def _track(norm: nn.BatchNorm1d, mean: Any, variance: Any, n: int) -> None:
+    """Move the running statistics towards those of this batch, as BatchNorm1d does."""
+    with torch.no_grad():
+        assert norm.running_mean is not None
+        assert norm.running_var is not None
+        assert norm.num_batches_tracked is not None
+        assert norm.momentum is not None
+        norm.running_mean.lerp_(torch.from_numpy(mean), norm.momentum)
+        norm.running_var.lerp_(torch.from_numpy(variance) * (n / max(1, n - 1)), norm.momentum)
+        norm.num_batches_tracked += 1
 
 
 class Layer(nn.Module):
@@ -137,6 +189,9 @@ class Layer(nn.Module):
 
     def squash(self, h: Tensor, luck: Any = None) -> Tensor:
         """σ(h). In training mode `luck` decides what is dropped; without it torch's own generator does."""
+        if self.training and luck is not None and self.activation == "tanh":
+            out: Tensor = _Squash.apply(h, self.norm.weight, self.norm.bias, self.norm, self.dropout, luck)  # type: ignore[no-untyped-call]
+            return out
         h = _ACTIVATIONS[self.activation](self.norm(h))
         if not self.training or self.dropout == 0:
             return h

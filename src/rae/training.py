@@ -62,7 +62,7 @@ def fit(
         )
     context = Encoder(int(x.shape[1]), config, generator(config.seed, loss, "context"))
     weights = [*encoder.parameters(), *context.parameters()]
-    optimizer = torch.optim.Adam(weights, lr=config.learning_rate)
+    optimizer = torch.optim.Adam(weights, lr=config.learning_rate, fused=True)
     history: list[Record] = []
     for step in range(1, config.steps + 1):
         encoder.train(), context.train()

@@ -309,17 +309,111 @@ def sparse_dense_grad(offsets: Any, index: Any, values: Any, grad: Any, out: Any
                 total[j] += value * row[j]
 
 
-@kernel
-def dropout_mask(key: Any, threshold: Any, scale: Any, out: Any, start: Any, stop: Any) -> None:
-    """out[i] = 0 with chance threshold / 2**16, else scale. Four entries share one hash.
+# ----------------------------------------------- BatchNorm, tanh and dropout in a few passes
 
-    `start` and `stop` count groups of four.
+
+@kernel
+def fill_mask(key: Any, row: Any, threshold: Any, scale: Any, out: Any, start: Any) -> None:
+    """out[j] = 0 with chance threshold / 2**32, else scale, for columns start .. start + len(out) of a row.
+
+    A 32-bit hash per entry, seeded by a 64-bit one per row: as wide as the registers allow.
     """
-    golden = np.uint64(0x9E3779B97F4A7C15)
-    for group in range(start, stop):
-        bits = mix(np.uint64(key) + golden * np.uint64(group + 1))
-        for lane in range(4):
-            at = 4 * group + lane
-            if at < len(out):
-                kept = (bits >> np.uint64(16 * lane)) & np.uint64(0xFFFF) >= np.uint64(threshold)
-                out[at] = scale if kept else np.float32(0)
+    state = mix(np.uint64(key) + np.uint64(0x9E3779B97F4A7C15) * np.uint64(row + 1))
+    low, high = np.uint32(state & np.uint64(0xFFFFFFFF)), np.uint32(state >> np.uint64(32))
+    for j in range(len(out)):
+        h = np.uint32(np.uint32(np.uint32(start + j) * np.uint32(0x9E3779B9)) + low)
+        h = np.uint32((h ^ np.uint32(h >> np.uint32(16))) * np.uint32(0x7FEB352D))
+        h = np.uint32((h ^ np.uint32(h >> np.uint32(15)) ^ high) * np.uint32(0x846CA68B))
+        h = np.uint32(h ^ np.uint32(h >> np.uint32(16)))
+        out[j] = scale if h >= np.uint32(threshold) else np.float32(0)
+
+
+@kernel
+def tanh_row(x: Any, out: Any) -> None:
+    """out = tanh(x) to float32 accuracy, without branches, so that it runs on whole registers.
+
+    Lambert's continued fraction p / q is exact enough for tanh(x / 4); the double-angle formula
+    tanh(2a) = 2 p q / (p² + q²), twice, gives tanh(x) with one division. Beyond 9.1 tanh is 1.
+    """
+    one = np.float32(1)
+    for j in range(len(x)):
+        a = min(max(x[j], np.float32(-9.1)), np.float32(9.1)) * np.float32(0.25)
+        s = a * a
+        p = a * (np.float32(135135) + s * (np.float32(17325) + s * (np.float32(378) + s)))
+        q = np.float32(135135) + s * (np.float32(62370) + s * (np.float32(3150) + s * np.float32(28)))
+        r = p * (one / q)
+        up, down = np.float32(2) * r, one + r * r
+        out[j] = np.float32(2) * up * down / (down * down + up * up)
+
+
+@kernel
+def column_moments(x: Any, eps: Any, mean: Any, variance: Any, inverse: Any, start: Any, stop: Any) -> None:
+    """Mean, variance and 1 / sqrt(variance + eps) of columns start..stop, summed in float64."""
+    n, width = x.shape[0], stop - start
+    total, squares = np.zeros(width), np.zeros(width)
+    for i in range(n):
+        row = x[i, start:stop]
+        for j in range(width):
+            total[j] += row[j]
+    total /= n
+    for i in range(n):
+        row = x[i, start:stop]
+        for j in range(width):
+            squares[j] += (row[j] - total[j]) ** 2
+    for j in range(width):
+        mean[start + j] = total[j]
+        variance[start + j] = squares[j] / n
+        inverse[start + j] = 1.0 / np.sqrt(squares[j] / n + eps)
+
+
+@kernel
+def squash(
+    x: Any, gain: Any, shift: Any, mean: Any, inverse: Any, key: Any, threshold: Any, scale: Any,
+    kept: Any, out: Any, start: Any, stop: Any,
+) -> None:  # fmt: skip
+    """kept = tanh(BatchNorm(x)) and out = Dropout(kept), columns start..stop."""
+    width = stop - start
+    slope, level = np.empty(width, np.float32), np.empty(width, np.float32)
+    for j in range(width):
+        slope[j] = gain[start + j] * inverse[start + j]
+        level[j] = shift[start + j] - mean[start + j] * slope[j]
+    normal, mask = np.empty(width, np.float32), np.full(width, scale, np.float32)
+    for i in range(x.shape[0]):
+        row, done, dropped = x[i, start:stop], kept[i, start:stop], out[i, start:stop]
+        for j in range(width):
+            normal[j] = row[j] * slope[j] + level[j]
+        tanh_row(normal, done)
+        if threshold > 0:
+            fill_mask(key, i, threshold, scale, mask, start)
+        for j in range(width):
+            dropped[j] = done[j] * mask[j]
+
+
+@kernel
+def squash_grad(
+    grad: Any, x: Any, kept: Any, gain: Any, mean: Any, inverse: Any, key: Any, threshold: Any, scale: Any,
+    out: Any, gain_grad: Any, shift_grad: Any, start: Any, stop: Any,
+) -> None:  # fmt: skip
+    """The gradient of `squash` through the batch statistics, columns start..stop."""
+    n, width = x.shape[0], stop - start
+    of_gain, of_shift = np.zeros(width), np.zeros(width)
+    centre, spread = mean[start:stop], inverse[start:stop]
+    mask = np.full(width, scale, np.float32)
+    for i in range(n):
+        row, given, done, below = x[i, start:stop], grad[i, start:stop], kept[i, start:stop], out[i, start:stop]
+        if threshold > 0:
+            fill_mask(key, i, threshold, scale, mask, start)
+        for j in range(width):
+            below[j] = given[j] * mask[j] * (np.float32(1) - done[j] * done[j])
+        for j in range(width):
+            of_shift[j] += below[j]
+            of_gain[j] += below[j] * ((row[j] - centre[j]) * spread[j])
+    slope, level, tilt = np.empty(width, np.float32), np.empty(width, np.float32), np.empty(width, np.float32)
+    for j in range(width):
+        gain_grad[start + j], shift_grad[start + j] = of_gain[j], of_shift[j]
+        slope[j] = gain[start + j] * spread[j]
+        level[j], tilt[j] = of_shift[j] / n, of_gain[j] / n * spread[j]
+    for i in range(n):
+        row, below = x[i, start:stop], out[i, start:stop]
+        for j in range(width):
+            below[j] = slope[j] * (below[j] - level[j] - (row[j] - centre[j]) * tilt[j])
