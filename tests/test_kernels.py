@@ -53,6 +53,7 @@ CASES = {
     "renumber": lambda: (NODES, np.full(64, -1, np.int32), np.zeros(25, np.int64), np.zeros(25, np.int64)),
     "non_neighbors": lambda: (OFFSETS, TARGETS, np.arange(30), SALT, True, 8, np.zeros((30, 4), np.int64)),
     "non_neighbors any": lambda: (OFFSETS, TARGETS, np.arange(3), SALT, False, 2, np.zeros((3, 9), np.int64)),
+    "add_rows": lambda: (X, TARGETS, 3, 14, np.ones(7, np.float32)),
     "sum_rows": lambda: (OFFSETS, TARGETS, X, np.ones((30, 7), np.float32), 0, 30),
     "mean_rows": lambda: (OFFSETS, TARGETS, X, 10, np.ones((15, 7), np.float32), 0, 15),
     "scatter_rows": lambda: (OFFSETS, TARGETS, X, np.zeros((30, 7), np.float32), 2, 6),
@@ -88,7 +89,7 @@ def test_the_compiled_kernel_does_what_its_source_says(case, monkeypatch):
     kernel = getattr(cpu, case.split()[0])
     compiled, plain = CASES[case](), CASES[case]()
     answer = kernel(*compiled)
-    for name in ("mix", "stream", "draw", "fill_mask", "tanh_row"):
+    for name in ("mix", "stream", "draw", "fill_mask", "tanh_row", "add_rows"):
         monkeypatch.setattr(cpu, name, getattr(cpu, name).py_func)
 
     assert kernel.py_func(*plain) == answer

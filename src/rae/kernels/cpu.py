@@ -242,34 +242,42 @@ def non_neighbors(offsets: Any, targets: Any, nodes: Any, key: Any, exclude: Any
 
 
 @kernel
+def add_rows(x: Any, index: Any, start: Any, stop: Any, total: Any) -> None:
+    """total += x[index[e]] for e in start..stop, four rows at a time: a quarter of the traffic to `total`."""
+    e = start
+    while e + 4 <= stop:
+        a, b, c, d = x[index[e]], x[index[e + 1]], x[index[e + 2]], x[index[e + 3]]
+        for j in range(len(total)):
+            total[j] += (a[j] + b[j]) + (c[j] + d[j])
+        e += 4
+    while e < stop:
+        a = x[index[e]]
+        for j in range(len(total)):
+            total[j] += a[j]
+        e += 1
+
+
+@kernel
 def sum_rows(offsets: Any, index: Any, x: Any, out: Any, start: Any, stop: Any) -> None:
     """out[i] = sum of x[index[e]] over row i."""
-    width = x.shape[1]
     for i in range(start, stop):
         total = out[i]
-        for j in range(width):
+        for j in range(len(total)):
             total[j] = 0
-        for e in range(offsets[i], offsets[i + 1]):
-            row = x[index[e]]
-            for j in range(width):
-                total[j] += row[j]
+        add_rows(x, index, offsets[i], offsets[i + 1], total)
 
 
 @kernel
 def mean_rows(offsets: Any, index: Any, x: Any, first: Any, out: Any, start: Any, stop: Any) -> None:
     """out[i] = mean of x[first + i] and of x[index[e]] over row first + i: mean({u} ∪ N(u))."""
-    width = x.shape[1]
     for i in range(start, stop):
         u = first + i
         total, own = out[i], x[u]
-        for j in range(width):
+        for j in range(len(total)):
             total[j] = own[j]
-        for e in range(offsets[u], offsets[u + 1]):
-            row = x[index[e]]
-            for j in range(width):
-                total[j] += row[j]
+        add_rows(x, index, offsets[u], offsets[u + 1], total)
         share = np.float32(1) / np.float32(1 + offsets[u + 1] - offsets[u])
-        for j in range(width):
+        for j in range(len(total)):
             total[j] *= share
 
 
@@ -286,16 +294,23 @@ def scatter_rows(offsets: Any, index: Any, grad: Any, out: Any, start: Any, stop
 
 @kernel
 def sparse_dense(offsets: Any, index: Any, values: Any, first: Any, w: Any, out: Any, start: Any, stop: Any) -> None:
-    """out[i] = sparse row (first + i) times w."""
-    width = w.shape[1]
+    """out[i] = sparse row (first + i) times w, four entries at a time."""
     for i in range(start, stop):
         total = out[i]
-        for j in range(width):
+        for j in range(len(total)):
             total[j] = 0
-        for e in range(offsets[first + i], offsets[first + i + 1]):
-            value, row = values[e], w[index[e]]
-            for j in range(width):
-                total[j] += value * row[j]
+        e, end = offsets[first + i], offsets[first + i + 1]
+        while e + 4 <= end:
+            s, t, u, v = values[e], values[e + 1], values[e + 2], values[e + 3]
+            a, b, c, d = w[index[e]], w[index[e + 1]], w[index[e + 2]], w[index[e + 3]]
+            for j in range(len(total)):
+                total[j] += (s * a[j] + t * b[j]) + (u * c[j] + v * d[j])
+            e += 4
+        while e < end:
+            s, a = values[e], w[index[e]]
+            for j in range(len(total)):
+                total[j] += s * a[j]
+            e += 1
 
 
 @kernel
