@@ -1,0 +1,102 @@
+"""What a role's members look like in the graph: measures per node, quantiles per role, edges between roles."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+
+from rae.graph import Graph
+from rae.kernels import structure as kernels
+from rae.roles.canonical import Doubles, Ints, chunks
+from rae.runtime import in_ranges
+
+MEASURES = ("degree", "neighbor_degree", "triangles", "clustering", "core")
+
+
+def measures(graph: Graph) -> dict[str, np.ndarray[Any, Any]]:
+    """Per node: degree, mean degree of its neighbours, triangles, clustering coefficient, core number."""
+    degree = np.ascontiguousarray(graph.degrees, np.int64)
+    around = triangles(graph)
+    pairs = degree * (degree - 1) / 2
+    return {
+        "degree": degree,
+        "neighbor_degree": _mean_around(graph, degree),
+        "triangles": around,
+        "clustering": around / np.maximum(pairs, 1),
+        "core": core_numbers(graph),
+    }
+
+
+def triangles(graph: Graph) -> Ints:
+    """The triangles each node is a corner of.  -> (n,)"""
+    n = graph.n_nodes
+    starts = np.zeros(n + 1, np.int64)
+    in_ranges(lambda a, b: kernels.forward_counts(graph.offsets, graph.targets, starts, a, b), n, 1024)
+    starts = np.cumsum(starts)
+    after = np.empty(int(starts[-1]), graph.targets.dtype)
+    in_ranges(lambda a, b: kernels.forward_rows(graph.offsets, graph.targets, starts, after, a, b), n, 1024)
+    total, lock = np.zeros(n, np.int64), threading.Lock()
+
+    def work(start: int, stop: int) -> None:
+        counts = np.zeros(n, np.int64)  # corners lie anywhere, so each thread counts for itself
+        kernels.triangles(starts, after, counts, start, stop)
+        with lock:
+            total[:] += counts
+
+    in_ranges(work, n, 4096)
+    return total
+
+
+def core_numbers(graph: Graph) -> Ints:
+    """The k-core each node is in, the innermost.  -> (n,)"""
+    core = graph.degrees.astype(np.int64)
+    kernels.core_numbers(graph.offsets, graph.targets, core)
+    return core
+
+
+def profile(values: dict[str, np.ndarray[Any, Any]], labels: Ints, k: int) -> list[dict[str, dict[str, Any]]]:
+    """Per role and measure: quartiles, and where the median stands among all nodes, in percent.
+
+    A node in the middle of many equals stands in their middle: of 100 leaves each is at 50.
+    """
+    members = np.argsort(labels, kind="stable")
+    ends = np.cumsum(np.bincount(labels, minlength=k))
+    out: list[dict[str, dict[str, Any]]] = [{} for _ in range(k)]
+    for name, value in values.items():
+        order = np.sort(value)
+        for role, (a, b) in enumerate(zip([0, *ends[:-1]], ends, strict=True)):
+            if a == b:
+                continue
+            quartiles = np.quantile(value[members[a:b]], [0.25, 0.5, 0.75], method="nearest")
+            left, right = np.searchsorted(order, quartiles[1], "left"), np.searchsorted(order, quartiles[1], "right")
+            out[role][name] = {
+                "quartiles": [_rounded(q) for q in quartiles],
+                "percentile": round(100 * float(left + right) / (2 * len(order)), 2),
+                "overall": _rounded(order[len(order) // 2]),
+            }
+    return out
+
+
+def edges_between(graph: Graph, labels: Ints, k: int) -> Ints:
+    """Ends of edges at role i that lead to role j; symmetric, edges inside a role counted twice.  -> (k, k)"""
+    table = np.zeros(k * k, np.int64)
+    for a, b in chunks(graph.n_nodes):
+        rows = np.repeat(labels[a:b].astype(np.int64), graph.degrees[a:b])
+        table += np.bincount(rows * k + labels[graph.targets[graph.offsets[a] : graph.offsets[b]]], minlength=k * k)
+    return table.reshape(k, k)
+
+
+def _mean_around(graph: Graph, degree: Ints) -> Doubles:
+    out = np.zeros(graph.n_nodes)
+    for a, b in chunks(graph.n_nodes):
+        low, high = int(graph.offsets[a]), int(graph.offsets[b])
+        sums = np.concatenate([[0], np.cumsum(degree[graph.targets[low:high]])])
+        total = sums[graph.offsets[a + 1 : b + 1] - low] - sums[graph.offsets[a:b] - low]
+        out[a:b] = total / np.maximum(degree[a:b], 1)
+    return out
+
+
+def _rounded(value: Any) -> float | int:
+    return int(value) if float(value).is_integer() else round(float(value), 4)
