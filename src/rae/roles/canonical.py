@@ -15,7 +15,7 @@ from rae.runtime import generator, key
 
 Floats = np.ndarray[Any, np.dtype[np.float32]]
 Doubles = np.ndarray[Any, np.dtype[np.float64]]
-Ints = np.ndarray[Any, np.dtype[np.int64]]
+Ints = np.ndarray[Any, np.dtype[np.integer[Any]]]
 
 CHUNK = 65_536  # rows worked on at a time
 VARIANCE, DIRECTIONS = 0.95, 32  # principal directions: so many at most; those with this share of the variance lead
@@ -32,7 +32,8 @@ def sample(z: Floats, most: int, seed: int) -> Floats:
     if len(z) > most:
         order = np.argpartition(_lots(z, seed), most)
         rows = np.sort(order[:most])
-    return _sorted(np.ascontiguousarray(z[rows]))
+    chosen: Floats = _sorted(np.ascontiguousarray(z[rows]))
+    return chosen
 
 
 def _lots(z: Floats, seed: int) -> Any:

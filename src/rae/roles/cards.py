@@ -94,7 +94,8 @@ def _prototypes(members: Ints, assignment: Assignment, ids: pa.Array) -> tuple[A
     values = ids.take(pa.array(near)).to_pylist()
     order = sorted(range(some), key=lambda i: (round(float(assignment.distances[near[i]]), 5), str(values[i])))
     seen: set[float] = set()
-    first, others = [], []
+    first: list[Any] = []
+    others: list[Any] = []
     for i in order:
         place = round(float(assignment.distances[near[i]]), 5)
         (others if place in seen else first).append(values[i])

@@ -78,7 +78,8 @@ def compare(roles: Roles, ids: Any, z: Any, other_ids: Any, other_z: Any) -> Com
     found = index_in(ids, other_ids)
     if found.null_count == len(ids):
         raise GraphError(
-            f"the two have no id in common: {ids.type} such as {shown(ids)}, {other_ids.type} such as {shown(other_ids)}"
+            f"the two have no id in common: {ids.type} such as {shown(ids)}, "
+            f"{other_ids.type} such as {shown(other_ids)}"
         )
     here = np.flatnonzero(pc.is_valid(found).to_numpy(zero_copy_only=False))
     there = found.drop_null().to_numpy(zero_copy_only=False).astype(np.int64)
