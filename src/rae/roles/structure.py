@@ -57,7 +57,7 @@ def core_numbers(graph: Graph) -> Ints:
 
 
 def profile(values: dict[str, np.ndarray[Any, Any]], labels: Ints, k: int) -> list[dict[str, dict[str, Any]]]:
-    """Per role and measure: quartiles, and where the median stands among all nodes, in percent.
+    """Per role and measure: quartiles, where they stand among all nodes in percent, and where the median does.
 
     A node in the middle of many equals stands in their middle: of 100 leaves each is at 50.
     """
@@ -70,10 +70,12 @@ def profile(values: dict[str, np.ndarray[Any, Any]], labels: Ints, k: int) -> li
             if a == b:
                 continue
             quartiles = np.quantile(value[members[a:b]], [0.25, 0.5, 0.75], method="nearest")
-            left, right = np.searchsorted(order, quartiles[1], "left"), np.searchsorted(order, quartiles[1], "right")
+            left, right = np.searchsorted(order, quartiles, "left"), np.searchsorted(order, quartiles, "right")
+            stand = [round(100 * float(place) / (2 * len(order)), 2) for place in left + right]
             out[role][name] = {
                 "quartiles": [_rounded(q) for q in quartiles],
-                "percentile": round(100 * float(left + right) / (2 * len(order)), 2),
+                "percentiles": stand,
+                "percentile": stand[1],
                 "overall": _rounded(order[len(order) // 2]),
             }
     return out
