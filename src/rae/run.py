@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from rae.estimator import RAE
     from rae.features import Matrix
     from rae.graph import Graph
+    from rae.roles import Roles
 
 FORMAT, FORMAT_VERSION = "rae run", 1
 MODEL, EMBEDDINGS, INFO = "model.safetensors", "embeddings.parquet", "run.json"
@@ -176,6 +177,56 @@ class Run:
     def timings(self) -> dict[str, float]:
         """Seconds by stage, as the stages follow each other."""
         return _in_order(self.info["timings"], STAGES)
+
+    @property
+    def has_roles(self) -> bool:
+        """Whether roles were found and kept."""
+        return (self.path / CARDS).is_file()
+
+    def fit_roles(self, k: int | str = "auto", *, max_k: int = 20, seed: int = 0) -> Roles:
+        """Find the roles of this run, keep them with their cards, and return them."""
+        from rae.roles import Roles
+        from rae.roles.record import write_roles
+
+        ids, z = self.embeddings()
+        roles = Roles(k, max_k=max_k, seed=seed).fit(z, model=self.model_checksum)
+        write_roles(self.path, ids, roles, roles.assignment, self._cards(ids, roles))
+        return roles
+
+    def take_roles(self, roles: Roles) -> None:
+        """Give this run the roles of another run of the same model, and keep them with their cards here."""
+        from rae.roles.record import write_roles
+
+        roles.check_model(self.model_checksum, str(self.path))
+        ids, z = self.embeddings()
+        assignment = roles.assign(z)
+        write_roles(self.path, ids, roles, assignment, self._cards(ids, roles, z))
+
+    def roles(self) -> Roles:
+        """The roles that were kept; roles of another model are refused."""
+        from rae.roles import Roles
+
+        if not self.has_roles:
+            raise RunError(f"the run in {self.path} has no roles yet; `rae roles {self.path}` finds them")
+        roles = Roles.load(self.path / FITTED_ROLES)
+        roles.check_model(self.model_checksum, str(self.path))
+        return roles
+
+    def role_record(self) -> dict[str, Any]:
+        """What roles.json says: how many roles and why, and a card each."""
+        from rae.roles.record import read_record
+
+        return read_record(self.path / CARDS)
+
+    def role_table(self) -> tuple[Any, Any, Any, Any]:
+        """Ids, roles, confidences and memberships, in the rows of the embeddings.  -> (n,), (n,), (n,), (n, k)"""
+        from rae.roles.record import read_table
+
+        return read_table(self.path / ROLES)
+
+    def _cards(self, ids: pa.Array, roles: Roles, z: Any = None) -> Any:
+        graph = self.graph() if self.has_graph else None
+        return roles.cards(ids, z, graph, self.features(), self.feature_names)
 
     def files(self) -> dict[str, int]:
         """The run's files that are there, with their sizes in bytes."""

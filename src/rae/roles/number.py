@@ -91,13 +91,12 @@ def cluster(x: Doubles, k: int, seed: int, starts: int) -> Doubles:
 
 def _strength(x: Doubles, half: Ints, k: int, seed: int) -> float:
     """Of pairs that one half puts together, the share that the other does too, in the worst cluster."""
-    one, two = x[half[::2]], x[half[1::2]]
+    halves = x[half[::2]], x[half[1::2]]
+    centers = [cluster(rows, k, seed, STARTS) for rows in halves]
     worst = []
-    for train, test in ((one, two), (two, one)):
-        theirs = squared(test, cluster(train, k, seed, STARTS)).argmin(1)
-        own = squared(test, cluster(test, k, seed, STARTS)).argmin(1)
+    for rows, own, theirs in ((halves[0], *centers), (halves[1], *centers[::-1])):
         table: Any = np.zeros((k, k))
-        np.add.at(table, (own, theirs), 1)
+        np.add.at(table, (squared(rows, own).argmin(1), squared(rows, theirs).argmin(1)), 1)
         size = table.sum(1)
         together = (table * (table - 1)).sum(1) / np.maximum(size * (size - 1), 1)
         worst.append(float(together.min()))

@@ -69,7 +69,8 @@ def _degree(structure: dict[str, Any]) -> str:
     if high <= 1:
         return ""
     span = f"{median:g}" if low == high else f"{low:g} to {high:g}"
-    return f"degree {span} {rank(degree['percentile'])}"
+    stands = rank(degree["percentile"])
+    return f"degree {span}" if stands == rank(50) else f"degree {span} {stands}"
 
 
 def _clustering(structure: dict[str, Any]) -> str:
