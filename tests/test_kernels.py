@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 
+import numba
 import numpy as np
 import pytest
 
@@ -101,3 +102,14 @@ def test_every_kernel_is_covered():
     kernels = {name for name, f in vars(cpu).items() if hasattr(f, "py_func")}
     assert kernels == {case.split()[0] for case in CASES} | {"mix", "stream", "draw"}
     assert all(inspect.getdoc(getattr(cpu, name).py_func) for name in kernels)
+
+
+def test_without_a_place_for_its_cache_a_kernel_still_compiles(monkeypatch):
+    def homeless(cache=False, **options):
+        if cache:
+            raise RuntimeError("cannot cache function: no locator available")
+        return numba.njit(**options)
+
+    monkeypatch.setattr(cpu, "njit", homeless)
+
+    assert cpu.kernel(lambda x: x + 1)(2) == 3

@@ -18,7 +18,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def kernel(function: F) -> F:
     """Compile without the interpreter lock; cache on disk; allow fused multiply-add only."""
-    compiled: Any = njit(nogil=True, cache=True, fastmath={"contract"}, error_model="numpy")(function)
+    options = {"nogil": True, "fastmath": {"contract"}, "error_model": "numpy"}
+    try:
+        compiled: Any = njit(cache=True, **options)(function)
+    except RuntimeError:  # nowhere to keep the compiled code, e.g. a read-only install without a home folder
+        compiled = njit(**options)(function)
     return cast(F, compiled)
 
 
