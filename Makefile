@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN    := .venv/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help demo test check bench docs clean
+.PHONY: help demo test check bench docs page clean
 
 help:           ## this list
 	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' $(MAKEFILE_LIST)
@@ -17,7 +17,7 @@ help:           ## this list
 
 .venv/user: .venv/made pyproject.toml constraints.txt
 	@echo "installing rae and what it needs into .venv (torch is the large one) ..."
-	@$(PIP) -e '.[plot]'
+	@$(PIP) -e .
 	@touch $@
 
 .venv/dev: .venv/user
@@ -42,6 +42,9 @@ bench: .venv/dev  ## measure; results go to results/ and docs/performance.md
 
 docs: .venv/dev   ## make the generated pages of docs/ anew
 	@$(BIN)/python docs/make.py
+
+page:             ## build the page of rae explore from web/ (needs Node; the result is committed)
+	@cd web && npm ci --no-audit --no-fund && node build.mjs
 
 clean:            ## remove what make made
 	@rm -rf .venv demo build src/*.egg-info

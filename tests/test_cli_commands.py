@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import builtins
 import json
 import logging
 import os
 import warnings
+from importlib import import_module
 
 import numpy as np
 import pyarrow as pa
@@ -225,26 +225,29 @@ def test_a_collapsed_fit_is_said_even_when_quiet(here, rae):
     assert err.count("\n") == 1
 
 
-def test_page_adds_the_map_and_the_page(here, rae):
-    assert rae("fit", "edges.csv", *SMALL, "--page")[0] == 0
-    assert {"map.png", "map.svg", "page.html"} <= set(Run.open("runs/edges").files())
-
-
-def test_without_matplotlib_the_page_comes_without_its_picture_and_says_so(here, rae, monkeypatch):
-    real = builtins.__import__
-
-    def absent(name, *args, **kwargs):
-        if name.startswith("matplotlib"):
-            raise ImportError(name)
-        return real(name, *args, **kwargs)
-
-    monkeypatch.setattr(builtins, "__import__", absent)
-    code, _, err = rae("fit", "edges.csv", *SMALL, "--page")
+def test_a_fit_ends_with_the_roles_and_the_page(here, rae):
+    code, out, _ = rae("fit", "edges.csv", *SMALL)
 
     assert code == 0
-    assert "rae[plot]" in err
-    assert "page.html" in Run.open("runs/edges").files()
-    assert "map.png" not in Run.open("runs/edges").files()
+    assert {"explore/index.html", "roles.parquet", "roles.json"} <= set(Run.open("runs/edges").files())
+    assert str(here / "runs") not in out
+    assert "runs/edges/explore/index.html" in out.splitlines()[-1]
+    assert "role" in out.splitlines()[-2]
+
+
+def test_no_page_leaves_out_roles_and_page_and_says_how_to_get_them(here, rae):
+    code, out, _ = rae("fit", "edges.csv", *SMALL, "--no-page")
+
+    assert code == 0
+    assert "rae explore runs/edges" in out.splitlines()[-1]
+    assert not {"explore/index.html", "roles.parquet"} & set(Run.open("runs/edges").files())
+
+
+def test_a_large_graph_gets_its_page_only_when_asked(here, rae, monkeypatch):
+    monkeypatch.setattr(import_module("rae.cli.fit"), "PAGE_MOST", 5)
+
+    assert "rae explore" in rae("fit", "edges.csv", *SMALL)[1]
+    assert "index.html" in rae("fit", "edges.csv", *SMALL, "--page", "--force")[1]
 
 
 # ------------------------------------------------------------------------------ embed, info
@@ -349,7 +352,7 @@ def test_plan_says_memory_and_time_and_writes_nothing(here, rae):
     ("args", "words"),
     [
         (["fot"], "did you mean 'fit'"),
-        (["xyzzy"], "the commands are demo, fit, embed, info, plan"),
+        (["xyzzy"], "the commands are demo, fit, "),
         (["fit"], "missing argument 'EDGES'"),
         (["fit", "edges.csv", "--stepz", "3"], "--steps"),
         (["fit", "edges.csv", "--steps", "-1"], "--steps must be 0 or more"),

@@ -13,7 +13,7 @@ import time
 import pytest
 
 import rae.__main__
-from rae.cli.demo import _wrapped, families
+from rae.cli.demo import _subject, _wrapped
 
 RAE = [sys.executable, "-m", "rae"]
 ENV = {**os.environ, "OMP_NUM_THREADS": "1", "RAE_THREADS": "1", "COLUMNS": "60"}
@@ -119,16 +119,15 @@ def test_the_demo_shows_look_alikes_and_says_where_things_are(here, monkeypatch,
     from rae.cli import main
 
     module = import_module("rae.cli.demo")
-    monkeypatch.setattr("rae.report.picture.TSNE_MOST", 100)
     monkeypatch.setattr(module, "SETTINGS", PAPER.replace(steps=3, dims=(16, 8)))
     assert main(["demo"]) == 0
     out, err = capsys.readouterr()
 
     assert "'s own library: " in err
     assert "ntpath" in out
-    assert "page.html" in out
+    assert "explore/index.html" in out
     assert max(len(line) for line in (out + err).splitlines()) <= 60
-    assert {"page.html", "map.png", "map.svg"} <= set(Run.open("demo").files())
+    assert {"explore/index.html", "roles.parquet"} <= set(Run.open("demo").files())
     assert main(["demo"]) == 2
     assert "--force" in capsys.readouterr().err
 
@@ -138,8 +137,8 @@ def test_names_that_do_not_fit_go_on_in_the_next_line():
     assert _wrapped("a", "", 20) == [("a", "")]
 
 
-def test_families_are_the_largest_packages():
-    names = ["os", *(f"p{i}.m{j}" for i in range(10) for j in range(i + 1)), "p9"]
+def test_the_demo_labels_modules_by_package_and_single_ones_by_none():
+    (column,) = _subject(["os", "email", "email.parser", "json.tool"]).labels
 
-    assert list(families(names)) == [f"p{i}" for i in range(2, 10)]
-    assert families(names)["p9"][-1] == "p9"
+    assert column.levels == ("email", "json")
+    assert column.codes.tolist() == [255, 0, 0, 1]

@@ -20,6 +20,7 @@ from rae.run import (
     INFO,
     MODEL,
     OURS,
+    PAGE,
     SPARSE,
     Run,
     check_free,
@@ -96,11 +97,12 @@ def test_a_run_is_not_overwritten_without_force(tmp_path, model, graph):
 def test_force_replaces_our_files_and_leaves_the_others(tmp_path, model, graph):
     made(tmp_path, model, graph)
     (tmp_path / "thesis.txt").write_text("mine")
-    (tmp_path / "page.html").write_text("an old page")
+    (tmp_path / "explore").mkdir()
+    (tmp_path / PAGE).write_text("an old page")
     made(tmp_path, model, graph, force=True)
 
     assert (tmp_path / "thesis.txt").read_text() == "mine"
-    assert not (tmp_path / "page.html").exists()
+    assert not (tmp_path / PAGE).exists()
     assert Run.open(tmp_path).files().keys() == {MODEL, EMBEDDINGS, INFO}
 
 

@@ -5,6 +5,7 @@
     graph/                the graph, unless the run is lean
     features.npz          the features the model was given, if any; features.npy where they are dense
     roles.*               roles, once they were asked for: parquet per node, json of cards, safetensors to apply
+    explore/              the page, once it was asked for: index.html opens without a server
     run.json              settings, versions, counts, timings, training, inputs
 
 Rows of the graph, of the features and of the embeddings are in the same order.
@@ -36,14 +37,14 @@ if TYPE_CHECKING:
 
 FORMAT, FORMAT_VERSION = "rae run", 1
 MODEL, EMBEDDINGS, INFO = "model.safetensors", "embeddings.parquet", "run.json"
-PAGE, PICTURE, DRAWING = "page.html", "map.png", "map.svg"
+PAGE, NOTICE = "explore/index.html", "explore/NOTICE.txt"
 GRAPH, SPARSE, DENSE = "graph", "features.npz", "features.npy"
 GRAPH_FILES = tuple(f"{GRAPH}/{name}" for name in ("graph.json", "offsets.npy", "targets.npy", "ids.arrow"))
 ROLES, CARDS, FITTED_ROLES = "roles.parquet", "roles.json", "roles.safetensors"
 # The only names a run ever replaces, in the order in which they go: the model last, so that a graph
 # beside no model is never taken for one of ours.
 OURS = (
-    *(INFO, PAGE, PICTURE, DRAWING, ROLES, CARDS, FITTED_ROLES),
+    *(INFO, PAGE, NOTICE, ROLES, CARDS, FITTED_ROLES),
     *(*GRAPH_FILES, SPARSE, DENSE, EMBEDDINGS, MODEL),
 )
 COUNTS = ("nodes", "edges", "isolated", "features", "width", "rows", "doubled", "self_loops")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 import time
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,7 @@ from rae.cli.inputs import Inputs, counted
 from rae.config import PAPER
 
 if TYPE_CHECKING:
+    from rae.explore import Subject
     from rae.report.lookalikes import LookAlikes
 
 SETTINGS = PAPER  # J_within: the same role
@@ -33,12 +33,7 @@ ASKED = (
     "email.message",
     "encodings.cp1252",
 )
-# Names on the map beside those asked for.
-LANDMARKS = (
-    *("posixpath", "lzma", "json.encoder", "pickle", "socket", "urllib.request", "logging", "pathlib", "subprocess"),
-    *("tkinter", "sqlite3", "datetime", "dis", "inspect", "curses", "ctypes"),
-)
-FAMILIES = 8  # packages with a colour on the map; the model is not told which module is in which
+ROLES = 9  # told apart on the page; the number that `rae roles` finds by itself is 2, codecs and the rest
 
 
 @click.command(short_help="embed Python's own library and show what is alike")
@@ -50,7 +45,7 @@ def demo(console: Console, out: str, force: bool) -> None:
     """Embed the standard library of this Python and show which modules play alike roles.
 
     Modules are nodes, imports are edges, the names a module uses are its features; nothing is
-    downloaded. A table comes out, and a run folder with a map (map.png) and a page (page.html).
+    downloaded. A table comes out, and a run folder with a page to explore: explore/index.html.
 
     \b
     rae demo
@@ -65,8 +60,7 @@ def demo(console: Console, out: str, force: bool) -> None:
     inputs = _inputs(console)
     run = fit_run(inputs, SETTINGS, folder, console, force=force)
     names = [str(i) for i in inputs.graph.ids]
-    title = f"The standard library of Python {platform.python_version()}"
-    add_page(run, console, title=title, names=ASKED, landmarks=(*ASKED, *LANDMARKS), groups=families(names))
+    add_page(run, console, _subject(names), k=ROLES)
     _, z = run.embeddings()
     alike = look_alikes(names, z, ASKED, k=3)
     data = {a.name: [{"id": name, "cosine": round(cosine, 4)} for name, cosine in a.nearest] for a in alike}
@@ -89,11 +83,15 @@ def _inputs(console: Console) -> Inputs:
     return Inputs(data.graph, table, counts, time.perf_counter() - began)
 
 
-def families(names: Sequence[str]) -> dict[str, list[str]]:
-    """The largest packages and their modules, in order of name."""
-    sizes = Counter(name.partition(".")[0] for name in names if "." in name)
-    largest = sorted(package for package, _ in sizes.most_common(FAMILIES))
-    return {package: [n for n in names if n.partition(".")[0] == package] for package in largest}
+def _subject(names: Sequence[str]) -> Subject:
+    """What the page says; the package of a module is a label, which the model is not told."""
+    from rae.explore import Subject
+    from rae.explore.columns import word_column
+
+    packages = {name.partition(".")[0] for name in names if "." in name}
+    package = [name.partition(".")[0] if name.partition(".")[0] in packages else None for name in names]
+    title = f"The standard library of Python {platform.python_version()}"
+    return Subject(title, "a module", (word_column("package", "label", package),))
 
 
 def _shares(counts: Any) -> Any:
@@ -122,15 +120,15 @@ def _told(alike: Sequence[LookAlikes], folder: Path, files: dict[str, int]) -> s
             "",
             "Next, with your own graph:",
             "  rae plan edges.csv",
-            "  rae fit edges.csv --features nodes.csv --page",
+            "  rae fit edges.csv --features nodes.csv",
         ]
     )
 
 
 _MADE = (
-    ("page.html", "open it in a browser"),
-    ("map.png", "the map (map.svg too)"),
+    ("explore/index.html", "open it in a browser"),
     ("embeddings.parquet", "id, embedding"),
+    ("roles.parquet", "id, role, confidence, membership"),
     ("model.safetensors", "the model"),
     ("run.json", "rae info shows it"),
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,33 +15,36 @@ from rae.cli.settings import config_options
 from rae.config import Config
 
 if TYPE_CHECKING:
+    from rae.explore import Subject
     from rae.run import Run
+
+PAGE_MOST = 200_000  # nodes up to which a fit goes on to roles and page without being asked
 
 
 @click.command(short_help="learn a model from a graph and embed its nodes")
 @reading_options
 @click.option("--out", metavar="RUN", help="folder to write  [default: runs/<name of EDGES>]")
 @click.option("--force", is_flag=True, help="replace the run that is there")
-@click.option("--page", is_flag=True, help="also write page.html: counts, curve, map, look-alikes")
+@click.option("--page/--no-page", default=None, help="find roles and write the page  [default: up to 200,000 nodes]")
 @click.option("--lean", is_flag=True, help="keep no copy of the graph and the features in the run")
 @config_options
 @global_options
 @click.pass_obj
 def fit(
-    console: Console, reading: Reading, config: Config, out: str | None, force: bool, page: bool, lean: bool
+    console: Console, reading: Reading, config: Config, out: str | None, force: bool, page: bool | None, lean: bool
 ) -> None:
     """Learn a model from the graph in EDGES and embed its nodes.
 
     EDGES is Parquet, CSV, TSV or a plain edge list, gzipped or not; its first two columns are the
     ends of an edge unless --source and --target say otherwise. A run folder comes out: the model,
-    embeddings.parquet (id, embedding), the graph and the features as they were read, and run.json
-    (settings, counts, timings).
+    embeddings.parquet (id, embedding), the graph and the features as they were read, run.json
+    (settings, counts, timings), the roles of the nodes, and a page to explore them.
 
     \b
     rae fit edges.csv
     rae fit edges.parquet --features users.csv --id-column user --out runs/users
-    rae fit edges.tsv.gz --loss both --steps 500 --seed 3 --page
-    rae fit edges.csv --dims 64 --fanout 10 --json --quiet
+    rae fit edges.tsv.gz --loss both --steps 500 --seed 3
+    rae fit edges.csv --dims 64 --fanout 10 --no-page --json --quiet
     """
     from rae.run import check_free
 
@@ -50,7 +52,7 @@ def fit(
     check_free(folder, force=force)
     console.use_threads()
     run = fit_run(read_inputs(reading, console), config, folder, console, force=force, lean=lean)
-    if page:
+    if page or (page is None and run.counts["nodes"] <= PAGE_MOST):
         add_page(run, console)
     report(run, console)
 
@@ -92,29 +94,19 @@ def fit_run(inputs: Inputs, config: Config, folder: Path, console: Console, *, f
     )
 
 
-def add_page(
-    run: Run,
-    console: Console,
-    *,
-    title: str = "",
-    names: Sequence[str] | None = None,
-    landmarks: Sequence[str] | None = None,
-    groups: Mapping[str, Sequence[str]] | None = None,
-) -> None:
-    """Write the picture and the page of a run; without matplotlib the page alone, and say so."""
-    from rae.errors import MissingExtraError
-    from rae.report.page import write_page
-    from rae.report.picture import write_picture
+def add_page(run: Run, console: Console, subject: Subject | None = None, *, k: int | str = "auto") -> None:
+    """Find the roles of a run and write its page."""
+    from rae.explore import write_page
 
-    try:
-        write_picture(run, names=landmarks, groups=groups, title=title)
-    except MissingExtraError as error:
-        console.warn(f"the page comes without its picture: {error}")
-    write_page(run, title=title, names=names)
+    run.fit_roles(k)
+    with console.progress() as progress:
+        write_page(run, subject=subject, force=True, progress=progress)
 
 
 def report(run: Run, console: Console) -> None:
     """Say what came out and where."""
+    from rae.run import PAGE
+
     training: dict[str, dict[str, Any]] = run.info["training"]
     timings, counts = run.timings, run.counts
     rows = [
@@ -125,4 +117,17 @@ def report(run: Run, console: Console) -> None:
     files = run.files()
     rows += [("written", f"{run.path} ({len(files)} files, {size(sum(files.values()))})")]
     data = {"run": str(run.path), "files": files, "counts": counts, "timings": timings, "training": training}
+    if run.has_roles:
+        record = run.role_record()
+        rows += [("roles", record["rule"])]
+        data["roles"] = {
+            "k": record["k"],
+            "criterion": record["criterion"],
+            "sizes": [c["size"] for c in record["cards"]],
+        }
+    if PAGE in files:
+        rows += [("page", str(run.path / PAGE))]
+        data["page"] = str(run.path / PAGE)
+    else:
+        rows += [("next", f"rae explore {run.path} writes a page with its roles")]
     console.result(columns(rows), data)

@@ -17,9 +17,12 @@ import click
 from rae.cli.console import Console, global_options
 from rae.cli.demo import demo
 from rae.cli.embed import embed
+from rae.cli.explore import explore
 from rae.cli.fit import fit
 from rae.cli.info import info
 from rae.cli.plan import plan
+from rae.cli.roles import roles
+from rae.cli.similar import similar
 from rae.cli.wording import in_flags
 from rae.errors import CollapseWarning, RaeError
 
@@ -54,7 +57,7 @@ def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
 @click.group(
     cls=_Group,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    commands=[demo, fit, embed, info, plan],
+    commands=[demo, fit, roles, similar, explore, embed, info, plan],
 )
 @click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="the version")
 @global_options
@@ -66,6 +69,9 @@ def app() -> None:
     \b
     rae demo                                 see it work on Python's own library
     rae fit edges.csv --out runs/mine        learn a model, embed every node
+    rae roles runs/mine                      how many roles, who plays which, what each is
+    rae similar runs/mine NODE               who else is like this node
+    rae explore runs/mine                    a page to see it with: map, roles, neighbourhoods
     rae embed runs/mine new.csv --out z.parquet
     rae info runs/mine                       what was done, and how it went
     rae plan edges.csv                       memory and time, before any of it

@@ -1,0 +1,104 @@
+"""The roles of a run as the page tells them: nodes and features by the numbers they have there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from rae.errors import RunError
+from rae.run import Run
+
+Floats = np.ndarray[Any, np.dtype[np.float32]]
+Ints = np.ndarray[Any, np.dtype[np.integer[Any]]]
+
+MEASURES = {
+    "degree": "degree",
+    "neighbor_degree": "neighbours' degree",
+    "triangles": "triangles",
+    "clustering": "clustering",
+    "core": "core number",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class PageRoles:
+    """The roles of every node, their cards as roles.json holds them, and how their number was found."""
+
+    role: Ints  # (n,) from 0 on
+    confidence: Floats  # (n,)
+    membership: Floats  # (n, k)
+    cards: tuple[dict[str, Any], ...]
+    prototypes: tuple[tuple[int, ...], ...]  # rows, by role
+    rule: str
+
+    @property
+    def feature_columns(self) -> list[int]:
+        """The feature columns that the cards name."""
+        return [action["column"] for card in self.cards for action in card["actions"]]
+
+    def told(self, place: Mapping[int, int], columns: Mapping[int, int]) -> list[dict[str, Any]]:
+        """The cards for the page; `place` numbers the nodes on the map, `columns` the feature columns."""
+        return [
+            {
+                "size": card["size"],
+                "summary": sentence(card["summary"]),
+                "prototypes": [place[row] for row in rows if row in place],
+                "profile": [_measure(name, found) for name, found in card["structure"].items()],
+                "features": [_use(action, columns) for action in card["actions"]],
+                "edges": card["edges"].get("to", []),
+            }
+            for card, rows in zip(self.cards, self.prototypes, strict=True)
+        ]
+
+
+def sentence(text: str) -> str:
+    """The text as a sentence.
+
+    >>> sentence("hubs: degree 90")
+    'Hubs: degree 90.'
+    """
+    return f"{text[:1].upper()}{text[1:]}{'' if text.endswith('.') else '.'}"
+
+
+def page_roles(run: Run) -> PageRoles:
+    """The roles of this run, found now if it has none."""
+    if not run.has_roles:
+        run.fit_roles()
+    record = run.role_record()
+    ids, role, confidence, membership = run.role_table()
+    cards = tuple(record["cards"])
+    if len(cards) != membership.shape[1] or len(ids) != record["nodes"]:
+        raise RunError(f"the roles in {run.path} do not fit together; find them again: rae roles {run.path}")
+    return PageRoles(role, confidence, membership, cards, rows_of(ids, cards), sentence(record["rule"]))
+
+
+def rows_of(ids: pa.Array, cards: tuple[dict[str, Any], ...]) -> tuple[tuple[int, ...], ...]:
+    """The rows of each card's prototypes, which JSON may hold as text."""
+    wanted = {str(name) for card in cards for name in card["prototypes"]}
+    row = {text: i for i, value in enumerate(ids.to_pylist()) if (text := str(value)) in wanted}
+    return tuple(tuple(row[str(name)] for name in card["prototypes"] if str(name) in row) for card in cards)
+
+
+def _measure(name: str, found: Mapping[str, Any]) -> dict[str, Any]:
+    low, middle, high = (percent / 100 for percent in found["percentiles"])
+    return {
+        "name": MEASURES.get(name, name),
+        "value": found["quartiles"][1],
+        "low": low,
+        "middle": middle,
+        "high": high,
+    }
+
+
+def _use(action: Mapping[str, Any], columns: Mapping[int, int]) -> dict[str, Any]:
+    if "lift" in action:
+        strength = f"{action['lift']:.2g}×" if action["lift"] < 100 else f"{action['lift']:.0f}×"
+        note = f"{100 * action['share']:.0f} % of its members have it, {100 * action['overall']:.1f} % of all nodes"
+    else:
+        strength = f"{action['shift']:+.1f} sd"
+        note = f"{action['mean']:.3g} on average, {action['overall']:.3g} over all nodes"
+    return {"name": action["feature"], "strength": strength, "note": note, "column": columns.get(action["column"])}

@@ -1,0 +1,67 @@
+"""Labels of the user's own from a table, joined to the nodes by id."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rae.errors import FileError
+from rae.explore.columns import Column, label_column
+from rae.graph import index_in, shown
+from rae.io.names import ID, position, usual
+from rae.io.tables import ArrowTable, Table, open_table, read_ids
+
+
+def read_labels(
+    path: str | os.PathLike[str], ids: pa.Array, columns: Sequence[str] = (), *, id_column: str | None = None
+) -> tuple[Column, ...]:
+    """The columns of this table (by default all but the id) for these nodes; a node without a row has none.
+
+    The id stands in `id_column`, by default the one called id or node, else the first.
+    """
+    # A column that is asked for by a name says that there is a header.
+    table = open_table(path, True if any(not c.isdigit() for c in (*columns, id_column or "0")) else None)
+    key = _place(path, table, id_column) if id_column is not None else (usual(table.names, ID) or 0)
+    wanted = [_place(path, table, name) for name in columns] or [i for i in range(len(table.names)) if i != key]
+    if not wanted:
+        raise FileError(f"{path} has only ids (column {table.names[key]!r}), expected one column of labels or more")
+    (keys,) = read_ids(table, {"label": key})
+    rows = index_in(ids, keys)
+    if rows.null_count == len(ids):
+        raise FileError(
+            f"{path}: none of its {len(keys):,} ids is a node: its ids are {keys.type} such as {shown(keys)}, "
+            f"node ids are {ids.type} such as {shown(ids)}; check --id-column"
+        )
+    return tuple(label_column(table.names[i], _values(table, i).take(rows)) for i in wanted)
+
+
+def _place(path: str | os.PathLike[str], table: Table, name: str) -> int:
+    found = position(name, table.names)
+    if isinstance(found, str):
+        raise FileError(f"{Path(path)}: {found}")
+    return found
+
+
+def _values(table: Table, i: int) -> pa.Array:
+    """One column as numbers or text; in a text file, as numbers if every cell that is not empty is one."""
+    if isinstance(table, ArrowTable):
+        (column,) = table.read([i])
+        return _one(column)
+    (column,) = table.read({i: pa.string()})
+    text = _one(column)
+    text = pc.if_else(pc.equal(text, ""), pa.scalar(None, pa.string()), text)
+    try:
+        numbers = text.cast(pa.float64())
+    except pa.ArrowInvalid:
+        return text
+    return numbers if np.isfinite(numbers.drop_null().to_numpy()).all() else text
+
+
+def _one(column: pa.ChunkedArray) -> pa.Array:
+    whole = column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
+    return whole.dictionary_decode() if pa.types.is_dictionary(whole.type) else whole

@@ -1,0 +1,61 @@
+"""The k most alike of every node by cosine, exact: one product of matrices, the best kept as it passes."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from rae.kernels.cpu import kernel
+from rae.runtime import in_ranges
+
+Floats = np.ndarray[Any, np.dtype[np.float32]]
+Ints = np.ndarray[Any, np.dtype[np.int32]]
+
+BLOCK_BYTES = 1 << 26  # of the product that is alive at a time
+
+
+def most_alike(z: Floats, k: int) -> tuple[Ints, Floats]:
+    """Rows and cosines of the k most alike others of each row, the most alike first.  (n, d) -> (n, k), (n, k)
+
+    With fewer than k others, the places left over hold -1 and a cosine of -2.
+
+    >>> most_alike(np.eye(3, 2, dtype=np.float32) + 0.1, 1)[0].ravel().tolist()
+    [2, 2, 0]
+    """
+    n = len(z)
+    unit = unit_rows(z)
+    index = np.full((n, k), -1, np.int32)
+    cosine = np.full((n, k), -2, np.float32)
+    rows = max(1, BLOCK_BYTES // (4 * n))
+    for start in range(0, n, rows):
+        block = unit[start : start + rows] @ unit.T
+        in_ranges(partial(keep_best, block, start, index, cosine), len(block), 16)
+    return index, np.clip(cosine, -2, 1)
+
+
+def unit_rows(z: Floats) -> Floats:
+    """The rows with length one; a row of zeros stays so."""
+    return np.asarray(z / np.maximum(np.linalg.norm(z, axis=1, keepdims=True), 1e-12), np.float32)
+
+
+@kernel
+def keep_best(block: Any, first_row: Any, index: Any, cosine: Any, start: Any, stop: Any) -> None:
+    """Put the largest entries of each row of the block into index and cosine; among equals the lower row."""
+    k = index.shape[1]
+    for b in range(start, stop):
+        row = first_row + b
+        filled = 0
+        for j in range(block.shape[1]):
+            value = block[b, j]
+            if j == row or (filled == k and not value > cosine[row, k - 1]):
+                continue
+            place = min(filled, k - 1)
+            while place > 0 and cosine[row, place - 1] < value:
+                cosine[row, place] = cosine[row, place - 1]
+                index[row, place] = index[row, place - 1]
+                place -= 1
+            cosine[row, place] = value
+            index[row, place] = j
+            filled = min(filled + 1, k)

@@ -1,0 +1,58 @@
+"""The sentences in which the page says what it shows and what it leaves out."""
+
+from __future__ import annotations
+
+from rae.explore.sample import LEAST
+
+MAP = (
+    "Each node is drawn towards the 15 that are most like it by cosine and pushed off random others (the scheme of "
+    "UMAP), from the two principal axes, with seed 0; then empty space is shortened. Near means alike; how far apart "
+    "distant nodes lie, and the two axes, mean little."
+)
+COLORS = "Numbers are coloured by rank: equal steps of colour are equal shares of the values that occur."
+TABLE = (
+    "In a saved CSV, text that a spreadsheet would run as a formula (it begins with =, +, -, @ or the like) gets a "
+    "leading apostrophe."
+)
+NO_GRAPH = "This run keeps no graph, so there are no neighbourhoods."
+
+
+def sample(shown: int, n: int) -> str:
+    """Which nodes are on the map."""
+    if shown == n:
+        return f"The map shows all {n:,} nodes."
+    return (
+        f"The map shows {shown:,} of {n:,} nodes: the typical ones of every role, then of each role up to {LEAST:,} "
+        "nodes and of what is left its share, drawn at random with seed 0."
+    )
+
+
+def nearest(k: int, shown: int, n: int) -> str:
+    """Which nodes are listed as most alike."""
+    among = "all nodes" if shown == n else f"the {shown:,} on the map"
+    return f"Most alike: the {k} nodes of highest cosine among {among}, exact."
+
+
+def surroundings(cap: int, largest: int, known: int, n: int) -> str:
+    """Which neighbours of a node are there to be drawn.
+
+    >>> surroundings(200, 50, 100, 100)
+    'Neighbourhoods are whole.'
+    """
+    some = "" if known == n else f" among the {known:,} nodes of this page"
+    if largest <= cap:
+        return f"Neighbourhoods are whole{some}."
+    return f"Of each node up to {cap:,} neighbours are kept, evenly spaced through their list{some}."
+
+
+def search(known: int, n: int) -> str:
+    """Which ids can be searched for, where it is not all."""
+    return f"The search knows {known:,} of {n:,} ids: those on the map, then the first others."
+
+
+def features(kept: int, width: int) -> str:
+    """Which features the map can be coloured by, where it is not all."""
+    return (
+        f"The map can be coloured by {kept:,} of {width:,} features: those of the cards, then the most used; features "
+        "that no node on the map has are left out."
+    )
