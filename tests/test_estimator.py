@@ -180,6 +180,21 @@ def test_many_graphs_with_tables_or_sparse_features():
     assert model.embed_graphs(graphs, tables, readout="mean").shape == (2, 12)
 
 
+def test_the_tables_of_many_graphs_are_joined_by_column_name():
+    graphs = [Graph.from_edges([("a", "b"), ("b", "c")])] * 2
+    red = FeatureTable(pa.array(list("abc")), np.array([[1.0, 0]] * 3), ("red", "blue"))
+    same = FeatureTable(pa.array(list("abc")), np.array([[0.0, 1]] * 3), ("blue", "red"))
+    model = RAE(SMALL, steps=0).fit(graphs, [red, same])
+
+    z = model.embed_graphs(graphs, [same, red])
+
+    assert model.feature_names == ("red", "blue")
+    assert np.array_equal(z[0], z[1])
+    assert np.array_equal(z, RAE(SMALL, steps=0).fit(graphs[0], red).embed_graphs(graphs, [red, same]))
+    with pytest.raises(FeatureError, match="'blue'"):
+        model.embed_graphs(graphs, [red, FeatureTable(pa.array(list("abc")), np.ones((3, 2)), ("red", "green"))])
+
+
 # ------------------------------------------------------------------------------ bad files
 
 
@@ -203,7 +218,8 @@ def _rewritten(path, change):
         (lambda h, t: h.pop("config"), "does not hold the model"),
         (lambda h, t: h["config"].update(dims="wide"), "does not hold the model"),
         (lambda h, t: h["config"].update(shape=3), "does not hold the model .*unknown setting 'shape'"),
-        (lambda h, t: h.update(n_features=10**12), "does not hold the model"),
+        (lambda h, t: h.update(n_features=10**12), "level 1 has weights of shape"),
+        (lambda h, t: h["config"].update(dims=[8, 10**9]), "level 2 has weights of shape"),
         (lambda h, t: h.update(feature_names=["only one"]), "1 feature names for 5 features"),
         (lambda h, t: t.pop("within.levels.0.aggregate.weight"), "does not hold the model"),
         (lambda h, t: t.pop("neighbor.levels.1.update.weight"), "does not hold the model"),
@@ -263,8 +279,9 @@ def test_the_encoder_works_in_a_plain_torch_loop():
 def test_the_public_names_are_these():
     assert rae.__all__ == sorted(rae.__all__, key=lambda n: (not n.isupper(), not n[0].isupper(), n))
     assert set(rae.__all__) == {
-        "PAPER", "RAE", "TOY", "Config", "Encoder", "FeatureTable", "Graph", "Run", "datasets", "errors", "read_edges",
-        "read_embeddings", "read_features", "sample_blocks", "set_threads", "structural_features", "write_embeddings",
+        "PAPER", "RAE", "TOY", "Config", "Encoder", "FeatureTable", "Graph", "Roles", "Run", "datasets", "errors",
+        "read_edges", "read_embeddings", "read_features", "sample_blocks", "set_threads", "similar",
+        "structural_features", "write_embeddings",
     }  # fmt: skip
     for name in rae.__all__:
         assert getattr(rae, name) is not None

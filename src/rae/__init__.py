@@ -19,9 +19,11 @@ if TYPE_CHECKING:
     from rae.features import FeatureTable, structural_features
     from rae.graph import Graph
     from rae.io import read_edges, read_embeddings, read_features, write_embeddings
+    from rae.roles import Roles
     from rae.run import Run
     from rae.runtime import set_threads
     from rae.sampling import sample_blocks
+    from rae.search import similar
 
 # Each public name and the module it is loaded from on first use: `import rae` stays light.
 _HOMES = {
@@ -31,6 +33,7 @@ _HOMES = {
     "Graph": "graph",
     "PAPER": "config",
     "RAE": "estimator",
+    "Roles": "roles",
     "Run": "run",
     "TOY": "config",
     "read_edges": "io",
@@ -38,6 +41,7 @@ _HOMES = {
     "read_features": "io",
     "sample_blocks": "sampling",
     "set_threads": "runtime",
+    "similar": "search",
     "structural_features": "features",
     "write_embeddings": "io",
 }
@@ -51,6 +55,7 @@ __all__ = [
     "Encoder",
     "FeatureTable",
     "Graph",
+    "Roles",
     "Run",
     "datasets",
     "errors",
@@ -59,6 +64,7 @@ __all__ = [
     "read_features",
     "sample_blocks",
     "set_threads",
+    "similar",
     "structural_features",
     "write_embeddings",
 ]
