@@ -19,9 +19,9 @@ def settings_page() -> str:
         flag += f" / --no-{flag[2:]}" if field.type == "bool" else ""
         rows.append(f"| `{field.name}` | `{flag}` | {default} | {field.metadata['help']} |")
     presets = [
-        f"- `rae.{name.upper()}` (`--preset {name}`): "
-        + (", ".join(f"`{k}={v}`" for k, v in config.changed().items()) or "the defaults")
+        f"- `rae.{name.upper()}` (`--preset {name}`): " + ", ".join(f"`{k}={v}`" for k, v in config.changed().items())
         for name, config in PRESETS.items()
+        if config.changed()
     ]
     return "\n".join(
         [

@@ -25,8 +25,9 @@ def config_from(*args: str) -> Config:
     return seen[0]
 
 
-def test_no_flags_are_the_paper():
-    assert config_from() == PAPER
+def test_no_flags_are_the_library_s_own_defaults():
+    assert config_from() == Config()
+    assert config_from("--preset", "paper") == PAPER
 
 
 def test_every_setting_has_a_flag_that_shows_its_default():
@@ -54,7 +55,7 @@ def test_every_setting_has_a_flag_that_shows_its_default():
     ],
 )
 def test_a_flag_sets_its_field(args, expected):
-    assert config_from(*args) == PAPER.replace(**expected)
+    assert config_from(*args) == Config(**expected)
 
 
 def test_a_preset_speaks_where_no_flag_does():

@@ -20,7 +20,8 @@ def test_the_papers_setting_is_what_the_paper_says():
     assert PAPER.steps * PAPER.batch_size == 51_200
     assert PAPER.replace(loss="both").width == 512
     assert (TOY.dims, TOY.fanout, TOY.steps) == ((8, 2), (2, 4), 100)
-    assert set(PRESETS) == {"paper", "toy"}
+    assert set(PRESETS) == {"default", "paper", "toy"}
+    assert PRESETS["default"] == Config()
 
 
 def test_the_default_differs_from_the_paper_in_its_degree_features_alone():

@@ -104,7 +104,7 @@ def test_progress_and_history_tell_what_happens():
     assert stages == ["train within"] * 12 + ["train neighbor"] * 12 + ["embed"] * 4
     assert [c[1:3] for c in calls if c[0] == "embed"] == [(1, 4), (2, 4), (3, 4), (4, 4)]
     assert all(np.isfinite(c[3]["loss"]) for c in calls[:24])
-    assert [r["step"] for r in model.history if r["loss"] == "within"] == [5, 10, 12]
+    assert [r["step"] for r in model.history if r["loss"] == "within"] == [1, 5, 10, 12]
     assert all(1 <= r["rank"] <= 4 and -1 <= r["cosine"] <= 1 for r in model.history)
     assert z.shape == (60, 24)
 
@@ -158,6 +158,11 @@ def test_a_failed_fit_keeps_the_old_model():
 def test_a_diverged_fit_says_so_and_what_to_change():
     with pytest.raises(TrainingError, match=r"diverged.*lower learning_rate"):
         RAE(SMALL).fit(GRAPH, X * np.float32(1e38))
+
+
+def test_vectors_that_are_not_finite_are_refused():
+    with pytest.raises(FeatureError, match="scale the features"):
+        RAE(SMALL, steps=0).fit_transform(GRAPH, X * np.float32(1e38))
 
 
 def test_a_collapsed_fit_says_so_and_what_to_change():
@@ -218,7 +223,7 @@ def _rewritten(path, change):
         (lambda h, t: h.pop("config"), "does not hold the model"),
         (lambda h, t: h["config"].update(dims="wide"), "does not hold the model"),
         (lambda h, t: h["config"].update(shape=3), "does not hold the model .*unknown setting 'shape'"),
-        (lambda h, t: h.update(n_features=10**12), "level 1 has weights of shape"),
+        (lambda h, t: h.update(n_features=10**12, feature_names=None), "level 1 has weights of shape"),
         (lambda h, t: h["config"].update(dims=[8, 10**9]), "level 2 has weights of shape"),
         (lambda h, t: h.update(feature_names=["only one"]), "1 feature names for 5 features"),
         (lambda h, t: t.pop("within.levels.0.aggregate.weight"), "does not hold the model"),

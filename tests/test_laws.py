@@ -66,26 +66,31 @@ def test_relabelling_permutes_the_structural_embedding_too(graph):
     assert np.allclose(model.transform(graph)[new], model.transform(relabel(graph, new)), atol=1e-6)
 
 
-@pytest.mark.parametrize("chunk", [1, 7, 50, 10_000])
-def test_the_chunk_size_does_not_matter(graph, words, chunk):
+@pytest.mark.parametrize("tile", [1, 7, 50, 10_000])
+def test_the_tile_size_does_not_matter(graph, words, tile):
     encoder = RAE(SMALL).fit(graph, words).encoders["within"]
 
-    assert np.allclose(embed(encoder, graph, words, chunk=chunk), embed(encoder, graph, words), atol=1e-6)
+    assert np.allclose(embed(encoder, graph, words, tile=tile), embed(encoder, graph, words), atol=1e-6)
 
 
-def test_the_number_of_threads_does_not_matter(words):
-    graph = random_graph(3000, 9000, seed=3)
-    x = sp.random_array((3000, 40), density=0.1, rng=np.random.default_rng(2), dtype=np.float32).tocsr()
+@pytest.mark.parametrize("sparse", [False, True])
+def test_the_number_of_threads_does_not_matter(sparse):
+    """Not of ours, not of torch's: the same bytes, from the fit to the last vector."""
+    graph = random_graph(6000, 18000, seed=3)
+    x = sp.random_array((6000, 40), density=0.1, rng=np.random.default_rng(2), dtype=np.float32).tocsr()
     model = RAE(SMALL, dims=(64, 64))
-    try:
-        set_threads(1)
-        one = model.fit_transform(graph, x)
-        set_threads(3)
-        three = model.fit_transform(graph, x)
-    finally:
-        set_threads(1)
+    found = []
+    for count in (1, 3):
+        set_threads(count)
+        torch.set_num_threads(count)
+        try:
+            found.append(model.fit_transform(graph, x if sparse else x.toarray()).tobytes())
+            assert torch.get_num_threads() == count
+        finally:
+            set_threads(1)
+            torch.set_num_threads(1)
 
-    assert one.tobytes() == three.tobytes()
+    assert found[0] == found[1]
 
 
 def test_a_stranger_gets_the_vector_it_would_have_had_in_the_graph_of_the_fit(graph, words):

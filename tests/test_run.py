@@ -9,7 +9,7 @@ import pytest
 import scipy.sparse as sp
 
 from rae import RAE, FeatureTable, Graph
-from rae.errors import CheckpointError, FeatureError, RunError
+from rae.errors import CheckpointError, FeatureError, FileError, RunError
 from rae.io.embeddings import embeddings_model
 from rae.io.graphs import checksum
 from rae.run import (
@@ -136,13 +136,13 @@ def test_a_run_without_its_last_file_is_incomplete(tmp_path, model, graph):
         check_free(tmp_path)
 
 
-def test_a_failure_while_writing_leaves_an_incomplete_run_not_a_wrong_one(tmp_path, model, graph):
+def test_a_run_that_makes_no_sense_does_not_replace_the_old_one(tmp_path, model, graph):
     made(tmp_path, model, graph)
     z = model.transform(graph)
     with pytest.raises(FeatureError):
         Run.create(tmp_path, model, graph.id_column[:3], z, force=True)
-    with pytest.raises(RunError, match="incomplete"):
-        Run.open(tmp_path)
+
+    assert Run.open(tmp_path).embeddings()[1].shape == z.shape
 
 
 def test_what_is_no_run_is_refused_by_what_it_is(tmp_path):
@@ -320,3 +320,25 @@ def test_embeddings_know_their_model(tmp_path, model, graph):
 
     assert embeddings_model(tmp_path / EMBEDDINGS) == checksum(tmp_path / MODEL) == run.model_checksum
     assert model_checksum(tmp_path) == model_checksum(tmp_path / MODEL) == run.model_checksum
+
+
+def test_a_run_that_cannot_be_written_leaves_the_old_one_whole(tmp_path, model, graph, monkeypatch):
+    """The disk fills up, or Ctrl-C comes, when the model is written and the embeddings are not yet."""
+    import rae.io
+
+    z = model.transform(graph)
+    Run.create(tmp_path / "run", model, graph.id_column, z)
+    before = {f.name: f.read_bytes() for f in (tmp_path / "run").iterdir()}
+    for harm in (FileError("the disk is full"), KeyboardInterrupt()):
+
+        def fail(*_args, harm=harm, **_rest):
+            raise harm
+
+        monkeypatch.setattr(rae.io, "write_embeddings", fail)
+        with pytest.raises(type(harm)):
+            Run.create(tmp_path / "run", model, graph.id_column, z, force=True)
+        with pytest.raises(type(harm)):
+            Run.create(tmp_path / "other", model, graph.id_column, z)
+
+        assert {f.name: f.read_bytes() for f in (tmp_path / "run").iterdir()} == before
+        assert not (tmp_path / "other").exists()

@@ -5,6 +5,7 @@ Nothing in the file is executed when it is read, and every part of it is checked
 
 from __future__ import annotations
 
+import itertools
 import json
 from dataclasses import dataclass, field
 from importlib.metadata import version
@@ -105,9 +106,11 @@ def _rebuilt(path: Path, header: str, tensors: dict[str, torch.Tensor]) -> Check
 
 def _encoder(loss: str, n_features: int, config: Config, tensors: dict[str, torch.Tensor]) -> Encoder:
     state = {name[len(loss) + 1 :]: t for name, t in tensors.items() if name.startswith(f"{loss}.")}
-    first = state["levels.0.aggregate.weight"]
-    if tuple(first.shape) != (n_features, config.dims[0]):  # before memory is taken for what the header claims
-        raise ValueError(f"weights of shape {tuple(first.shape)} for {n_features} features")
+    widths = (n_features, *config.dims)
+    for k, expected in enumerate(itertools.pairwise(widths)):  # before memory is taken for what the header claims
+        found = tuple(state[f"levels.{k}.aggregate.weight"].shape)
+        if found != expected:
+            raise ValueError(f"level {k + 1} has weights of shape {found}, expected {expected}")
     if not all(torch.isfinite(t).all() for t in state.values()):
         raise ValueError("weights that are not finite")
     encoder = Encoder(n_features, config)

@@ -40,7 +40,7 @@ class Config:
     fanout: tuple[int, ...] = _setting((10, 25), "neighbours sampled per node in training, by hop from the ego", low=1)
     steps: int = _setting(200, "training steps, one batch each; 0 leaves the encoder untrained", low=0)
     batch_size: int = _setting(256, "anchors per step", low=2)
-    learning_rate: float = _setting(0.01, "Adam's step size", above=0.0)
+    learning_rate: float = _setting(0.01, "Adam's step size", above=0.0, high=1e3)
     positives: int = _setting(5, "positive examples per anchor", low=1)
     negatives: int = _setting(20, "negative examples per anchor (Q)", low=1)
     shuffled: float = _setting(
@@ -195,4 +195,4 @@ PAPER = Config(degree_scale="raw", degree_above_cap="random")
 TOY = PAPER.replace(dims=(8, 2), fanout=(2, 4), steps=100)
 """The paper's exemplar graphs (house, barbell): hidden 8, out 2, fan-out 2 and 4, 100 steps."""
 
-PRESETS = {"paper": PAPER, "toy": TOY}
+PRESETS = {"default": Config(), "paper": PAPER, "toy": TOY}

@@ -93,15 +93,10 @@ class _SparseProduct(torch.autograd.Function):
         return torch.from_numpy(out), None
 
 
-def sparse_product(x: sp.csr_array, weight: Any, start: int = 0, stop: int | None = None) -> Any:
-    """Rows start..stop of x, times weight, as a dense array."""
-    stop = x.shape[0] if stop is None else stop
-    out = np.empty((stop - start, weight.shape[1]), weight.dtype)
-
-    def work(a: int, b: int) -> None:
-        cpu.sparse_dense(x.indptr, x.indices, x.data, start, weight, out, a, b)
-
-    in_ranges(work, stop - start, 256)
+def sparse_product(x: sp.csr_array, weight: Any) -> Any:
+    """Sparse rows times dense weights, as a dense array."""
+    out = np.empty((x.shape[0], weight.shape[1]), weight.dtype)
+    in_ranges(lambda a, b: cpu.sparse_dense(x.indptr, x.indices, x.data, 0, weight, out, a, b), len(out), 256)
     return out
 
 

@@ -60,8 +60,8 @@ class RAE:
         `features` is a matrix with one row per node in the graph's row order, dense or SciPy sparse,
         or a FeatureTable keyed by id; for several graphs, one of these per graph.
         """
-        names = features.names if isinstance(features, FeatureTable) else feature_names
-        graph, x = _prepared(graph, features, self.config)
+        names = _names(features) or feature_names
+        graph, x = _prepared(graph, _with_columns(features, names), self.config)
         expected = x.shape[1] - (
             1 + self.config.degree_cap if self.config.add_structure and features is not None else 0
         )
@@ -119,7 +119,9 @@ class RAE:
         _check_many(graphs, features)
         parts = []
         for start, stop in _groups([g.n_nodes for g in graphs], _NODES_AT_ONCE):
-            chosen = None if features is None else _stacked(graphs[start:stop], features[start:stop])
+            chosen = None
+            if features is not None:
+                chosen = _stacked(graphs[start:stop], self._expected(features[start:stop]))
             z = self.transform(Graph.disjoint_union(graphs[start:stop]), chosen)
             sizes = np.array([g.n_nodes for g in graphs[start:stop]])
             vectors = _READOUTS[readout].reduceat(z, np.cumsum(sizes) - sizes, axis=0)
@@ -194,9 +196,7 @@ class RAE:
             raise FeatureError("the model was fitted on structure alone, got features; leave them out")
         if not model.structural and features is None:
             raise FeatureError("the model was fitted with features, got none; pass the same columns for these nodes")
-        if isinstance(features, FeatureTable) and model.feature_names is not None:
-            return features.with_columns(model.feature_names)
-        return features
+        return _with_columns(features, model.feature_names)
 
 
 RAE.__init__.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
@@ -217,6 +217,27 @@ def _prepared(graph: Any, features: Any, config: Config) -> tuple[Graph, Matrix]
     if not isinstance(graph, Graph):
         raise GraphError(f"expected a rae.Graph, got {type(graph).__name__}; make one with rae.Graph.from_edges")
     return graph, prepare(graph, features, config)
+
+
+def _names(features: Any) -> tuple[str, ...] | None:
+    """The names of a table's columns, or of several tables' columns together, where they have names."""
+    if isinstance(features, FeatureTable):
+        return features.names
+    tables = [t for t in features if isinstance(t, FeatureTable)] if isinstance(features, (list, tuple)) else []
+    if not tables or any(t.names is None for t in tables):
+        return None
+    if any(t.open_vocabulary for t in tables):
+        return tuple(sorted({name for t in tables for name in t.names or ()}))
+    return tables[0].names
+
+
+def _with_columns(features: Any, names: Sequence[str] | None) -> Any:
+    """Tables with their columns in this order; what has no names stays as it is."""
+    if names is not None and isinstance(features, FeatureTable):
+        return features.with_columns(names)
+    if names is not None and isinstance(features, (list, tuple)):
+        return [_with_columns(f, names) for f in features]
+    return features
 
 
 def _check_many(graphs: Sequence[Any], features: Any) -> None:

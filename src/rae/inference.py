@@ -1,29 +1,31 @@
-"""Embed every node exactly: all neighbours, level by level, a chunk of nodes at a time.
+"""Embed every node exactly: all neighbours, level by level, a tile of nodes at a time.
 
 One pass over the edges per level, no sampling, so the result is the same on every call, for the
-graph of the fit, for a grown one, and for another one.
+graph of the fit, for a grown one, and for another one. Tiles are fixed runs of rows, each worked
+on by one thread, so the bytes do not depend on how many threads there are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 import torch
+from torch import Tensor
 
-from rae.encoder import Encoder, Level, sparse_product
+from rae.encoder import Encoder, Level
+from rae.errors import FeatureError
 from rae.features import Matrix
 from rae.graph import Graph
 from rae.kernels import cpu
-from rae.runtime import in_ranges, key
+from rae.runtime import in_ranges, key, torch_alone
 from rae.sampling import sample_neighbors
 
 Floats = np.ndarray[Any, np.dtype[np.float32]]
 Report = Callable[[int, int], None]
 
-CHUNK = 8192  # rows worked on at a time
+TILE = 2048  # rows worked on at a time by a thread
 
 
 def embed(
@@ -33,7 +35,7 @@ def embed(
     *,
     fanout: tuple[int, ...] | None = None,
     seed: int = 0,
-    chunk: int = CHUNK,
+    tile: int = TILE,
     report: Report | None = None,
 ) -> Floats:
     """All levels of every node side by side, the last level first.  -> (n, d_K + ... + d_1)
@@ -46,13 +48,13 @@ def embed(
     right = encoder.width
     h: Matrix = x
     encoder.eval()
-    with torch.inference_mode():
+    with torch_alone():
         for k, level in enumerate(levels):
             hop = len(levels) - 1 - k
             offsets, index = graph.offsets, graph.targets
             if fanout is not None:
                 offsets, index = sample_neighbors(graph, np.arange(n), fanout[hop], key(seed, "inference", hop))
-            h = _run_level(level, h, offsets, index, chunk)
+            h = _run_level(level, h, offsets, index, tile)
             out[:, right - h.shape[1] : right] = h
             right -= h.shape[1]
             if report is not None:
@@ -60,39 +62,53 @@ def embed(
     return out
 
 
-def _run_level(level: Level, x: Matrix, offsets: Any, index: Any, chunk: int) -> Floats:
-    n = len(offsets) - 1
-    out = np.empty((n, level.aggregate.weight.shape[1]), np.float32)
+def _run_level(level: Level, x: Matrix, offsets: Any, index: Any, tile: int) -> Floats:
+    n, width = len(offsets) - 1, int(level.aggregate.weight.shape[1])
     first = level.order == "project_first"
-    if first or level.narrows or sp.issparse(x):
-        x = _project(level, x, chunk, squash=first)
-        for a, b in _chunks(n, chunk):
-            h = _mean(x, offsets, index, a, b)
-            out[a:b] = level.finish(h if first else level.aggregate.squash(h)).numpy()
-    else:
-        for a, b in _chunks(n, chunk):
-            h = level.aggregate.project(_mean(x, offsets, index, a, b))
-            out[a:b] = level.finish(level.aggregate.squash(h)).numpy()
-    return out
+
+    def mean(a: int, b: int) -> Tensor:
+        rows = np.empty((b - a, x.shape[1]), np.float32)
+        cpu.mean_rows(offsets, index, x, a, rows, 0, b - a)
+        return torch.from_numpy(rows)
+
+    def projected(a: int, b: int) -> Tensor:
+        h = _projected(level, x, a, b)
+        return level.aggregate.squash(h) if first else h
+
+    if first or level.narrows or not isinstance(x, np.ndarray):
+        x = _by_tiles(projected, n, width, tile)
+        if first:
+            return _by_tiles(lambda a, b: level.finish(mean(a, b)), n, width, tile)
+        return _by_tiles(lambda a, b: level.finish(level.aggregate.squash(mean(a, b))), n, width, tile)
+    return _by_tiles(
+        lambda a, b: level.finish(level.aggregate.squash(level.aggregate.project(mean(a, b)))), n, width, tile
+    )
 
 
-def _project(level: Level, x: Matrix, chunk: int, *, squash: bool) -> Floats:
-    weight = level.aggregate.weight
-    out = np.empty((x.shape[0], weight.shape[1]), np.float32)
-    for a, b in _chunks(x.shape[0], chunk):
-        if isinstance(x, np.ndarray):
-            h = torch.from_numpy(x[a:b]) @ weight
-        else:
-            h = torch.from_numpy(sparse_product(x, weight.detach().numpy(), a, b))
-        out[a:b] = (level.aggregate.squash(h) if squash else h).numpy()
-    return out
-
-
-def _mean(x: Any, offsets: Any, index: Any, start: int, stop: int) -> torch.Tensor:
-    out = np.empty((stop - start, x.shape[1]), np.float32)
-    in_ranges(lambda a, b: cpu.mean_rows(offsets, index, x, start, out, a, b), stop - start, 256)
+def _projected(level: Level, x: Matrix, a: int, b: int) -> Tensor:
+    """W x for rows a..b."""
+    weight = level.aggregate.weight.detach()
+    if isinstance(x, np.ndarray):
+        rows = x[a:b] if x.flags.writeable else x[a:b].copy()  # torch takes no read-only array
+        return torch.from_numpy(rows) @ weight
+    out = np.empty((b - a, weight.shape[1]), np.float32)
+    cpu.sparse_dense(x.indptr, x.indices, x.data, a, weight.numpy(), out, 0, b - a)
     return torch.from_numpy(out)
 
 
-def _chunks(n: int, size: int) -> Iterator[tuple[int, int]]:
-    return ((a, min(a + size, n)) for a in range(0, n, size))
+def _by_tiles(rows: Callable[[int, int], Tensor], n: int, width: int, tile: int) -> Floats:
+    """The array whose rows a..b are rows(a, b), tile by tile, spread over the threads."""
+    out = np.empty((n, width), np.float32)
+
+    def work(first: int, last: int) -> None:
+        with torch.inference_mode():
+            for a in range(first * tile, min(last * tile, n), tile):
+                b = min(a + tile, n)
+                out[a:b] = rows(a, b).numpy()
+                if not np.isfinite(out[a:b]).all():
+                    raise FeatureError(
+                        f"the vectors of rows {a:,} to {b - 1:,} came out infinite or NaN; scale the features to 1"
+                    )
+
+    in_ranges(work, -(-n // tile))
+    return out

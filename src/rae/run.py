@@ -10,14 +10,18 @@
 
 Rows of the graph, of the features and of the embeddings are in the same order.
 
-Each file is written atomically and run.json last, so a folder that has it is complete.
+A run is made aside and moved into place, run.json last, so a folder that has it is complete and
+a run that is replaced stays whole until the new one is.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import platform
-from collections.abc import Mapping
+import shutil
+import uuid
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
@@ -99,15 +103,6 @@ class Run:
         folder = Path(path)
         check_free(folder, force=force)
         matrix = _in_row_order(ids, graph, features)
-        folder.mkdir(parents=True, exist_ok=True)
-        for name in OURS:  # run.json first: from here until it is back, the run is incomplete
-            (folder / name).unlink(missing_ok=True)
-        model.save(folder / MODEL)
-        write_embeddings(folder / EMBEDDINGS, ids, embeddings, model=checksum(folder / MODEL))
-        if graph is not None:
-            write_graph(folder / GRAPH, graph)
-        if matrix is not None:
-            _write_matrix(folder, matrix)
         info: dict[str, Any] = {
             "format": FORMAT,
             "format_version": FORMAT_VERSION,
@@ -121,7 +116,14 @@ class Run:
             "inputs": dict(inputs or {}),
         }
         info = json.loads(json.dumps(info, sort_keys=True))  # as `open` will read it
-        write_json(folder / INFO, info)
+        with _made_aside(folder) as new:
+            model.save(new / MODEL)
+            write_embeddings(new / EMBEDDINGS, ids, embeddings, model=checksum(new / MODEL))
+            if graph is not None:
+                write_graph(new / GRAPH, graph)
+            if matrix is not None:
+                _write_matrix(new, matrix)
+            write_json(new / INFO, info)
         return cls(folder, info)
 
     def model(self) -> RAE:
@@ -232,6 +234,31 @@ class Run:
     def files(self) -> dict[str, int]:
         """The run's files that are there, with their sizes in bytes."""
         return {n: (self.path / n).stat().st_size for n in sorted(OURS) if (self.path / n).is_file()}
+
+
+@contextlib.contextmanager
+def _made_aside(folder: Path) -> Iterator[Path]:
+    """A hidden folder to make a run in; when the block ends well its files take the place of the old run's.
+
+    When it does not (a full disk, Ctrl-C), the old run is still there, whole. The moves themselves
+    need no space; should they be cut off, the run lacks its run.json and is known to be incomplete.
+    """
+    fresh = not folder.exists()
+    folder.mkdir(parents=True, exist_ok=True)
+    aside = folder / f".{uuid.uuid4().hex}.tmp"
+    aside.mkdir()
+    try:
+        yield aside
+        for name in OURS:
+            (folder / name).unlink(missing_ok=True)
+        made = [name for name in reversed(OURS) if (aside / name).is_file()]  # run.json comes last
+        for name in made:
+            (folder / name).parent.mkdir(exist_ok=True)
+            (aside / name).replace(folder / name)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+        if fresh and not any(folder.iterdir()):
+            folder.rmdir()
 
 
 def check_free(path: str | Path, *, force: bool = False) -> None:

@@ -7,10 +7,11 @@ global random state.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import itertools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 
@@ -73,3 +74,23 @@ def in_ranges(work: Callable[[int, int], None], size: int, smallest: int = 1) ->
     work(*mine)
     for future in futures:
         future.result()
+
+
+@contextlib.contextmanager
+def torch_alone() -> Iterator[None]:
+    """Torch works on one thread inside this block, and as before after it.
+
+    Its matrix products add in another order for another number of threads; with one, the same seed
+    gives the same bytes on any number of cores. Our own kernels still use them all.
+    """
+    import torch
+
+    before = torch.get_num_threads()
+    if before == 1:
+        yield
+        return
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -20,7 +20,7 @@ from rae.errors import CollapseWarning, GraphError, TrainingError
 from rae.features import Matrix
 from rae.graph import Graph
 from rae.losses import contrast
-from rae.runtime import generator, key
+from rae.runtime import generator, key, torch_alone
 from rae.sampling import Block, sample_blocks, shuffle_neighbors, stack
 
 log = logging.getLogger("rae")
@@ -61,6 +61,21 @@ def fit(
             f"training needs edges, got {graph.n_nodes:,} nodes and no edge; check the edges, or use steps=0"
         )
     context = Encoder(int(x.shape[1]), config, generator(config.seed, loss, "context"))
+    with torch_alone():
+        history = _train(encoder, context, graph, x, config, loss, progress)
+    _warn_if_collapsed(history[-1], config)
+    return encoder, history
+
+
+def _train(
+    encoder: Encoder,
+    context: Encoder,
+    graph: Graph,
+    x: Matrix,
+    config: Config,
+    loss: str,
+    progress: Progress | None,
+) -> list[Record]:
     weights = [*encoder.parameters(), *context.parameters()]
     optimizer = torch.optim.Adam(weights, lr=config.learning_rate, fused=True)
     history: list[Record] = []
@@ -73,12 +88,11 @@ def fit(
             raise TrainingError(_diverged(loss, step, config))
         objective.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
-        if step % config.record_every == 0 or step == config.steps:
+        if step in (1, config.steps) or step % config.record_every == 0:
             history.append(_record(encoder, graph, x, config, loss, step, value))
         if progress is not None:
             progress(f"train {loss}", step, config.steps, {"loss": value})
-    _warn_if_collapsed(history[-1], config)
-    return encoder, history
+    return history
 
 
 def step_loss(

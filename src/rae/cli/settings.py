@@ -37,7 +37,7 @@ def config_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for field in reversed(_FIELDS):
         wrapped = _option(field)(wrapped)
     preset = click.Choice(list(PRESETS))
-    return click.option("--preset", type=preset, default="paper", show_default=True, help="settings to start from")(
+    return click.option("--preset", type=preset, default="default", show_default=True, help="settings to start from")(
         wrapped
     )
 

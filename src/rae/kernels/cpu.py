@@ -18,7 +18,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def kernel(function: F) -> F:
     """Compile without the interpreter lock; cache on disk; allow fused multiply-add only."""
-    options = {"nogil": True, "fastmath": {"contract"}, "error_model": "numpy"}
+    options: dict[str, Any] = {"nogil": True, "fastmath": {"contract"}, "error_model": "numpy"}
     try:
         compiled: Any = njit(cache=True, **options)(function)
     except RuntimeError:  # nowhere to keep the compiled code, e.g. a read-only install without a home folder
