@@ -1,9 +1,9 @@
 """Which features set a role apart: by how much more often its members have them, or how much higher they stand.
 
-A feature that most nodes lack (a word) is judged by who has it: lift is the share of members that
-have it over the share of all nodes. A handful of `PRIOR` imaginary members with the overall share
-is added, so that a rare word which two members happen to have does not look like a discovery. A
-feature that most nodes have (age, amount) is judged by its mean, in standard deviations.
+A feature that most nodes lack (a word) is judged by who has it: lift is how many members have it
+over how many would if they were like everybody. `PRIOR` imaginary members are added to both, so
+that a rare word which a few members happen to have does not look like a discovery. A feature that
+most nodes have (age, amount) is judged by its mean, in standard deviations.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import scipy.sparse as sp
 from rae.features import Matrix
 from rae.roles.canonical import Doubles, Ints, chunks
 
-PRIOR = 10  # imaginary members that are like everybody
+PRIOR = 3  # imaginary members on both sides of a lift
 LEAST_LIFT, LEAST_SHIFT, LEAST_MEMBERS = 1.25, 0.25, 3
 MOST = 8  # features named per role
 
@@ -35,10 +35,8 @@ def standing_out(
     having, sums, squares = _counted(features, labels, k)
     common = having.sum(0) > n / 2
     shares = having.sum(0) / n
-    smooth = (having + PRIOR * shares) / (sizes[:, None] + PRIOR)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        lift = np.where(shares > 0, smooth / shares, 1.0)
-        gain = np.where(smooth > 0, smooth * np.log(np.maximum(lift, 1e-12)), 0.0)  # its part of the divergence
+    lift = (having + PRIOR) / (sizes[:, None] * shares + PRIOR)
+    gain = having / np.maximum(sizes[:, None], 1) * np.log(lift)  # common and telling
     rare = ~common & (lift >= LEAST_LIFT) & (having >= LEAST_MEMBERS)
     mean = sums.sum(0) / n
     spread = np.sqrt(np.maximum(squares / n - mean**2, 0))

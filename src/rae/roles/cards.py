@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from rae.errors import FeatureError, GraphError
 from rae.features import check_matrix
-from rae.graph import Graph, id_array
+from rae.graph import Graph
+from rae.ids import id_array
 from rae.roles.actions import standing_out
 from rae.roles.canonical import Ints
 from rae.roles.fitted import Assignment

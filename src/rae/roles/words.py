@@ -54,7 +54,7 @@ def _around(structure: dict[str, Any]) -> str:
         return ""
     if median < 1.5:
         return " whose only neighbour is a leaf" if own == 1 else " whose neighbours are leaves"
-    if at >= 90:
+    if at >= 90 or median >= max(5 * own, 8):
         return " next to hubs"
     if at >= 75:
         return " next to well-connected nodes"

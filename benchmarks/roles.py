@@ -1,0 +1,176 @@
+"""Roles against known answers: planted graphs, air-traffic graphs, and a million nodes; kept as JSON lines.
+
+    RAE_DATA=... python benchmarks/roles.py [planted] [airports] [million] [--out results/roles.jsonl]
+
+planted    the number of roles found beside the number planted, and the adjusted Rand index (ARI)
+airports   roles beside the activity classes: ARI, NMI and purity; and k-means on log-degree with the same k
+million    `rae roles` on a run of a million nodes: seconds and peak memory of the process
+
+A line that exists is not made again. The tables at the end are computed from the lines alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+from sklearn.cluster import KMeans
+from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
+
+import rae
+from rae.run import Run
+
+SEEDS = 3
+DEEP = {"dims": (64, 64, 64), "fanout": (10, 10, 10), "steps": 100}  # three levels see a house as a whole
+NOISE = (0.0, 0.02, 0.05, 0.1)
+PLANTED = [
+    *(("house", {"cycle": 30, "shapes": 10, "noise": noise}, DEEP) for noise in NOISE),
+    *(("house", {"cycle": 300, "shapes": 100, "noise": noise}, DEEP) for noise in NOISE),
+    ("barbell", {}, DEEP),
+    *(("planted-roles", {"noise": noise}, DEEP) for noise in NOISE),
+    *(
+        ("planted-actions", {"groups": groups, "signal": signal}, {"loss": "within"})
+        for groups in (3, 5, 8)
+        for signal in (0.15, 0.3)
+    ),
+]
+AIRPORTS = ("brazil", "europe", "usa")
+NODES, EDGES = 1_000_000, 5_000_000
+
+
+def planted(name: str, options: dict, settings: dict, seed: int) -> dict:
+    """One planted graph: how many roles are there, how many are found, and are they the same ones?"""
+    data = rae.datasets.load(name, **options, seed=seed)
+    z = rae.RAE(**settings, seed=seed).fit_transform(data.graph, data.features)
+    began = time.perf_counter()
+    roles = rae.Roles().fit(z)
+    took = time.perf_counter() - began
+    try:
+        told = rae.Roles(k=data.n_classes).fit(z)
+    except rae.errors.ConfigError:  # fewer different vectors than planted roles: the model does not see them all
+        told = roles
+    return {
+        "planted": data.n_classes,
+        "found": roles.n_roles,
+        "criterion": roles.criterion,
+        "ari": adjusted_rand_score(data.labels, roles.labels),
+        "ari_told_k": adjusted_rand_score(data.labels, told.labels),
+        "curve": {k: round(v, 3) for k, v in roles.curve.items()},
+        "seconds": took,
+    }
+
+
+def airports(name: str, k: int | str, seed: int) -> dict:
+    """Roles of an air-traffic graph beside its four activity classes, and beside clusters of log-degree."""
+    data = rae.datasets.load(name)
+    roles = rae.Roles(k=k).fit(rae.RAE(seed=seed).fit_transform(data.graph))
+    degree = np.log1p(data.graph.degrees)[:, None].astype(float)
+    plain = KMeans(roles.n_roles, n_init=10, random_state=seed).fit_predict(degree)
+    return {"found": roles.n_roles, "classes": data.n_classes} | {
+        f"{measure}{suffix}": score(data.labels, labels)
+        for suffix, labels in (("", roles.labels), ("_degree", plain))
+        for measure, score in SCORES.items()
+    }
+
+
+def purity(truth: np.ndarray, labels: np.ndarray) -> float:
+    """The share of nodes that are of the commonest class of their cluster."""
+    return float(sum(np.bincount(truth[labels == c]).max() for c in np.unique(labels)) / len(truth))
+
+
+SCORES = {"ari": adjusted_rand_score, "nmi": normalized_mutual_info_score, "purity": purity}
+
+
+def million(seed: int) -> dict:
+    """Seconds and peak memory of `rae roles` on a fresh run of a million nodes, 256 columns wide."""
+    graph = rae.datasets.load("power-law", n_nodes=NODES, n_edges=EDGES, seed=seed).graph
+    model = rae.RAE(steps=20, seed=seed).fit(graph)
+    with tempfile.TemporaryDirectory() as folder:
+        Run.create(Path(folder) / "run", model, graph.id_column, model.transform(graph), graph=graph)
+        command = [sys.executable, "-m", "rae", "roles", str(Path(folder) / "run"), "--json", "--quiet"]
+        began = time.perf_counter()
+        answer = subprocess.run(command, check=True, capture_output=True, text=True)
+        took = time.perf_counter() - began
+    told = json.loads(answer.stdout)
+    # The fit above is this process, not a child: the largest child is the command.
+    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
+    return {"nodes": NODES, "edges": EDGES, "seconds": took, "peak_bytes": peak, "found": told["k"]}
+
+
+def jobs(parts: list[str]) -> list[tuple[dict, object]]:
+    """Every line there should be: what it is, and how it is made."""
+    out: list[tuple[dict, object]] = []
+    for seed in range(SEEDS):
+        if "planted" in parts:
+            for name, options, settings in PLANTED:
+                what = {"table": "planted", "dataset": name, "options": options, "settings": settings, "seed": seed}
+                out.append((what, lambda n=name, o=options, s=settings, r=seed: planted(n, o, s, r)))
+        if "airports" in parts:
+            for name in AIRPORTS:
+                for k in ("auto", 4):
+                    what = {"table": "airports", "dataset": name, "k": k, "seed": seed}
+                    out.append((what, lambda n=name, k=k, r=seed: airports(n, k, r)))
+    if "million" in parts:
+        out.append(({"table": "million", "dataset": "power-law", "seed": 0}, lambda: million(0)))
+    return out
+
+
+def summary(lines: list[dict]) -> str:
+    out = []
+    groups: dict[str, list[dict]] = {}
+    for x in lines:
+        name = json.dumps([x["table"], x["dataset"], x.get("options"), x.get("k")], sort_keys=True)
+        groups.setdefault(name, []).append(x)
+    for rows in groups.values():
+        x = rows[0]
+        if x["table"] == "planted":
+            options = " ".join(f"{k}={v:g}" for k, v in x["options"].items())
+            found = ",".join(str(r["found"]) for r in rows)
+            ari, told = (np.mean([r[key] for r in rows]) for key in ("ari", "ari_told_k"))
+            numbers = f"planted {x['planted']:2} found {found:9} ARI {ari:.2f} told k {told:.2f}"
+            out.append(f"{x['dataset']:16}{options:32} {numbers}")
+        elif x["table"] == "airports":
+            pairs = [(np.mean([r[m] for r in rows]), np.mean([r[f"{m}_degree"] for r in rows])) for m in SCORES]
+            scores = "  ".join(f"{m} {a:.2f} ({b:.2f})" for m, (a, b) in zip(SCORES, pairs, strict=True))
+            found = ",".join(str(r["found"]) for r in rows)
+            out.append(f"{x['dataset']:16}k={x['k']!s:6} found {found:9} {scores}   (k-means on log-degree)")
+        else:
+            out.append(
+                f"{x['nodes']:,} nodes: {x['seconds']:.0f} s, {x['peak_bytes'] / 2**30:.1f} GiB, {x['found']} roles"
+            )
+    return "\n".join(out)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="*", default=["planted", "airports", "million"])
+    parser.add_argument("--out", type=Path, default=Path("results/roles.jsonl"))
+    options = parser.parse_args()
+    warnings.simplefilter("ignore", rae.errors.CollapseWarning)
+    kept = [json.loads(text) for text in options.out.read_text().splitlines()] if options.out.exists() else []
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    for what, make in jobs(options.parts):
+        plain = json.loads(json.dumps(what))
+        if any(all(x.get(name) == value for name, value in plain.items()) for x in kept):
+            continue
+        line = plain | {n: round(v, 4) if isinstance(v, float) else v for n, v in make().items()}
+        line |= {"machine": platform.machine(), "versions": {n: version(n) for n in ("rae", "numpy", "scikit-learn")}}
+        with options.out.open("a") as file:
+            file.write(json.dumps(line) + "\n")
+        kept.append(json.loads(json.dumps(line)))
+        print({name: value for name, value in line.items() if name not in ("curve", "versions")}, flush=True)
+    print(summary(kept))
+
+
+if __name__ == "__main__":
+    main()

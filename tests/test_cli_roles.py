@@ -1,0 +1,238 @@
+"""`rae roles` and `rae similar`, from the command line to the files."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from rae import RAE, Graph, Run
+from rae.cli.program import main
+from rae.cli.roles import table
+from rae.io import read_embeddings, write_embeddings
+
+
+def houses(count=12, more=()):
+    edges = [(f"c{i}", f"c{(i + 1) % count}") for i in range(count)]
+    for i in range(count):
+        edges += [(f"c{i}", f"h{i}.{j}") for j in range(4)] + [(f"h{i}.0", f"h{i}.1")]
+    return Graph.from_edges([*edges, *more])
+
+
+@pytest.fixture(scope="module")
+def model():
+    return RAE(dims=(16, 8), fanout=(5, 5), steps=10).fit(houses())
+
+
+@pytest.fixture
+def run(tmp_path, model):
+    return make(tmp_path / "run", model, houses())
+
+
+def make(folder, model, graph, lean=False):
+    z = model.transform(graph)
+    return Run.create(folder, model, graph.id_column, z, graph=None if lean else graph)
+
+
+def rae(capsys, *words):
+    code = main([str(w) for w in words])
+    said = capsys.readouterr()
+    return code, said.out, said.err
+
+
+def asked(capsys, *words):
+    code, out, err = rae(capsys, *words, "--json", "--quiet")
+    assert code == 0, err
+    return json.loads(out)
+
+
+# --------------------------------------------------------------------------------- rae roles
+
+
+def test_roles_are_found_shown_and_kept(run, capsys):
+    code, out, _ = rae(capsys, "roles", run.path)
+
+    assert code == 0
+    assert out.startswith("3 roles: the exact positions")
+    assert "leaves" in out
+    assert {"roles.parquet", "roles.json", "roles.safetensors"} <= set(run.files())
+    read = pq.read_table(run.path / "roles.parquet")
+    assert read.column_names == ["id", "role", "confidence", "membership"]
+    assert read.column("id").combine_chunks().equals(run.embeddings()[0])
+
+
+def test_roles_that_are_there_are_shown_again_and_not_replaced(run, capsys):
+    first = asked(capsys, "roles", run.path)
+    before = (run.path / "roles.json").stat().st_mtime_ns
+
+    assert asked(capsys, "roles", run.path) == first
+    assert (run.path / "roles.json").stat().st_mtime_ns == before
+    code, _, err = rae(capsys, "roles", run.path, "--k", "2")
+    assert code == 2
+    assert "has 3 roles already; pass --force" in err
+    assert asked(capsys, "roles", run.path, "--k", "2", "--force")["k"] == 2
+    assert asked(capsys, "roles", run.path, "--k", "2")["criterion"] == "given"
+    assert asked(capsys, "roles", run.path, "--k", "auto", "--force")["k"] == 3
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_the_table_fits_the_terminal(run, capsys, monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+    _, out, _ = rae(capsys, "roles", run.path)
+
+    body = out.split("\n\nwritten")[0]
+    assert max(map(len, body.splitlines())) <= width
+
+
+def test_a_lean_run_says_what_is_missing(tmp_path, model, capsys):
+    lean = make(tmp_path / "lean", model, houses(), lean=True)
+    _, out, _ = rae(capsys, "roles", lean.path)
+
+    assert "keeps no graph (--lean)" in out
+    assert "degree" not in out.splitlines()[2]
+
+
+def test_a_role_nobody_plays_has_a_line(run, capsys):
+    asked(capsys, "roles", run.path)
+    record = run.role_record()
+    record["cards"][2] |= {"size": 0, "share": 0.0, "structure": {}, "edges": {}, "prototypes": []}
+
+    assert "0.0 %" in table(record)
+
+
+def test_the_same_roles_are_found_in_another_embedding(run, tmp_path, model, capsys):
+    grown = houses(more=[("x", "y"), ("y", "z"), ("z", "x"), ("c0", "x")])
+    edges = tmp_path / "edges.csv"
+    rows = zip(np.repeat(grown.ids, grown.degrees), grown.ids[grown.targets], strict=True)
+    edges.write_text("source,target\n" + "\n".join(f"{a},{b}" for a, b in rows))
+    asked(capsys, "embed", run.path, edges, "--out", tmp_path / "z.parquet")
+    told = asked(capsys, "roles", run.path, "--apply", tmp_path / "z.parquet")
+    ids, z = read_embeddings(tmp_path / "z.parquet")
+    written = pq.read_table(tmp_path / "z.roles.parquet")
+
+    assert told["out"].endswith("z.roles.parquet")
+    assert sum(told["sizes"]) == len(ids) == grown.n_nodes
+    assert written.column("role").to_pylist() == run.roles().predict(z).tolist()
+    code, _, err = rae(capsys, "roles", run.path, "--apply", tmp_path / "z.parquet")
+    assert code == 2
+    assert "exists" in err
+    code, out, _ = rae(capsys, "roles", run.path, "--apply", tmp_path / "z.parquet", "--force")
+    assert code == 0
+    assert "what it is in RUN" in out
+
+
+def test_roles_go_to_another_run_of_the_same_model(run, tmp_path, model, capsys):
+    other = make(tmp_path / "other", model, houses(15))
+    told = asked(capsys, "roles", run.path, "--apply", other.path)
+
+    assert told["nodes"] == 75
+    assert Run.open(other.path).roles().n_roles == 3
+    assert told["cards"][0]["structure"]
+    code, _, err = rae(capsys, "roles", run.path, "--apply", other.path)
+    assert code == 2
+    assert "has roles already" in err
+    assert asked(capsys, "roles", run.path, "--apply", other.path, "--out", tmp_path / "o.parquet")["nodes"] == 75
+
+
+def test_vectors_of_another_model_are_refused(run, tmp_path, capsys):
+    stranger = RAE(dims=(16, 8), fanout=(5, 5), steps=0, seed=4).fit(houses())
+    other = make(tmp_path / "other", stranger, houses())
+    for words in (
+        ("roles", run.path, "--apply", other.path),
+        ("roles", run.path, "--apply", other.path / "embeddings.parquet"),
+        ("roles", run.path, "--against", other.path),
+        ("similar", run.path, "c0", "--in", other.path),
+        ("similar", run.path, "c0", "--in", other.path / "embeddings.parquet"),
+    ):
+        code, _, err = rae(capsys, *words)
+        assert code == 2
+        assert "model" in err
+    assert not Run.open(other.path).has_roles
+
+
+def test_who_moved_between_two_embeddings(run, tmp_path, model, capsys):
+    changed = houses(more=[("h0.2", f"new{i}") for i in range(4)])
+    write_embeddings(tmp_path / "z.parquet", changed.id_column, model.transform(changed))
+    told = asked(capsys, "roles", run.path, "--against", tmp_path / "z.parquet", "--out", tmp_path / "moves.parquet")
+    code, out, _ = rae(capsys, "roles", run.path, "--against", tmp_path / "z.parquet")
+
+    assert code == 0
+    assert told["common"] == 60
+    assert told["new"] == 4
+    assert "h0.2" in [m["id"] for m in told["movers"]]
+    assert sum(map(sum, told["moves"])) == 60
+    assert "surest movers" in out
+    assert pq.read_table(tmp_path / "moves.parquet").num_rows == 60
+    still = asked(capsys, "roles", run.path, "--against", run.path)
+    assert still["moved"] == 0
+    assert "surest" not in rae(capsys, "roles", run.path, "--against", run.path)[1]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--k", "some"], "expected auto or a whole number"),
+        (["--k", "0"], "expected auto or a whole number"),
+        (["--apply", "a", "--against", "b"], "one at a time"),
+        (["--out", "x.parquet"], "--out is for"),
+        (["--apply", "nothing.parquet"], "no embeddings at nothing.parquet"),
+        (["--apply", "nothing.parquet", "--out", "x.csv"], "must end in .parquet"),
+    ],
+)
+def test_a_wrong_call_is_a_sentence(run, capsys, words, said):
+    code, _, err = rae(capsys, "roles", run.path, *words)
+
+    assert code == 2
+    assert said in err
+
+
+# ------------------------------------------------------------------------------- rae similar
+
+
+def test_look_alikes_are_shown_with_their_cosine_and_role(run, capsys):
+    asked(capsys, "roles", run.path)
+    code, out, _ = rae(capsys, "similar", run.path, "c3", "h1.2", "-k", "4")
+    told = asked(capsys, "similar", run.path, "c3", "-k", "4")
+
+    assert code == 0
+    assert "most alike to c3 (role" in out
+    assert out.count("most alike") == 2
+    assert {m["id"][0] for m in told["similar"][0]["matches"]} == {"c"}
+    assert told["similar"][0]["matches"][0]["cosine"] == pytest.approx(1, abs=1e-4)
+    assert told["method"] == "exact"
+    assert "role" in told["similar"][0]["matches"][0]
+
+
+def test_look_alikes_in_another_embedding(run, tmp_path, model, capsys):
+    other = houses(8)
+    write_embeddings(tmp_path / "z.csv", other.id_column, model.transform(other))
+    told = asked(capsys, "similar", run.path, "c11", "--in", tmp_path / "z.csv", "-k", "2")
+
+    assert all(m["id"].startswith("c") for m in told["similar"][0]["matches"])
+    assert "role" not in told["similar"][0]["matches"][0]
+    assert rae(capsys, "similar", run.path, "c11", "--in", tmp_path / "none.parquet")[0] == 2
+
+
+def test_an_unknown_id_is_a_sentence_with_a_suggestion(run, capsys):
+    code, _, err = rae(capsys, "similar", run.path, "h1.99")
+
+    assert code == 2
+    assert "did you mean 'h1." in err
+
+
+def test_the_recall_of_an_index_is_stated(run, capsys):
+    pytest.importorskip("faiss")
+    code, out, _ = rae(capsys, "similar", run.path, "c3", "--approximate")
+
+    assert code == 0
+    assert "of the true nearest" in out
+
+
+def test_ids_are_numbers_where_the_run_has_numbers(tmp_path, capsys):
+    graph = Graph.from_edges([(0, 1), (1, 2), (2, 3), (3, 0), (3, 4)])
+    model = RAE(dims=(4,), fanout=(2,), steps=0).fit(graph)
+    run = Run.create(tmp_path / "run", model, graph.id_column, model.transform(graph))
+
+    assert isinstance(asked(capsys, "similar", run.path, "3")["similar"][0]["id"], int)

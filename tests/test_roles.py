@@ -1,0 +1,392 @@
+"""Roles: the number planted is the number found, in any order of rows, and other vectors get the same roles."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from sklearn.metrics import adjusted_rand_score
+
+from rae import RAE, Graph, Roles
+from rae.datasets import load
+from rae.errors import CheckpointError, ConfigError, FeatureError, GraphError, NotFittedError, RunError
+from rae.roles import canonical
+from rae.roles.canonical import Space, positions, sample
+from rae.roles.compare import compare
+from rae.roles.number import choose, standing_out
+
+
+def blobs(k, n=600, width=12, spread=0.35, seed=0):
+    """k round groups of unequal size, well apart."""
+    draw = np.random.default_rng(seed)
+    truth = np.minimum(draw.geometric(1.5 / k, n) - 1, k - 1)
+    centers = 2 * draw.normal(size=(k, width))
+    return (centers[truth] + spread * draw.normal(size=(n, width))).astype(np.float32), truth
+
+
+@pytest.fixture(scope="module")
+def three():
+    z, truth = blobs(3)
+    return z, truth, Roles(max_k=6).fit(z, model="abc")
+
+
+@pytest.fixture(scope="module")
+def deep():
+    return RAE(dims=(32, 32, 32), fanout=(8, 8, 8), steps=20)
+
+
+# --------------------------------------------------------------------------------- how many
+
+
+@pytest.mark.parametrize("k", [2, 4, 5])
+def test_the_number_of_round_groups_is_found(k):
+    z, truth = blobs(k, seed=k)
+    roles = Roles(max_k=8).fit(z)
+
+    assert roles.n_roles == k
+    assert roles.criterion == "prediction strength"
+    assert adjusted_rand_score(truth, roles.labels) > 0.99
+    assert roles.curve[k] >= 0.8
+    assert all(value < 0.8 for number, value in roles.curve.items() if number > k)
+
+
+@pytest.mark.parametrize("name", ["house", "barbell"])
+def test_exact_positions_are_the_roles_of_a_graph_without_noise(name, deep):
+    data = load(name)
+    roles = Roles().fit(deep.fit_transform(data.graph))
+
+    assert roles.n_roles == data.n_classes == 7
+    assert roles.criterion == "positions"
+    assert adjusted_rand_score(data.labels, roles.labels) == 1
+    assert roles.confidence.min() > 0.99
+
+
+def test_positions_stand_out_of_a_little_noise(deep):
+    data = load("house", cycle=300, shapes=100, noise=0.02)
+    roles = Roles().fit(deep.fit_transform(data.graph))
+
+    assert roles.n_roles == data.n_classes == 7
+    assert roles.criterion == "positions"
+
+
+def test_planted_action_groups_are_counted():
+    data = load("planted-actions", n_nodes=800, groups=4, signal=0.4)
+    z = RAE(dims=(64,), fanout=(10,), steps=60).fit_transform(data.graph, data.features)
+    roles = Roles(max_k=8).fit(z)
+
+    assert roles.n_roles == 4
+    assert adjusted_rand_score(data.labels, roles.labels) > 0.6
+
+
+def test_a_crowd_of_isolated_nodes_does_not_hide_the_other_roles():
+    z, _ = blobs(3)
+    z = np.vstack([z, np.full((900, 12), 3, np.float32)])
+
+    assert Roles(max_k=8).fit(z).n_roles == 4
+
+
+def test_the_number_can_be_given():
+    z, _ = blobs(3)
+    roles = Roles(k=5).fit(z)
+
+    assert roles.n_roles == 5
+    assert roles.criterion == "given"
+    assert roles.curve == {}
+
+
+def test_where_no_number_is_strong_the_best_is_taken():
+    noise = np.random.default_rng(0).normal(size=(300, 30)).astype(np.float32)
+    roles = Roles(max_k=4).fit(noise)
+
+    assert max(roles.curve.values()) < 0.8
+    assert roles.n_roles == max(roles.curve, key=lambda k: roles.curve[k])
+
+
+def test_equal_vectors_are_one_role():
+    roles = Roles().fit(np.ones((5, 3)))
+
+    assert roles.n_roles == 1
+    assert roles.memberships(np.ones((2, 3))).tolist() == [[1], [1]]
+
+
+def test_three_nodes_are_too_few_to_tell_roles_apart():
+    roles = Roles().fit(np.eye(3))
+
+    assert roles.n_roles == 1
+    assert roles.curve == {}
+
+
+def test_the_middle_of_a_star_is_a_role_of_its_own():
+    z = np.vstack([np.zeros((40, 4)), np.ones((1, 4))])
+
+    assert Roles().fit(z).sizes.tolist() == [40, 1]
+
+
+def test_positions_far_from_everything_else_do_not_stand_for_it():
+    draw = np.random.default_rng(1)
+    x = np.vstack([np.zeros((60, 2)), np.full((40, 2), 0.1), 50 * draw.normal(size=(30, 2))])
+    points, counts, _ = positions(x)
+
+    assert standing_out(x, points, counts, 10) is None
+
+
+# ----------------------------------------------------------------------------- order of rows
+
+
+def test_a_reshuffle_of_rows_changes_nothing_but_the_order(three):
+    z, _, roles = three
+    order = np.random.default_rng(5).permutation(len(z))
+    again = Roles(max_k=6).fit(z[order])
+
+    np.testing.assert_array_equal(again.labels, roles.labels[order])
+    np.testing.assert_allclose(again.assignment.memberships, roles.assignment.memberships[order], atol=1e-5)
+    assert again.curve == roles.curve
+
+
+def test_a_reshuffle_changes_nothing_where_only_a_sample_is_fitted(monkeypatch):
+    monkeypatch.setattr("rae.roles.fitted.SAMPLE", 200)
+    z, _ = blobs(4, n=900)
+    z = np.vstack([z, z[:300]])  # doubled rows draw by turns
+    order = np.random.default_rng(2).permutation(len(z))
+    first, second = Roles(max_k=6).fit(z), Roles(max_k=6).fit(z[order])
+
+    assert first.n_roles == 4
+    np.testing.assert_array_equal(second.labels, first.labels[order])
+
+
+def test_a_sample_is_by_what_rows_hold():
+    z = np.random.default_rng(0).normal(size=(500, 3)).astype(np.float32)
+    z[100:400] = z[0]
+    order = np.random.default_rng(1).permutation(500)
+    first = sample(z, 50, 0)
+
+    np.testing.assert_array_equal(first, sample(z[order], 50, 0))
+    assert not np.array_equal(first, sample(z, 50, 1))
+    share = (first == z[0]).all(1).mean()
+    assert 0.4 < share < 0.8  # equal rows are drawn as often as they are there (0.6)
+
+
+def test_roles_are_numbered_by_size(three):
+    _, _, roles = three
+
+    assert roles.sizes.tolist() == sorted(roles.sizes.tolist(), reverse=True)
+    assert roles.sizes.tolist() == np.bincount(roles.labels).tolist()
+
+
+def test_the_same_seed_gives_the_same_bytes(three, tmp_path):
+    z, _, roles = three
+    roles.save(tmp_path / "a")
+    Roles(max_k=6).fit(z, model="abc").save(tmp_path / "b")
+
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+def test_rounding_does_not_make_two_positions_of_one():
+    exact = np.repeat(np.random.default_rng(3).normal(size=(6, 5)), 50, axis=0)
+    noisy = exact + 1e-7 * np.random.default_rng(4).normal(size=exact.shape)
+    points, counts, _ = positions(noisy)
+
+    assert len(points) == 6
+    assert counts.tolist() == [50] * 6
+
+
+def test_space_keeps_the_directions_that_differ():
+    draw = np.random.default_rng(0)
+    z = (draw.normal(size=(400, 2)) @ draw.normal(size=(2, 9)) + 5).astype(np.float32)
+    space = Space.of(z)
+
+    assert space.leading == 2
+    assert space.led().directions.shape == (9, 2)
+    far = np.linalg.norm(z[0].astype(float) - z[1])
+    x = space.led().project(z)
+    assert np.isclose(np.linalg.norm(x[0] - x[1]), far, rtol=1e-3)
+
+
+# -------------------------------------------------------------------------------- membership
+
+
+def test_memberships_sum_to_one_and_their_largest_is_the_role(three):
+    z, _, roles = three
+    assignment = roles.assign(z)
+
+    np.testing.assert_allclose(assignment.memberships.sum(1), 1, atol=1e-5)
+    np.testing.assert_array_equal(assignment.memberships.argmax(1), assignment.labels)
+    np.testing.assert_allclose(assignment.confidence, assignment.memberships.max(1))
+    np.testing.assert_array_equal(roles.predict(z), roles.labels)
+    np.testing.assert_array_equal(roles.memberships(z), assignment.memberships)
+
+
+def test_a_node_between_two_roles_is_torn(three):
+    z, truth, roles = three
+    middle = (z[truth == 0].mean(0) + z[truth == 1].mean(0)) / 2
+    torn = roles.memberships(middle[None])[0]
+
+    assert torn.max() < 0.6
+    assert roles.confidence.mean() > torn.max()
+
+
+def test_chunks_do_not_change_the_answer(three, monkeypatch):
+    z, _, roles = three
+    monkeypatch.setattr("rae.roles.fitted.CHUNK", 7)
+
+    np.testing.assert_array_equal(roles.predict(z), roles.labels)
+
+
+# ------------------------------------------------------------------------------- save, load
+
+
+def test_saved_roles_find_the_same_roles(three, tmp_path):
+    z, _, roles = three
+    roles.save(tmp_path / "roles.safetensors")
+    loaded = Roles.load(tmp_path / "roles.safetensors")
+
+    np.testing.assert_array_equal(loaded.memberships(z), roles.memberships(z))
+    assert (loaded.curve, loaded.criterion, loaded.model) == (roles.curve, roles.criterion, "abc")
+    assert loaded.sizes.tolist() == roles.sizes.tolist()
+    assert repr(loaded) == repr(roles) == "Roles(k='auto', max_k=6, seed=0)"
+    with pytest.raises(NotFittedError, match="assign"):
+        _ = loaded.labels
+
+
+def test_roles_of_another_model_are_refused(three):
+    _, _, roles = three
+    roles.check_model("abc", "there")
+    roles.check_model(None, "there")
+    with pytest.raises(RunError, match=r"there.*another model.*rae embed"):
+        roles.check_model("f00d", "there")
+
+
+def _tampered(path, change):
+    import struct
+
+    data = path.read_bytes()
+    size = struct.unpack("<Q", data[:8])[0]
+    header = json.loads(data[8 : 8 + size])
+    told = json.loads(header["__metadata__"]["rae roles"])
+    change(header, told)
+    if "rae roles" in header["__metadata__"]:
+        header["__metadata__"]["rae roles"] = told if isinstance(told, str) else json.dumps(told)
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + data[8 + size :])
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda h, t: h["__metadata__"].pop("rae roles"), "holds no roles"),
+        (lambda h, t: t.update(format=9), "reads up to 1; upgrade"),
+        (lambda h, t: t.pop("format"), "header .* is damaged"),
+        (lambda h, t: t.pop("radius"), "does not hold the roles"),
+        (lambda h, t: t.update(radius=-1), "settings are missing"),
+        (lambda h, t: t.update(model=5), "settings are missing"),
+        (lambda h, t: h["centers"].update(shape=h["centers"]["shape"][::-1]), "do not fit together"),
+    ],
+)
+def test_a_foreign_newer_or_damaged_file_is_refused(three, tmp_path, change, words):
+    path = tmp_path / "roles.safetensors"
+    three[2].save(path)
+    _tampered(path, change)
+    with pytest.raises(CheckpointError, match=words):
+        Roles.load(path)
+
+
+def test_a_cut_or_absent_file_is_refused(three, tmp_path):
+    path = tmp_path / "roles.safetensors"
+    three[2].save(path)
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(CheckpointError, match="not a whole"):
+        Roles.load(path)
+    with pytest.raises(CheckpointError, match="no roles at"):
+        Roles.load(tmp_path / "nothing")
+
+
+# ------------------------------------------------------------------------------------ errors
+
+
+@pytest.mark.parametrize("settings", [{"k": 0}, {"k": "many"}, {"k": True}, {"max_k": 0}, {"max_k": 2.5}])
+def test_a_wrong_number_is_refused(settings):
+    with pytest.raises(ConfigError, match="whole number"):
+        Roles(**settings)
+
+
+def test_more_roles_than_different_vectors_are_refused():
+    with pytest.raises(ConfigError, match=r"at most the number of different vectors \(2\)"):
+        Roles(k=3).fit(np.repeat(np.eye(2), 5, axis=0))
+    assert Roles(k=2).fit(np.repeat(np.eye(2), 5, axis=0)).n_roles == 2
+
+
+@pytest.mark.parametrize(
+    ("z", "words"),
+    [
+        ([["a"]], "matrix of numbers"),
+        (np.ones(3), "row per node"),
+        (np.ones((0, 3)), "row per node"),
+        (np.array([[1.0, 2], [np.nan, 1]]), "finite.*first in row 1"),
+    ],
+)
+def test_what_is_no_matrix_of_vectors_is_refused(z, words):
+    with pytest.raises(FeatureError, match=words):
+        Roles().fit(z)
+
+
+def test_vectors_of_another_width_are_refused(three):
+    with pytest.raises(FeatureError, match="width 12, got width 3"):
+        three[2].predict(np.ones((2, 3)))
+
+
+def test_unfitted_roles_say_so():
+    with pytest.raises(NotFittedError, match="fit"):
+        Roles().predict(np.ones((2, 3)))
+
+
+# ----------------------------------------------------------------------------------- compare
+
+
+def test_who_moved_is_told_for_common_ids(three):
+    z, _, roles = three
+    ids = np.arange(len(z))
+    other = z.copy()
+    mover = int(np.flatnonzero(roles.labels == 0)[0])
+    goal = int(np.flatnonzero(roles.labels == 1)[0])
+    other[mover] = z[goal]
+    keep = np.setdiff1d(ids, [5])  # one is gone, one is new
+    told = compare(roles, ids, z, np.append(keep, 9999), np.vstack([other[keep], z[:1]]))
+    data = told.as_dict()
+
+    assert told.common == len(z) - 1
+    assert told.moved == told.moves[0, 1] == 1
+    assert [m["id"] for m in data["movers"]] == [mover]
+    assert (data["movers"][0]["from"], data["movers"][0]["to"]) == (0, 1)
+    assert data["gone"] == data["new"] == 1
+    assert data["roles"][0]["stayed"] < 1 == data["roles"][2]["stayed"]
+    assert max(r["drift"] for r in data["roles"]) < 0.2
+    assert told.table.column_names == ["id", "from", "to"]
+    json.dumps(data)
+
+
+def test_drift_is_measured_in_radii(three):
+    z, _, roles = three
+    shift = np.zeros(12, np.float32)
+    still = compare(roles, np.arange(len(z)), z, np.arange(len(z)), z + shift)
+    only = np.flatnonzero(roles.labels == 0)
+    part = compare(roles, np.arange(len(z)), z, only, z[only])
+
+    assert still.drift.tolist() == [0, 0, 0]
+    assert still.moved == 0
+    assert part.as_dict()["roles"][1]["drift"] is None
+    assert part.as_dict()["roles"][1]["stayed"] is None
+
+
+def test_no_common_id_is_refused(three):
+    z, _, roles = three
+    with pytest.raises(GraphError, match="no id in common"):
+        compare(roles, np.arange(len(z)), z, ["a"], z[:1])
+
+
+def test_a_curve_needs_more_points_than_roles():
+    x = np.random.default_rng(0).normal(size=(9, 2))
+
+    assert set(choose(x, 2, 20, 0).curve) == {2}
+    assert canonical.TOLERANCE < 1e-4
+    assert Graph is not None

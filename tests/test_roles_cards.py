@@ -1,0 +1,303 @@
+"""Role cards: sizes, prototypes, structure, actions, and sentences that are true of their facts."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import scipy.sparse as sp
+
+from rae import RAE, FeatureTable, Graph, Roles, Run
+from rae.errors import FeatureError, FileError, GraphError, RunError
+from rae.roles.actions import standing_out
+from rae.roles.record import read_record, read_table, rule
+from rae.roles.words import rank, summary
+
+
+def stars(count=6, leaves=12):
+    """Hubs in a ring, each with leaves."""
+    hubs = [(f"hub{i}", f"hub{(i + 1) % count}") for i in range(count)]
+    return Graph.from_edges(hubs + [(f"hub{i}", f"leaf{i}.{j}") for i in range(count) for j in range(leaves)])
+
+
+@pytest.fixture(scope="module")
+def graph():
+    return stars()
+
+
+@pytest.fixture(scope="module")
+def table(graph):
+    words = ["sells", "buys", "rare", "always"]
+    hub = np.array([i.startswith("hub") for i in graph.ids])
+    x = np.zeros((graph.n_nodes, 4), np.float32)
+    x[:, 0], x[:, 1], x[:, 3] = hub, ~hub, 1
+    x[np.flatnonzero(hub)[:2], 2] = 1
+    return FeatureTable(graph.id_column, sp.csr_array(x), tuple(words))
+
+
+@pytest.fixture
+def run(tmp_path, graph, table):
+    model = RAE(dims=(8, 8), fanout=(5, 5), steps=5).fit(graph, table)
+    z = model.transform(graph, table)
+    return Run.create(tmp_path / "run", model, graph.id_column, z, graph=graph, features=table)
+
+
+# -------------------------------------------------------------------------------------- cards
+
+
+def test_the_cards_of_stars_tell_hubs_from_leaves(graph, table):
+    z = np.array([[1.0, 0] if i.startswith("hub") else [0, 1] for i in graph.ids])
+    leaves, hubs = Roles().fit(z).cards(graph.id_column, graph=graph, features=table.matrix, names=table.names)
+
+    assert (leaves.size, hubs.size) == (72, 6)
+    assert leaves.share + hubs.share == pytest.approx(1)
+    assert set(hubs.prototypes) <= {f"hub{i}" for i in range(6)}
+    assert leaves.structure["degree"]["quartiles"] == [1, 1, 1]
+    assert hubs.structure["degree"]["quartiles"] == [14, 14, 14]
+    assert hubs.structure["degree"]["percentile"] > 90
+    assert leaves.edges["to"] == [0, 1]
+    assert hubs.edges["to"][0] == pytest.approx(12 / 14, abs=1e-3)
+    # Two of six having a rare word is no discovery; lacking what all others have is.
+    assert [a["feature"] for a in hubs.actions] == ["sells", "buys"]
+    assert hubs.actions[1]["shift"] < -1
+    assert [a["feature"] for a in leaves.actions] == ["buys"]
+    assert hubs.actions[0]["share"] == 1
+    assert hubs.actions[0]["overall"] == pytest.approx(6 / 78, abs=1e-4)
+    assert leaves.summary.startswith("leaves next to hubs")
+    assert "whose neighbours are leaves" not in leaves.summary
+    assert "sells" in hubs.summary
+    json.dumps([c.as_dict() for c in (leaves, hubs)])
+
+
+def test_cards_without_graph_and_features_say_little(graph):
+    z = np.eye(2)[np.array([i.startswith("hub") for i in graph.ids]).astype(int)]
+    roles = Roles().fit(z)
+    (card, _) = roles.cards(graph.id_column, z)
+
+    assert card.structure == card.edges == {}
+    assert card.actions == ()
+    assert "nothing is known" in card.summary
+
+
+def test_ids_of_any_kind_are_json(graph):
+    z = np.eye(2).repeat(5, axis=0)
+    days = pa.array(np.arange(10), pa.int32()).cast(pa.date32())
+    card = Roles().fit(z).cards(days)[0].as_dict()
+
+    assert isinstance(card["prototypes"][0], str)
+    assert isinstance(Roles().fit(z).cards(np.arange(10))[0].as_dict()["prototypes"][0], int)
+
+
+def test_prototypes_are_central_and_in_different_positions():
+    x = np.concatenate([np.zeros(20), np.linspace(0.01, 1, 30), np.full(20, 40.0)])
+    z = np.stack([x, x], 1)
+    card = Roles(k=2).fit(z).cards(np.arange(70))[0]
+
+    assert len(card.prototypes) == 5
+    assert len({round(float(z[i, 0]), 3) for i in card.prototypes}) == 5
+
+
+def test_a_role_nobody_plays_has_an_empty_card():
+    z = np.eye(2).repeat(5, axis=0)
+    roles = Roles().fit(z)
+    cards = roles.cards(np.arange(5), z[:5], Graph.from_edges([(0, 1)], ids=np.arange(5)), np.ones((5, 1)))
+
+    assert [c.size for c in cards] == [5, 0] or [c.size for c in cards] == [0, 5]
+    empty = next(c for c in cards if not c.size)
+    assert empty.prototypes == ()
+    assert empty.summary
+
+
+def test_rows_that_do_not_fit_are_refused(graph):
+    z = np.eye(2).repeat(5, axis=0)
+    roles = Roles().fit(z)
+    with pytest.raises(FeatureError, match="ids must have one entry"):
+        roles.cards(np.arange(3))
+    with pytest.raises(GraphError, match="nodes of the vectors"):
+        roles.cards(np.arange(10), graph=graph)
+
+
+# ------------------------------------------------------------------------------------ actions
+
+
+def test_lift_is_the_share_of_members_over_the_share_of_all():
+    labels = np.repeat([0, 1], [900, 100])
+    x = np.zeros((1000, 2), np.float32)
+    x[900:, 0] = 1
+    x[::10, 1] = 1
+    (none, some) = standing_out(x, labels, 2)
+
+    assert none == []
+    assert [a["feature"] for a in some] == ["feature 0"]
+    assert 7 < some[0]["lift"] <= 10  # a perfect 10, pulled a little towards 1
+    assert some[0]["share"] == 1
+
+
+def test_sparse_and_dense_features_tell_the_same():
+    draw = np.random.default_rng(0)
+    x = (draw.random((400, 30)) < 0.2).astype(np.float32) * draw.random((400, 30)).astype(np.float32)
+    labels = draw.integers(3, size=400)
+    x[labels == 1, :4] += 1
+
+    assert standing_out(x, labels, 3) == standing_out(sp.csr_array(x), labels, 3)
+
+
+def test_features_everybody_has_are_told_by_their_level():
+    draw = np.random.default_rng(0)
+    labels = np.repeat([0, 1], 200)
+    x = np.stack([draw.normal(50, 5, 400) + 20 * labels, np.full(400, 7.0)], 1).astype(np.float32)
+    (young, old) = standing_out(x, labels, 2, ["age", "constant"])
+
+    assert [a["feature"] for a in old] == [a["feature"] for a in young] == ["age"]
+    assert old[0]["shift"] > 0.5 > -0.5 > young[0]["shift"]
+    assert old[0]["mean"] == pytest.approx(70, abs=2)
+
+
+def test_chance_is_no_discovery():
+    draw = np.random.default_rng(0)
+    x = sp.csr_array(sp.random_array((2000, 3000), density=0.002, rng=draw, dtype=np.float32))
+    found = standing_out(x, draw.integers(4, size=2000), 4)
+
+    assert all(a["lift"] < 3 for role in found for a in role)
+
+
+# -------------------------------------------------------------------------------------- words
+
+
+def one(median, percentile, low=None, high=None):
+    low, high = median if low is None else low, median if high is None else high
+    return {"quartiles": [low, median, high], "percentile": percentile}
+
+
+def structure(degree, around=(5, 50), clustering=0.2):
+    return {"degree": one(*degree), "neighbor_degree": one(*around), "clustering": one(clustering, 50)}
+
+
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [
+        (structure((0, 10), (0, 10)), "isolated nodes"),
+        (structure((1, 20), (1, 5)), "leaves whose only neighbour is a leaf"),
+        (structure((1, 20), (40, 95)), "leaves next to hubs"),
+        (
+            structure((90, 99.5), (1.2, 3), 0),
+            "hubs whose neighbours are leaves: degree 90 in the top 1 %, clustering near",
+        ),
+        (structure((20, 85), (20, 80), 1.0), "well-connected nodes next to well-connected nodes.*tied to each other"),
+        (
+            structure((2, 15), (3, 10), 0.6),
+            "sparsely connected nodes among.*degree 2 in the lowest quarter, tight groups",
+        ),
+        (structure((5, 50, 3, 8)), "nodes of middling degree: degree 3 to 8, clustering 0.20$"),
+    ],
+)
+def test_a_summary_says_what_its_facts_say(facts, words):
+    import re
+
+    assert re.match(words, summary(0, facts, {}))
+
+
+def test_a_summary_says_where_edges_lead_if_that_is_news():
+    facts = structure((5, 50))
+    to = lambda to, expected: {"to": to, "expected": expected, "inside": to[0]}  # noqa: E731
+
+    assert "90 % of edges lead to role 1" in summary(0, facts, to([0.1, 0.9], [0.5, 0.5]))
+    assert "80 % of edges stay inside" in summary(0, facts, to([0.8, 0.2], [0.5, 0.5]))
+    assert "edges" not in summary(0, facts, to([0.55, 0.45], [0.5, 0.5]))
+    assert "edges" not in summary(0, facts, to([1.0], [1.0]))
+
+
+def test_actions_are_named_with_their_strength():
+    told = summary(0, {}, {}, [{"feature": "a", "lift": 3.21}, {"feature": "b", "shift": -1.04}])
+
+    assert told == "set apart by a (3.2x), b (-1.0 sd)"
+
+
+def test_ranks_cover_every_percentile():
+    assert [rank(p) for p in (0, 10, 50, 80, 90, 95, 100)][::3] == [
+        "in the lowest 10 %",
+        "in the top quarter",
+        "in the top 1 %",
+    ]
+
+
+# ------------------------------------------------------------------------------------ run
+
+
+def test_a_run_keeps_its_roles(run):
+    with pytest.raises(RunError, match="no roles yet"):
+        run.roles()
+    roles = run.fit_roles()
+    again = Run.open(run.path)
+    ids, role, confidence, memberships = again.role_table()
+    record = again.role_record()
+    _, z = run.embeddings()
+
+    assert again.has_roles
+    assert ids.equals(run.embeddings()[0])
+    np.testing.assert_array_equal(role, roles.labels)
+    np.testing.assert_array_equal(confidence, roles.confidence)
+    np.testing.assert_array_equal(memberships, again.roles().memberships(z))
+    assert record["k"] == roles.n_roles == len(record["cards"])
+    assert record["model"] == run.model_checksum
+    assert record["rule"] == rule(roles)
+    assert record["cards"][0]["structure"]
+    assert record["cards"][-1]["actions"]
+
+
+def test_the_same_run_gives_the_same_roles_to_the_byte(run):
+    names = ("roles.parquet", "roles.json", "roles.safetensors")
+    run.fit_roles()
+    before = [(run.path / name).read_bytes() for name in names]
+    run.fit_roles()
+
+    assert [(run.path / name).read_bytes() for name in names] == before
+
+
+def test_a_lean_run_has_roles_without_structure(tmp_path, graph):
+    model = RAE(dims=(8,), fanout=(5,), steps=0).fit(graph)
+    run = Run.create(tmp_path, model, graph.id_column, model.transform(graph))
+    run.fit_roles(k=2)
+
+    assert run.role_record()["cards"][0]["structure"] == {}
+
+
+def test_roles_of_a_replaced_model_are_refused(run, graph, table):
+    run.fit_roles()
+    RAE(dims=(8, 8), fanout=(5, 5), steps=0, seed=9).fit(graph, table).save(run.path / "model.safetensors")
+    with pytest.raises(RunError, match="another model"):
+        Run.open(run.path).roles()
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{", "is not what"),
+        ('{"format": "rae roles"}', "is not what"),
+        ('{"format": "x", "format_version": 1, "cards": []}', "another program"),
+        ('{"format": "rae roles", "format_version": 7, "cards": []}', "version 7"),
+    ],
+)
+def test_a_foreign_or_newer_record_is_refused(tmp_path, text, words):
+    (tmp_path / "roles.json").write_text(text)
+    with pytest.raises(FileError, match=words):
+        read_record(tmp_path / "roles.json")
+
+
+def test_what_is_no_table_of_roles_is_refused(tmp_path):
+    (tmp_path / "roles.parquet").write_text("no")
+    with pytest.raises(FileError, match="not a table of roles"):
+        read_table(tmp_path / "roles.parquet")
+
+
+def test_every_rule_has_its_sentence():
+    z = np.repeat(np.eye(2), 5, axis=0)
+    noise = np.random.default_rng(0).normal(size=(200, 30))
+
+    assert rule(Roles(k=2).fit(z)) == "2 roles, as asked for"
+    assert "exact positions" in rule(Roles().fit(z))
+    assert "too few" in rule(Roles().fit(np.eye(3)))
+    assert "weakly" in rule(Roles(max_k=3).fit(noise))
+    assert "the most that two halves" in rule(Roles(max_k=3).fit(noise + 30 * (np.arange(200) % 2)[:, None]))

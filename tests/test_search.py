@@ -1,0 +1,205 @@
+"""Look-alikes: the nearest by cosine, exact or with a recall that is measured; ids found or guessed at."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import rae
+from rae import search
+from rae.errors import ConfigError, FeatureError, GraphError, MissingExtraError, RunError
+from rae.search import Index, exact, row_of, similar, similar_to_each, unit_rows
+
+Z = np.random.default_rng(0).normal(size=(300, 8)).astype(np.float32)
+
+
+class Box:
+    """What search needs of a run."""
+
+    def __init__(self, ids, z, checksum=None):
+        self.ids, self.z, self.model_checksum = pa.array(ids), z, checksum
+
+    def embeddings(self):
+        return self.ids, self.z
+
+
+def truth(z, row, k):
+    unit = z / np.linalg.norm(z, axis=1, keepdims=True)
+    cosine = unit @ unit[row]
+    cosine[row] = -2
+    order = np.argsort(-cosine, kind="stable")[:k]
+    return order, cosine[order]
+
+
+@pytest.mark.parametrize("block", [1 << 26, 1 << 12, 64])
+def test_the_nearest_are_those_of_the_whole_product(block, monkeypatch):
+    monkeypatch.setattr(search, "BLOCK", block)
+    near, cosine = exact(Z, unit_rows(Z[:20]), 7, np.arange(20))
+
+    for row in range(20):
+        rows, values = truth(Z, row, 7)
+        np.testing.assert_array_equal(near[row], rows)
+        np.testing.assert_allclose(cosine[row], values, atol=1e-5)
+
+
+def test_the_public_function_names_nodes():
+    found = rae.similar(Z, 17, k=3)
+    rows, values = truth(Z, 17, 3)
+
+    assert found.id == 17
+    assert [name for name, _ in found.matches] == rows.tolist()
+    np.testing.assert_allclose([c for _, c in found.matches], values, atol=1e-5)
+    assert (found.method, found.recall) == ("exact", 1.0)
+
+
+def test_length_does_not_matter_and_a_node_is_not_its_own_look_alike():
+    z = np.array([[1, 0], [100, 1], [0, 5], [0, 0]], np.float32)
+    found = similar(z, "a", k=10, ids=list("abcd"))
+
+    assert [name for name, _ in found.matches] == ["b", "c", "d"]
+    assert found.matches[0][1] == pytest.approx(1, abs=1e-3)
+    assert found.matches[2][1] == 0
+
+
+def test_among_equals_the_lower_row_comes_first():
+    z = np.tile(np.array([[1.0, 2.0]], np.float32), (30, 1))
+
+    assert [i for i, _ in similar(z, 4, k=6).matches] == [0, 1, 2, 3, 5, 6]
+
+
+def test_the_query_may_be_a_node_of_another_run():
+    here, there = Box(["a", "b"], Z[:2], "m"), Box([7, 8, 9], Z[[5, 0, 6]], "m")
+    found = similar(here, "a", k=2, among=there)
+
+    assert found.matches[0][0] == 8
+    assert found.matches[0][1] == pytest.approx(1)
+    assert similar(here, "a", k=1, among=([7, 8, 9], Z[[5, 0, 6]])).matches[0][0] == 8
+    with pytest.raises(RunError, match="different models"):
+        similar(here, "a", among=Box([1], Z[:1], "other"))
+    with pytest.raises(FeatureError, match="widths 8 and 3"):
+        similar(here, "a", among=np.ones((2, 3)))
+
+
+def test_many_are_asked_at_once():
+    both = similar_to_each(Z, [3, 250], k=4)
+
+    assert [s.id for s in both] == [3, 250]
+    assert [i for i, _ in both[1].matches] == [i for i, _ in similar(Z, 250, k=4).matches]
+
+
+# ------------------------------------------------------------------------------------- index
+
+
+def test_an_index_finds_nearly_all_and_measures_how_many():
+    pytest.importorskip("faiss")
+    draw = np.random.default_rng(1)
+    z = (3 * draw.normal(size=(20, 16))[draw.integers(20, size=6000)] + draw.normal(size=(6000, 16))).astype(np.float32)
+    index = Index(z, method="approximate")
+    asked = np.arange(0, 6000, 60)
+    near, cosine = index.nearest(z[asked], 10, asked)
+    _, best = exact(z, unit_rows(z[asked]), 10, asked)
+
+    assert index.method == "approximate"
+    assert index.recall >= 0.95
+    assert (cosine >= best[:, -1:] - 1e-5).mean() > 0.9
+    assert not (near == asked[:, None]).any()
+    assert similar(z, 5, method="approximate").recall == index.recall
+
+
+def test_equal_vectors_do_not_spoil_the_recall():
+    pytest.importorskip("faiss")
+    z = np.repeat(np.random.default_rng(0).normal(size=(8, 5)), 500, axis=0)
+
+    assert Index(z, method="approximate").recall == 1
+
+
+def test_an_index_is_built_only_for_many_questions_to_many_vectors(monkeypatch):
+    built = []
+    monkeypatch.setattr(Index, "_build", lambda self: built.append(len(self.z)))
+    Index(Z, questions=10**6)
+    monkeypatch.setattr(search, "EXACT_ROWS", 100)
+    Index(Z, questions=1)
+    assert built == []
+    Index(Z, questions=10**6)
+    assert built == [300]
+
+
+def test_without_the_library_the_search_is_exact_and_says_so(monkeypatch):
+    monkeypatch.setitem(sys.modules, "faiss", None)
+    monkeypatch.setattr(search, "EXACT_ROWS", 100)
+    index = Index(Z, questions=10**6)
+
+    assert index.method == "exact"
+    assert "rae[search]" in index.note
+    np.testing.assert_array_equal(index.nearest(Z[:1], 3, np.array([0]))[0][0], truth(Z, 0, 3)[0])
+    with pytest.raises(MissingExtraError, match=r"rae\[search\]"):
+        Index(Z, method="approximate")
+
+
+def test_without_rows_to_skip_a_vector_finds_itself():
+    near, cosine = Index(Z).nearest(Z[:1], 1)
+
+    assert near[0, 0] == 0
+    assert cosine[0, 0] == pytest.approx(1)
+
+
+def test_fewer_vectors_than_asked_for_leave_places_empty():
+    near, _ = Index(Z[:2]).nearest(Z[:1], 4, np.array([0]))
+
+    assert near.tolist() == [[1, -1, -1, -1]]
+
+
+# --------------------------------------------------------------------------------------- ids
+
+
+@pytest.mark.parametrize("wanted", ["7", 7, np.int64(7)])
+def test_an_id_is_read_as_the_kind_the_run_has(wanted):
+    assert row_of(pa.array([5, 7]), wanted) == 1
+    assert row_of(pa.array(["5", "7"]), wanted) == 1
+
+
+def test_an_unknown_id_gets_a_suggestion():
+    ids = pa.array(["json.decoder", "json.encoder", "os", "posixpath"])
+    with pytest.raises(GraphError, match=r"no node 'jsn.decoder'; did you mean 'json.decoder'"):
+        row_of(ids, "jsn.decoder")
+    with pytest.raises(GraphError, match="did you mean 'os'"):
+        row_of(ids, "OS")
+    with pytest.raises(GraphError, match="did you mean 'posixpath'"):
+        row_of(ids, "path")
+    with pytest.raises(GraphError, match=r"ids here are string such as 'json.decoder'"):
+        row_of(ids, "zzzzzzzzzzz")
+    with pytest.raises(GraphError, match="ids here are int64 such as 5"):
+        row_of(pa.array([5, 7]), "ann")
+    with pytest.raises(GraphError, match="no node"):
+        row_of(ids, {"an": "object"})
+    with pytest.raises(GraphError, match="no node"):
+        row_of(ids, object())
+
+
+def test_a_suggestion_among_many_ids_takes_no_time():
+    ids = pa.array([f"user{i:07}" for i in range(300_000)])
+    began = time.perf_counter()
+    with pytest.raises(GraphError, match="did you mean"):
+        row_of(ids, "usr0004711")
+    with pytest.raises(GraphError, match="did you mean"):
+        row_of(ids, "user00047111")
+    assert time.perf_counter() - began < 20  # a letter-by-letter comparison with all would take minutes
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (lambda: similar(Z, 1, k=0), ConfigError, "k must be"),
+        (lambda: similar(Z, 1, k=True), ConfigError, "k must be"),
+        (lambda: similar(Z, 1, method="fast"), ConfigError, "method must be one of"),
+        (lambda: similar(np.ones(3), 1), FeatureError, "matrix"),
+        (lambda: similar(Z, 1, ids=[1]), FeatureError, "one entry per row"),
+    ],
+)
+def test_a_wrong_call_is_refused(call, error, words):
+    with pytest.raises(error, match=words):
+        call()
