@@ -11,6 +11,7 @@ import click
 from rae.cli.console import Console, columns, global_options, size
 from rae.cli.inputs import Inputs, Reading, read_inputs, reading_options
 from rae.cli.progress import seconds
+from rae.cli.roles import table
 from rae.cli.settings import config_options
 from rae.config import Config
 
@@ -117,9 +118,8 @@ def report(run: Run, console: Console) -> None:
     files = run.files()
     rows += [("written", f"{run.path} ({len(files)} files, {size(sum(files.values()))})")]
     data = {"run": str(run.path), "files": files, "counts": counts, "timings": timings, "training": training}
-    if run.has_roles:
-        record = run.role_record()
-        rows += [("roles", record["rule"])]
+    record = run.role_record() if run.has_roles else None
+    if record is not None:
         data["roles"] = {
             "k": record["k"],
             "criterion": record["criterion"],
@@ -130,4 +130,4 @@ def report(run: Run, console: Console) -> None:
         data["page"] = str(run.path / PAGE)
     else:
         rows += [("next", f"rae explore {run.path} writes a page with its roles")]
-    console.result(columns(rows), data)
+    console.result((f"{table(record)}\n\n" if record else "") + columns(rows), data)
