@@ -118,7 +118,10 @@ def _told(alike: Sequence[LookAlikes], folder: Path, files: dict[str, int]) -> s
             f"In {folder}/:",
             columns(made, indent="  "),
             "",
-            "Next, with your own graph:",
+            "Next:",
+            f"  rae roles {folder}",
+            f"  rae similar {folder} json.decoder",
+            "and with your own graph:",
             "  rae plan edges.csv",
             "  rae fit edges.csv --features nodes.csv",
         ]
