@@ -1,5 +1,7 @@
 // Builds the page: one minified script, one style sheet, the skeleton, and the licences of what is inside.
-// Run by `make page`; the result is committed, so nobody who installs rae needs Node.
+// Run by `make page`; the result is committed, so nobody who installs rae needs Node. A checksum of the sources
+// goes with it, by which a test sees that the two belong together.
+import { createHash } from "node:crypto";
 import { readFile, readdir, writeFile, mkdir, copyFile } from "node:fs/promises";
 import path from "node:path";
 import { build } from "esbuild";
@@ -20,6 +22,12 @@ const built = await build({
 });
 await build({ entryPoints: { page: "src/page.css" }, outdir: out, minify: true, charset: "ascii" });
 await copyFile("src/page.html", path.join(out, "page.html"));
+
+const sources = createHash("sha256");
+for (const file of ["package-lock.json", ...(await readdir("src")).sort().map((name) => `src/${name}`)]) {
+  sources.update(`${file}\n`).update(await readFile(file));
+}
+await writeFile(path.join(out, "sources.sha256"), `${sources.digest("hex")}\n`);
 
 const packages = new Set(
   Object.keys(built.metafile.inputs)

@@ -16,7 +16,7 @@ export const tall = ({ y }) => Math.max(y.reduce((most, v) => Math.max(most, v),
 export class GLMap {
   /** `points`: {x, y}, both (n,), x from 0 to 1; `styleOf(i)`: {color, alpha, size, shape, z}. */
   constructor(stage, points, styleOf, { onFrame = NEVER, calm = false } = {}) {
-    this.duration = calm ? 0 : 350;
+    this.calm = calm;
     this.points = points;
     const graph = new Graph({ type: "undirected" });
     for (let i = 0; i < points.x.length; i++) graph.addNode(i, { x: points.x[i], y: points.y[i] });
@@ -64,16 +64,16 @@ export class GLMap {
 
   moveTo(x, y, zoom = this.zoom) {
     const at = this.sigma.viewportToFramedGraph(this.sigma.graphToViewport({ x, y }));
-    this.sigma.getCamera().animate({ x: at.x, y: at.y, ratio: 1 / zoom }, { duration: this.duration });
+    this.#go({ x: at.x, y: at.y, ratio: 1 / zoom });
   }
 
   fit() {
-    this.sigma.getCamera().animate({ x: 0.5, y: 0.5, ratio: 1 }, { duration: this.duration });
+    this.#go({ x: 0.5, y: 0.5, ratio: 1 });
   }
 
   zoomBy(factor) {
     const camera = this.sigma.getCamera();
-    camera.animate({ ratio: camera.getBoundedRatio(camera.ratio / factor) }, { duration: this.duration / 2 });
+    this.#go({ ratio: camera.getBoundedRatio(camera.ratio / factor) });
   }
 
   panBy(dx, dy) {
@@ -82,6 +82,12 @@ export class GLMap {
     const from = this.sigma.viewportToFramedGraph({ x: width / 2, y: height / 2 });
     const to = this.sigma.viewportToFramedGraph({ x: width / 2 + dx, y: height / 2 + dy });
     camera.setState({ x: camera.x + to.x - from.x, y: camera.y + to.y - from.y });
+  }
+
+  #go(state) {
+    const camera = this.sigma.getCamera();
+    if (this.calm) camera.setState(state);
+    else camera.animate(state, { duration: 300 });
   }
 
   /** The canvas with the points, drawn this instant, so that its pixels can still be read. */

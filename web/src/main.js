@@ -47,6 +47,7 @@ async function start() {
   repaint();
   wire();
   byId("about-text").replaceChildren(...aboutRun(page));
+  window.raePage = Object.assign(page, { place, styleOf }); // for the curious, and for the tests
   document.documentElement.dataset.ready = "yes";
 }
 
