@@ -232,7 +232,7 @@ def test_a_fit_ends_with_the_roles_and_the_page(here, rae):
     assert {"explore/index.html", "roles.parquet", "roles.json"} <= set(Run.open("runs/edges").files())
     assert str(here / "runs") not in out
     assert "runs/edges/explore/index.html" in out.splitlines()[-1]
-    assert "role" in out.splitlines()[-2]
+    assert "role" in out.splitlines()[0]
 
 
 def test_no_page_leaves_out_roles_and_page_and_says_how_to_get_them(here, rae):
