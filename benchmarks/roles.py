@@ -1,8 +1,9 @@
 """Roles against known answers: planted graphs, air-traffic graphs, and a million nodes; kept as JSON lines.
 
-    RAE_DATA=... python benchmarks/roles.py [planted] [airports] [million] [--out results/roles.jsonl]
+    RAE_DATA=... python benchmarks/roles.py [planted] [criteria] [airports] [million] [--out results/roles.jsonl]
 
 planted    the number of roles found beside the number planted, and the adjusted Rand index (ARI)
+criteria   the number that other rules would have found: silhouette, BIC of a mixture, HDBSCAN
 airports   roles beside the activity classes: ARI, NMI and purity; and k-means on log-degree with the same k
 million    `rae roles` on a run of a million nodes: seconds and peak memory of the process
 
@@ -24,10 +25,12 @@ from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
-from sklearn.cluster import KMeans
-from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
+from sklearn.cluster import HDBSCAN, KMeans
+from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score, silhouette_score
+from sklearn.mixture import GaussianMixture
 
 import rae
+from rae.roles.canonical import Space, sample
 from rae.run import Run
 
 SEEDS = 3
@@ -67,6 +70,28 @@ def planted(name: str, options: dict, settings: dict, seed: int) -> dict:
         "ari_told_k": adjusted_rand_score(data.labels, told.labels),
         "curve": {k: round(v, 3) for k, v in roles.curve.items()},
         "seconds": took,
+    }
+
+
+def criteria(name: str, options: dict, settings: dict, seed: int) -> dict:
+    """How many roles other rules find in the same vectors, in the same leading directions."""
+    data = rae.datasets.load(name, **options, seed=seed)
+    z = rae.RAE(**settings, seed=seed).fit_transform(data.graph, data.features)
+    x = Space.of(sample(z, 20_000, 0)).led().project(z)
+    distinct = len(np.unique(np.round(x, 4), axis=0))
+    silhouette, bic = {}, {}
+    for k in range(2, min(20, distinct - 1) + 1):
+        means = KMeans(k, n_init=4, random_state=seed).fit(x)
+        silhouette[k] = silhouette_score(x, means.labels_, sample_size=1500, random_state=0)
+        floor = (0.05 * x.std()) ** 2  # without it, a component on equal vectors has an infinite likelihood
+        mixture = GaussianMixture(k, reg_covar=floor, means_init=means.cluster_centers_, random_state=seed).fit(x)
+        bic[k] = mixture.bic(x)
+    density = HDBSCAN(min_cluster_size=max(5, len(x) // 100), copy=True).fit(x)
+    return {
+        "planted": data.n_classes,
+        "silhouette": max(silhouette, key=lambda k: silhouette[k]),
+        "bic": min(bic, key=lambda k: bic[k]),
+        "hdbscan": int(density.labels_.max()) + 1,
     }
 
 
@@ -120,6 +145,10 @@ def jobs(parts: list[str]) -> list[tuple[dict, object]]:
                 for k in ("auto", 4):
                     what = {"table": "airports", "dataset": name, "k": k, "seed": seed}
                     out.append((what, lambda n=name, k=k, r=seed: airports(n, k, r)))
+    if "criteria" in parts:
+        for name, options, settings in PLANTED:
+            what = {"table": "criteria", "dataset": name, "options": options, "settings": settings, "seed": 0}
+            out.append((what, lambda n=name, o=options, s=settings: criteria(n, o, s, 0)))
     if "million" in parts:
         out.append(({"table": "million", "dataset": "power-law", "seed": 0}, lambda: million(0)))
     return out
@@ -139,6 +168,10 @@ def summary(lines: list[dict]) -> str:
             ari, told = (np.mean([r[key] for r in rows]) for key in ("ari", "ari_told_k"))
             numbers = f"planted {x['planted']:2} found {found:9} ARI {ari:.2f} told k {told:.2f}"
             out.append(f"{x['dataset']:16}{options:32} {numbers}")
+        elif x["table"] == "criteria":
+            options = " ".join(f"{k}={v:g}" for k, v in x["options"].items())
+            others = ", ".join(f"{rule} {x[rule]}" for rule in ("silhouette", "bic", "hdbscan"))
+            out.append(f"{x['dataset']:16}{options:32} planted {x['planted']:2} {others}")
         elif x["table"] == "airports":
             pairs = [(np.mean([r[m] for r in rows]), np.mean([r[f"{m}_degree"] for r in rows])) for m in SCORES]
             scores = "  ".join(f"{m} {a:.2f} ({b:.2f})" for m, (a, b) in zip(SCORES, pairs, strict=True))
@@ -153,7 +186,7 @@ def summary(lines: list[dict]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", default=["planted", "airports", "million"])
+    parser.add_argument("parts", nargs="*", default=["planted", "criteria", "airports", "million"])
     parser.add_argument("--out", type=Path, default=Path("results/roles.jsonl"))
     options = parser.parse_args()
     warnings.simplefilter("ignore", rae.errors.CollapseWarning)
