@@ -22,7 +22,7 @@ def _blocks(page: Path, language: str) -> list[str]:
 
 
 @pytest.fixture
-def workplace(tmp_path, monkeypatch):
+def folder(tmp_path, monkeypatch):
     """A folder with the files that the shell examples speak of."""
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)
@@ -38,14 +38,14 @@ def workplace(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
-def test_the_python_of_a_page_runs(page, workplace):
+def test_the_python_of_a_page_runs(page, folder):
     names: dict[str, object] = {}
     for block in _blocks(page, "python"):
         exec(compile(block, page.name, "exec"), names)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
-def test_the_shell_of_a_page_runs(page, workplace):
+def test_the_shell_of_a_page_runs(page, folder):
     from rae.cli import app
     from rae.cli.console import Console
 
@@ -62,7 +62,7 @@ def test_the_shell_of_a_page_runs(page, workplace):
 
 
 @pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda p: p.name)
-def test_an_example_runs(example, workplace):
+def test_an_example_runs(example, folder):
     runpy.run_path(str(example), run_name="__main__")
 
 

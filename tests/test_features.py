@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import logging
+
 import numpy as np
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pytest
 import scipy.sparse as sp
 import torch
 
-from rae import PAPER, RAE, FeatureTable, Graph, structural_features
-from rae.errors import FeatureError
+from rae import PAPER, RAE, Config, FeatureTable, Graph, structural_features
+from rae.errors import FeatureError, RaeError
 from rae.features import check_matrix, concatenate, prepare
 
 GRAPH = Graph.from_edges([("a", "b"), ("b", "c")])
@@ -100,14 +103,115 @@ def test_features_that_do_not_fit_are_refused_in_a_sentence(make, says):
         make()
 
 
+def test_ids_written_alike_match_whatever_kind_they_are():
+    graph = Graph.from_edges([("0", "1"), ("1", "guest")])
+    table = FeatureTable(pa.array([1, 0]), np.array([[1.0], [0.0]]))
+    turned = FeatureTable(pa.array(["1", "guest", "0"]), np.array([[1.0], [9], [0]]))
+
+    assert table.aligned(graph, missing="zero").tolist() == [[0], [1], [0]]
+    with pytest.raises(FeatureError, match="1 of 3 nodes have no feature row, first 'guest'"):
+        table.aligned(graph)
+    whole = Graph.from_edges([(0, 1)])
+    assert turned.aligned(whole, unknown="drop").tolist() == [[0], [1]]
+    with pytest.raises(FeatureError, match="whole numbers in the graph and text in the table: read both with as_text"):
+        turned.aligned(whole)
+
+
+SCRAMBLED = pd.DataFrame({"id": ["c", "a", "b"], "x": [3.0, 1, 2], "ok": [True, False, True]})
+
+
+@pytest.mark.parametrize(
+    ("frame", "id"),
+    [
+        (SCRAMBLED, None),
+        (SCRAMBLED.set_index("id"), None),
+        (SCRAMBLED.set_index("id"), "id"),
+        (SCRAMBLED[SCRAMBLED.x > 0].sort_values("x"), None),
+        (SCRAMBLED.rename(columns={"id": "who"}), "who"),
+        (pl.DataFrame(SCRAMBLED.to_dict("list")), None),
+        (pa.table(SCRAMBLED.to_dict("list")), None),
+        (pa.table(SCRAMBLED.to_dict("list")).to_batches()[0], "id"),
+    ],
+)
+def test_a_data_frame_is_keyed_by_its_id(frame, id):
+    table = FeatureTable.from_dataframe(frame, id=id)
+
+    assert table.names == ("x", "ok")
+    assert table.aligned(GRAPH).tolist() == [[1, 0], [2, 1], [3, 1]]
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        SCRAMBLED,
+        SCRAMBLED.set_index("id"),
+        SCRAMBLED.drop(columns="id").sort_values("x"),
+        SCRAMBLED.rename(columns={"id": "user_id"}),
+        pd.DataFrame({"x": [1.0, 2, 3]}, index=pd.RangeIndex(3, name="id")),
+        pl.DataFrame(SCRAMBLED.to_dict("list")),
+        pa.table(SCRAMBLED.to_dict("list")),
+    ],
+)
+def test_a_data_frame_with_ids_is_not_taken_row_by_row(frame):
+    with pytest.raises(FeatureError, match=r"(an index|a column '.*id') that seems to hold ids: pass FeatureTable"):
+        RAE(steps=0).fit(GRAPH, frame)
+
+
+@pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame, pa.table])
+def test_a_data_frame_without_ids_is_taken_in_row_order(make):
+    frame = make({"x": [1.0, 2, 3], "grid": [4.0, 5, 6]})
+
+    assert check_matrix(frame, 3).tolist() == [[1, 4], [2, 5], [3, 6]]
+
+
+@pytest.mark.parametrize(
+    ("frame", "id", "says"),
+    [
+        (SCRAMBLED[["x"]], None, "which column holds the ids\\? pass id=, one of 'x'"),
+        (SCRAMBLED, "idd", "there is no column 'idd'; did you mean 'id'"),
+        (SCRAMBLED.assign(town="Rome"), None, "column 'town' must hold numbers"),
+        (SCRAMBLED.assign(id="a"), None, "one feature row, got 1 with more, first 'a'"),
+        (SCRAMBLED.assign(id=[(1, 2)] * 3), None, "turn each into text first"),
+        (SCRAMBLED[["x"]].set_index([["a"] * 3, [1, 2, 3]]), None, "text"),
+        ([1, 2], None, "expected a pandas, polars or Arrow table"),
+    ],
+)
+def test_a_data_frame_that_makes_no_table_is_refused_in_a_sentence(frame, id, says):
+    with pytest.raises(RaeError, match=says):
+        FeatureTable.from_dataframe(frame, id=id)
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CS. tensor support")
+def test_torch_matrices_of_every_layout_are_taken_and_sparse_ones_stay_sparse():
+    dense = torch.tensor([[0.0, 2], [3, 0]])
+    for x in (dense.to_sparse(), dense.to_sparse_csr(), dense.to_sparse_csc()):
+        assert sp.issparse(check_matrix(x))
+        assert check_matrix(x).toarray().tolist() == dense.tolist()
+    assert check_matrix(dense.to(torch.bfloat16)).tolist() == dense.tolist()
+    with pytest.raises(FeatureError, match="must be a matrix, got shape"):
+        check_matrix(torch.ones(2, 2, 2).to_sparse())
+
+
+def test_columns_the_model_does_not_know_are_left_out_aloud(caplog):
+    with caplog.at_level(logging.WARNING, "rae"):
+        assert TABLE.with_columns(("y",)).matrix.tolist() == [[30], [10], [20]]
+        assert "1 feature columns are unknown to the model and left out, first 'x'" in caplog.text
+        caplog.clear()
+        words = FeatureTable(pa.array(["a"]), sp.csr_array(np.array([[1.0, 2]])), ("new", "old"), True)
+        words.with_columns(("old",))
+    assert not caplog.records
+
+
 def test_structure_and_action_are_joined_only_when_asked():
     x = np.ones((3, 2), np.float32)
 
     assert np.array_equal(prepare(GRAPH, x, PAPER), x)
-    assert np.array_equal(prepare(GRAPH, None, PAPER), structural_features(GRAPH))
+    raw = structural_features(GRAPH, scale="raw")
+    assert np.array_equal(prepare(GRAPH, None, PAPER), raw)
+    assert np.array_equal(prepare(GRAPH, None, Config()), structural_features(GRAPH))
     joined = prepare(GRAPH, sp.csr_array(x), PAPER.replace(add_structure=True))
     assert sp.issparse(joined)
-    assert np.array_equal(joined.toarray(), np.hstack([structural_features(GRAPH), x]))
+    assert np.array_equal(joined.toarray(), np.hstack([raw, x]))
     assert np.array_equal(concatenate(x, x), np.hstack([x, x]))
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import logging
+import uuid
 
 import networkx as nx
 import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute
 import pytest
 import scipy.sparse as sp
 import torch
@@ -19,6 +22,7 @@ from hypothesis import strategies as st
 from rae import Graph
 from rae.errors import GraphError, RaeError
 from rae.graph import Counts
+from rae.ids import index_in
 
 IDS = [
     [5, 2**40, -3],
@@ -27,6 +31,10 @@ IDS = [
     [datetime.date(2020, 1, 1), datetime.date(1999, 1, 1), datetime.date(2000, 5, 5)],
     [b"\x00\xff", b"a", b""],
     [decimal.Decimal("1.50"), decimal.Decimal("2.00"), decimal.Decimal("-3.00")],
+    [decimal.Decimal("1.50"), decimal.Decimal("22.00"), decimal.Decimal("-333.25")],
+    [datetime.datetime(2020, 1, 1, 5), datetime.datetime(1999, 1, 1), datetime.datetime(2000, 5, 5)],
+    [datetime.timedelta(1), datetime.timedelta(0), datetime.timedelta(-1)],
+    [uuid.UUID(int=2**100), uuid.UUID(int=7), uuid.UUID(int=2**64)],
     [True, False, True],
 ]
 
@@ -191,7 +199,7 @@ def test_the_graph_is_the_set_of_distinct_undirected_pairs(edges):
         (lambda: Graph.from_edges([(1, 2)], ids=[1, 3]), "not among ids=, first 2"),
         (lambda: Graph.from_edges([(1, 2)], ids=["1", "2"]), "the source ids are int64, the graph's are string"),
         (lambda: Graph.from_edges([(1, 2)], ids=[1, 2, 1]), "every id must occur once, got 1 more than once, first 1"),
-        (lambda: Graph.from_dataframe(FRAME, source="von"), "no column 'von' for source=; the table has 'from', 'to'"),
+        (lambda: Graph.from_dataframe(FRAME, source="von"), "there is no column 'von'; the columns are 'from', 'to'"),
         (lambda: Graph.from_dataframe(FRAME[["from"]]), "needs two columns"),
         (lambda: Graph.from_dataframe([1, 2]), "got list"),
         (lambda: Graph.from_scipy(np.zeros((2, 3))), r"square, got shape \(2, 3\)"),
@@ -203,6 +211,28 @@ def test_the_graph_is_the_set_of_distinct_undirected_pairs(edges):
         (lambda: Graph.from_edges(EDGES).with_nodes([1]), "the new ids are int64"),
         (lambda: Graph.from_edges([(1, 2)]).with_nodes(np.array([2**64 - 1], np.uint64)), "the new ids are uint64"),
         (lambda: Graph.disjoint_union([]), "at least one graph"),
+        (lambda: Graph.from_edges([((1, 2), (3, 4))]), r"got list<.*> such as \[1, 2\]; turn each into text first"),
+        (lambda: Graph.from_edges([({"a": 1}, {"a": 2})]), r"got struct<.*e.g. with map\(str, ids\)"),
+        (lambda: Graph.from_edges([(frozenset([1]), frozenset([2]))]), "turn them into text first"),
+        (lambda: Graph.from_edges([("\ud800", "a")]), "valid Unicode"),
+        (lambda: Graph.from_edges((np.array(["\ud800"]), ["a"])), "valid Unicode"),
+        (lambda: Graph.from_networkx(nx.grid_2d_graph(3, 3)), r"Graph.from_networkx\(nx.relabel_nodes\(graph, str\)\)"),
+        (lambda: Graph.from_networkx(nx.Graph([(1, "a")])), r"nx.relabel_nodes\(graph, str\)"),
+        (lambda: Graph.from_edges(EDGES).rows([("a", "b")]), "turn each into text first"),
+        (lambda: Graph.from_edges(EDGES).rows("ab"), r"ids must be a column, got 'ab'; pass \['ab'\]"),
+        (lambda: Graph.from_edges([(1, 2)]).rows(1), r"ids must be a column, got 1; pass \[1\]"),
+        (lambda: Graph.from_dataframe(pd.DataFrame({"u": [1, "a"], "v": [2, 3]})), "a column that Arrow cannot hold"),
+        (
+            lambda: Graph.from_edges(
+                (pa.array([0], pa.timestamp("us")), pa.array([0], pa.timestamp("us", "Europe/Prague")))
+            ),
+            "of one kind, got timestamp",
+        ),
+        (
+            lambda: Graph.from_edges((pa.DictionaryArray.from_arrays([0], pa.array([[1]], pa.list_view(pa.int32()))), [1])),
+            "turn",
+        ),
+        (lambda: Graph.from_edges([(1, datetime.date(2000, 1, 1))]), "of one kind, got int64 and date32"),
     ],
 )
 def test_what_makes_no_graph_is_refused_in_a_sentence(make, says):
@@ -211,6 +241,87 @@ def test_what_makes_no_graph_is_refused_in_a_sentence(make, says):
 
     assert "\n" not in str(caught.value)
     assert isinstance(caught.value, RaeError)
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        pa.array([b"ab", b"cd", b"ab"], pa.binary(2)),
+        pa.array([b"ab", b"cd", b"ab"], pa.binary_view()),
+        pa.array([b"ab", b"cd", b"ab"], pa.large_binary()),
+        pa.array(["ab", "cd", "ab"], pa.string_view()),
+        pa.array(["ab", "cd", "ab"], pa.large_string()),
+        pa.array(["ab", "cd", "ab"], pa.string_view()).dictionary_encode(),
+        pa.chunked_array([["ab", "cd"], ["ab"]]).dictionary_encode(),
+        pa.compute.run_end_encode(pa.array([3, 4, 3])),
+        pa.array([1.5, 2.5, 1.5], pa.float16()),
+        pl.Series(["ab", "cd", "ab"], dtype=pl.Categorical),
+        pl.DataFrame({"x": pl.Series(["ab", "cd", "ab"], dtype=pl.Categorical)}).to_arrow().column(0),
+        pd.Series(["ab", "cd", "ab"], dtype="category"),
+        pd.Index([2.5, 1.5, 2.5]),
+        pd.array([4, 5, 4]),
+        torch.tensor([4, 5, 4]),
+    ],
+    ids=lambda ids: str(getattr(ids, "type", type(ids))),
+)
+def test_ids_of_every_arrow_kind_make_the_same_graph(ids):
+    graph = Graph.from_edges((ids, ids))
+    turned = Graph.from_edges((ids[:2], ids[1:]))
+
+    assert (graph.n_nodes, graph.counts.self_loops) == (2, 3)
+    assert (turned.n_nodes, turned.n_edges) == (2, 1)
+    assert turned.rows(ids).tolist() in ([0, 1, 0], [1, 0, 1])
+
+
+def test_polars_categories_are_read_as_what_they_name():
+    frame = pl.DataFrame({"u": ["a", "b"], "v": ["b", "c"]}, schema={"u": pl.Categorical, "v": pl.Categorical})
+
+    assert list(Graph.from_dataframe(frame).ids) == ["a", "b", "c"]
+
+
+def test_uuids_can_be_looked_up_added_and_told_when_doubled():
+    a, b, c, d = (uuid.UUID(int=i) for i in range(4))
+    graph = Graph.from_edges([(c, a), (a, b)])
+
+    assert list(graph.ids) == [a, b, c]
+    assert list(graph.with_nodes([b, d, d]).ids) == [a, b, c, d]
+    assert graph.with_nodes([]) is graph
+    assert Graph.from_edges([], ids=[b, a]).n_isolated == 2
+    with pytest.raises(GraphError, match="more than once, first UUID"):
+        Graph.from_edges([(a, b)], ids=[a, a, b])
+    with pytest.raises(GraphError, match="not in the graph, first UUID"):
+        graph.rows([d])
+
+
+def test_numbers_and_text_are_one_id_when_written_alike():
+    text, whole = pa.array(["7", "007", "x", "8 "]), pa.array([9, 8, 7], pa.int8())
+
+    assert index_in(text, whole).to_pylist() == [2, None, None, None]
+    assert index_in(whole, text).to_pylist() == [None, None, 0]
+    assert index_in(pa.array([300, 7]), whole).to_pylist() == [None, 2]
+    assert index_in(pa.array([-1, 7]), pa.array([2**64 - 1, 7], pa.uint64())).to_pylist() == [None, 1]
+    assert index_in(pa.array(["x"], pa.large_string()), text).to_pylist() == [2]
+    assert index_in(pa.array([b"7"]), pa.array([datetime.date(2000, 1, 1)])).to_pylist() == [None]
+
+
+def test_a_networkx_grid_with_text_nodes_is_read():
+    graph = Graph.from_networkx(nx.relabel_nodes(nx.grid_2d_graph(3, 3), str))
+
+    assert graph.rows(["(0, 1)"]).tolist() == [1]
+    assert graph.n_edges == 12
+
+
+def test_a_frame_is_read_by_the_usual_names_wherever_they_stand(caplog):
+    weighted = pd.DataFrame({"weight": [0.5], "source": ["a"], "target": ["b"]})
+    calls = pl.DataFrame({"when": [1], "Caller_ID": ["a"], "called_id": ["b"]})
+    mixed = pa.table({"w": [1], "from": ["a"], "target": ["b"]})
+    with caplog.at_level(logging.INFO, "rae"):
+        for frame in (weighted, calls, mixed, FRAME.assign(start=1, end=2)):
+            assert set(Graph.from_dataframe(frame).ids) <= set("abcd")
+        assert not caplog.records
+        assert list(Graph.from_dataframe(pa.table({"x": [1], "y": [2], "z": [3]})).ids) == [1, 2]
+    assert "first two columns, 'x' and 'y'; pass source= and target=" in caplog.text
+    assert caplog.records[0].levelno == logging.WARNING
 
 
 def test_pyg_data_that_names_nodes_beyond_its_number_is_refused():

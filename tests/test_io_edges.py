@@ -111,11 +111,45 @@ def test_a_pandas_index_is_not_taken_for_the_source(tmp_path: Path) -> None:
     }
 
 
-def test_columns_not_read_are_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_columns_not_read_are_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "rae"):
         read_edges(file(tmp_path, "source,target,w,t\n1,2,3,4\n"))
 
-    assert "columns 'source' to 'target', 2 others not read; 1 rows read" in caplog.text
+    assert "edges from columns 'source' and 'target'; ignored: 'w', 't'; 1 rows read" in caplog.text
+    assert caplog.records[-1].levelno == logging.INFO
+
+
+@pytest.mark.parametrize(
+    "header",
+    ["time,caller,called", "w,from,to", "when,user_id,friend_id", "start,src,dst,end", "x,Customer ID,y,product-id"],
+)
+def test_usual_names_are_found_wherever_they_stand(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, header: str
+) -> None:
+    ends = ("caller", "called", "from", "to", "user_id", "friend_id", "src", "dst", "Customer ID", "product-id")
+    names = header.split(",")
+    row = ",".join("ab"[ends.index(name) % 2] if name in ends else "7" for name in names)
+
+    with caplog.at_level(logging.WARNING, "rae"):
+        assert edges(read_edges(file(tmp_path, f"{header}\n{row}\n"))) == {("a", "b")}
+    assert not caplog.records
+
+
+def test_taking_the_first_two_of_many_columns_is_said_aloud(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, "rae"):
+        assert edges(read_edges(file(tmp_path, "time,a,b,c,d,e,f\n1,2,3,4,5,6,7\n"))) == {(1, 2)}
+    assert (
+        "edges from columns 'time' and 'a'; ignored: 'b', 'c', 'd', 'e', ...; pass source= and target=" in caplog.text
+    )
+    caplog.clear()
+    with caplog.at_level(logging.WARNING, "rae"):
+        read_edges(file(tmp_path, "a,b\n1,2\n"))
+        read_edges(file(tmp_path, "time,a,b\n1,2,3\n"), source="a")
+    assert not caplog.records
+
+
+def test_the_first_edge_between_usual_names_is_not_lost(tmp_path: Path) -> None:
+    assert edges(read_edges(file(tmp_path, "u,v\nv,w\nw,u\n"))) == {("u", "v"), ("v", "w"), ("u", "w")}
 
 
 def test_the_same_column_twice_is_refused(tmp_path: Path) -> None:
@@ -206,6 +240,14 @@ def test_given_ids_are_the_nodes_in_that_order(tmp_path: Path) -> None:
     assert read_edges(file(tmp_path, "source,target\n"), ids=[1, 2]).n_edges == 0
 
 
+def test_whole_numbers_are_text_when_asked_for(tmp_path: Path) -> None:
+    path = tmp_path / "e.parquet"
+    pq.write_table(PAIRS, path)
+    for source in (path, file(tmp_path, "5,9\n5,7\n")):
+        assert edges(read_edges(source, as_text=True)) == {("5", "9"), ("5", "7")}
+    assert list(read_edges(path, ids=["9", "5", "7"]).ids) == ["9", "5", "7"]
+
+
 # ------------------------------------------------------------------------------------ bad input
 
 
@@ -217,7 +259,10 @@ def test_given_ids_are_the_nodes_in_that_order(tmp_path: Path) -> None:
         ("# only a comment\n", "holds no rows, only comments"),
         ("1\n2\n3\n", "has one column, expected two"),
         ("word\n", "has one column, expected two"),
-        ("source,target\n", "holds no edges, only column names"),
+        (
+            "source,target\n",
+            r"holds no edges, only column names \(pass header=False if they are an edge\); expected one",
+        ),
         ("1,2\n3,\n", "line 2 has an empty target id; fill it or drop that line"),
         ("a,b\n1,2\n\n,4\n", "line 4 has an empty source id"),
         ("1,2\n1,2,3\n3,4\n", "line 2 has 3 cells, expected 2"),

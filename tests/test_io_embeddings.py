@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import uuid
+from datetime import date
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +23,10 @@ IDS = [
     pa.array([2**64 - 1, 1, 2, 3, 4], pa.uint64()),
     pa.array(["a", "007", 'q"uote', "ü, x", " b"]),
     pa.array([1, 2, 3, 4, 5], pa.int16()),
+    pa.array([uuid.UUID(int=i) for i in range(5)]),
+    pa.array([Decimal(i) / 4 for i in range(5)]),
+    pa.array([date(2000, 1, i + 1) for i in range(5)]),
+    pa.array([bytes([i, i]) for i in range(5)], pa.binary(2)),
 ]
 
 
@@ -81,7 +88,9 @@ def test_plain_lists_of_doubles_are_read_too(tmp_path: Path) -> None:
         ("z.parquet", [1], np.ones(1), r"got \(1,\)"),
         ("z.parquet", [1], np.ones((1, 0)), r"got \(1, 0\)"),
         ("z.parquet", [1], np.array([[np.nan]]), "must be finite, got 1 rows that are not, first row 0"),
-        ("z.csv", [[1], [2]], np.ones((2, 1)), r"ids of type list<.*> cannot be written as CSV; write \.parquet"),
+        ("z.csv", [b"a", b"b"], np.ones((2, 1)), r"ids of type binary cannot be written as CSV; write \.parquet"),
+        ("z.csv", [uuid.UUID(int=1)], np.ones((1, 1)), r"ids of type .*uuid.* cannot be written as CSV"),
+        ("z.parquet", [(0, 1), (1, 1)], np.ones((2, 1)), "turn each into text first"),
     ],
 )
 def test_what_cannot_be_written_is_refused_and_nothing_is_left(

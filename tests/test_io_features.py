@@ -135,6 +135,8 @@ def test_a_column_of_lists_is_a_matrix_without_names(tmp_path: Path, kind: pa.Da
         ("id,x\n1,2\n,3\n", "line 3 has an empty feature id"),
         ("id,x\n1,2\n1,3\n", "every id must have one feature row, got 1 with more, first 1"),
         ("id\n1\n2\n", "there are only ids"),
+        ("id,x\n", "there are no rows, only column names; expected one row per node"),
+        ({"id": pa.array([], pa.int64()), "x": pa.array([], pa.float32())}, "there are no rows"),
         ("", "is empty"),
         ({"id": [1, 2], "x": [1.0, None]}, r"row 2 \(id 2\), column 'x', which is missing or NaN"),
         ({"id": [1, None], "x": [1.0, 2.0]}, "every id must be there"),
@@ -157,6 +159,17 @@ def test_a_bad_wide_table_is_one_sentence(
         read_features(file(tmp_path, content))
     assert str(caught.value).count("features.csv") == 1
     assert "\n" not in str(caught.value)
+
+
+def test_ids_are_text_when_asked_for(tmp_path: Path) -> None:
+    np.savez(tmp_path / "x.npz", x=np.ones((2, 1)), ids=np.array([7, 8]))
+    for path, choices in (
+        (file(tmp_path, "id,x\n7,1\n8,2\n"), {}),
+        (file(tmp_path, {"id": [7, 8], "x": [1, 2]}, "f.parquet"), {}),
+        (file(tmp_path, {"id": [7, 8], "x": [1, 2]}, "f.parquet"), {"feature": "x"}),
+        (tmp_path / "x.npz", {}),
+    ):
+        assert keyed(path, as_text=True, **choices).id_column.to_pylist() == ["7", "8"]
 
 
 def test_a_wrong_column_name_is_said_with_the_nearest_right_one(tmp_path: Path) -> None:

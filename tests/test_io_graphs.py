@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 
 import numpy as np
 import pytest
@@ -27,6 +28,13 @@ def test_a_graph_comes_back_from_its_folder(folder):
     assert graph.counts.self_loops == 1
     assert is_graph_folder(folder)
     assert not is_graph_folder(folder.parent)
+
+
+def test_ids_of_an_extension_type_come_back(tmp_path):
+    a, b = uuid.uuid4(), uuid.uuid4()
+    write_graph(tmp_path / "g", Graph.from_edges([(a, b)]))
+
+    assert open_graph(tmp_path / "g").rows([a, b]).tolist() == Graph.from_edges([(a, b)]).rows([a, b]).tolist()
 
 
 def test_a_mapped_graph_gives_the_same_vectors(tmp_path):

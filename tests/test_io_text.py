@@ -8,8 +8,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from rae.cli.wording import in_flags
 from rae.errors import FileError
-from rae.io import read_edges, text
+from rae.io import read_edges, read_features, text
 from rae.io.header import has_header
 from rae.io.tables import open_table
 from rae.io.text import TextTable
@@ -71,6 +72,10 @@ def test_decimal_commas_do_not_hide_the_semicolons(tmp_path: Path) -> None:
     assert cells(table(tmp_path, "a;1,5;2,5\nb;3,5;4,5\n")) == [["a", "1,5", "2,5"], ["b", "3,5", "4,5"]]
 
 
+FRIENDS = [[f"{a}x", f"{b}x"] for a in "abcde" for b in "abcde"]
+SINGLE = [[f"{a}{b}", f"{b}{a}z"] for a in "abcde" for b in "vwxyz"]
+
+
 @pytest.mark.parametrize(
     ("rows", "expected", "doubtful"),
     [
@@ -78,34 +83,87 @@ def test_decimal_commas_do_not_hide_the_semicolons(tmp_path: Path) -> None:
         ([["a", "b", "w"], ["ann", "bob", "3"]], True, False),
         ([["1", "2"], ["3", "4"]], False, False),
         ([["1", "2"]], False, False),
-        ([["ann", "bob"], ["bob", "cid"]], False, True),
-        ([["ann", "bob"]], False, True),
-        ([["Source", "TARGET"], ["bob", "cid"]], True, True),
-        ([["From_ID", "to id"], ["bob", "cid"]], True, True),
-        ([["id", "word"], ["bob", "nice"]], True, True),
+        ([["x", "y"], ["1", "nan"], ["2", ""]], True, False),
+        # usual names
+        ([["Source", "TARGET"], ["bob", "cid"]], True, False),
+        ([["From_ID", "to id"], ["bob", "cid"]], True, False),
+        ([["caller", "called"], ["ann", "bob"], ["bob", "cid"]], True, False),
+        ([["user", "friend"], ["ann", "bob"]], True, False),
+        ([["customer_id", "product_id"], ["ann", "milk"]], True, False),
+        ([["author", "coauthor"], ["ann", "bob"]], True, False),
+        ([["start", "stop"], ["ann", "bob"]], True, False),
+        ([["caller", "called"]], True, False),
+        ([["id", "word"], ["bob", "nice"]], True, False),
+        ([["id", "word"], ["bob", "id"], ["cid", "word"]], True, False),
         ([["id", "0", "1"], ["bob", "0.5", "-1e3"]], True, True),
         ([["paper", "0", "1"], ["7", "0.5", "3"]], True, True),
+        ([["", "source", "target"], ["0", "ann", "bob"]], True, False),
+        # usual names that are nodes
+        ([["u", "v"], ["v", "w"], ["w", "u"]], False, True),
+        ([["u", "v"], ["v", "w"]], False, True),
+        ([["u", "v", "3"], ["x", "w", "4"]], False, False),
+        ([["user", "friend"], ["friend", "foe"], ["foe", "user"]], False, True),
+        ([["source", "target"], ["source", "oil"]], True, True),
+        ([["id", "ego"], ["ego", "id"], ["id", "superego"]], False, True),
+        # cells that stand again below
+        ([["ann", "bob"], ["bob", "cid"]], False, False),
+        ([["ann", "bob"], ["cid", "ann"]], False, False),
+        ([["ax", "bx"], *FRIENDS], False, False),
+        # words of another make
+        ([["worker", "boss"], *FRIENDS], True, True),
+        ([["worker", "boss"], ["u1", "u2"], ["u3", "u4"]], True, True),
+        ([["worker 1", "boss 1"], ["u1", "u2"], ["u3", "u4"]], False, True),
+        ([["worker", "worker"], *FRIENDS], False, True),
+        # nothing tells
+        ([["worker", "boss"], *SINGLE], False, True),
+        ([["worker", "boss"], *FRIENDS[:19]], False, True),
+        ([["ann", "bob"]], False, True),
+        ([["ann", "bob"], ["cid", "dan"]], False, True),
         ([["x", "12"], ["13", "14"]], False, True),
-        ([["", "source", "target"], ["0", "ann", "bob"]], True, True),
-        ([["x", "y"], ["1", "nan"], ["2", ""]], True, False),
         ([["x", "y"], ["", "NA"]], False, True),
         ([["ann", "bob"], ["7", "x"], ["x", "8"]], False, True),
     ],
 )
-def test_a_header_is_text_over_numbers_or_usual_names(rows: list[list[str]], expected: bool, doubtful: bool) -> None:
-    decided, note = has_header(rows)
+def test_a_header_is_text_over_numbers_or_names_that_no_node_has(
+    rows: list[list[str]], expected: bool, doubtful: bool
+) -> None:
+    verdict = has_header(rows)
 
-    assert decided is expected
-    assert (note is not None) is doubtful
+    assert verdict.header is expected
+    assert verdict.doubtful is doubtful
+    assert verdict.note or not doubtful
 
 
-def test_a_doubtful_header_is_logged_and_kept(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    ("content", "level", "sentence"),
+    [
+        ("ann,bob\ncid,dan\n", logging.WARNING, "the first row (ann, bob) was taken as data; pass header=True if"),
+        ("u,v\nv,w\nw,u\n", logging.WARNING, "the first row (u, v) was taken as data; pass header=True if"),
+        ("boss,hand\nu1,u2\n", logging.WARNING, "the first row (boss, hand) was taken as a header; pass header=False"),
+        ("ann,bob\nbob,cid\n", logging.INFO, "the first row (ann, bob) was taken as data; pass header=True if"),
+        ("from,to\nbob,cid\n", logging.INFO, "the first row (from, to) was taken as a header; pass header=False"),
+    ],
+)
+def test_what_was_taken_for_a_header_is_said_and_in_doubt_said_aloud(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, content: str, level: int, sentence: str
+) -> None:
     with caplog.at_level(logging.INFO, "rae"):
-        opened = table(tmp_path, "ann,bob\nbob,cid\n")
+        opened = table(tmp_path, content)
 
-    assert opened.header is False
-    assert opened.notes == ("the first row (ann, bob) was taken as data; pass header=True if it is a header",)
-    assert "was taken as data; pass header=True" in caplog.text
+    (record,) = caplog.records
+    assert record.levelno == level
+    assert sentence in record.getMessage()
+    assert (opened.doubts if level == logging.WARNING else opened.notes)[0].startswith(sentence)
+
+
+def test_a_doubt_about_features_says_which_reader_settles_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "f.csv"
+    path.write_text("who,what\nann,milk\nbob,rice\n")
+    with caplog.at_level(logging.WARNING, "rae"):
+        read_features(path, id="1", feature="2")
+
+    assert "pass header=True if it is a header (read_features)" in caplog.text
+    assert in_flags(caplog.messages[0]).endswith("pass --features-header if it is a header")
 
 
 def test_skipped_comments_are_counted(tmp_path: Path) -> None:

@@ -121,7 +121,7 @@ def test_negatives_that_do_not_exist_weigh_nothing():
 
 def test_structural_features_are_own_degree_then_sorted_neighbour_degrees():
     nxg = to_networkx(GRAPH)
-    x = structural_features(GRAPH, cap=6)
+    x = structural_features(GRAPH, cap=6, scale="raw")
 
     for u in range(GRAPH.n_nodes):
         degrees = sorted((nxg.degree(v) for v in nxg[u]), reverse=True)
@@ -138,7 +138,7 @@ def test_above_the_cap_degrees_stay_sorted_and_real(above_cap, cap):
     graph = Graph.from_edges([(str(a), str(b)) for a, b in edges])
     hub = graph.rows(["hub"])[0]
 
-    row = structural_features(graph, cap=cap, above_cap=above_cap, seed=1)[hub]
+    row = structural_features(graph, cap=cap, above_cap=above_cap, scale="raw", seed=1)[hub]
 
     assert row[0] == 12
     assert len(row) == 1 + cap

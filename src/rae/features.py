@@ -8,6 +8,7 @@ by the user's ids, in any order.
 from __future__ import annotations
 
 import difflib
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,10 +20,16 @@ import scipy.sparse as sp
 
 from rae.config import Config
 from rae.errors import FeatureError
-from rae.graph import Graph, id_array, index_in, shown
+from rae.frames import as_table, is_frame, numbers, own_index, without_ids
+from rae.graph import Graph
+from rae.ids import doubled, id_array, in_words, index_in, shown
 from rae.kernels import cpu
+from rae.names import ID, position, usual
 from rae.runtime import in_ranges, key
 
+log = logging.getLogger("rae")
+
+DEFAULT = Config()
 Matrix = np.ndarray[Any, np.dtype[np.float32]] | sp.csr_array
 
 
@@ -32,14 +39,20 @@ def is_sparse(x: Any) -> bool:
 
 
 def structural_features(
-    graph: Graph, *, cap: int = 30, above_cap: str = "even", scale: str = "raw", seed: int = 0
+    graph: Graph,
+    *,
+    cap: int = DEFAULT.degree_cap,
+    above_cap: str = DEFAULT.degree_above_cap,
+    scale: str = DEFAULT.degree_scale,
+    seed: int = DEFAULT.seed,
 ) -> np.ndarray[Any, np.dtype[np.float32]]:
     """X_s: own degree, then the neighbours' degrees, largest first, zero-padded.  -> (n, 1 + cap)
 
     Above the cap, `above_cap="even"` keeps evenly spaced order statistics, so equal positions get
-    equal features; `"random"` samples neighbours, as the paper does.
+    equal features; `"random"` samples neighbours, as the paper does. `scale="log"` gives
+    log(1 + degree), `"raw"` the degrees. Defaults are Config's.
 
-    >>> structural_features(Graph.from_edges([(0, 1), (1, 2)]), cap=2).tolist()
+    >>> structural_features(Graph.from_edges([(0, 1), (1, 2)]), cap=2, scale="raw").tolist()
     [[1.0, 2.0, 0.0], [2.0, 1.0, 1.0], [1.0, 2.0, 0.0]]
     """
     out = np.zeros((graph.n_nodes, 1 + cap), np.float32)
@@ -53,11 +66,14 @@ def structural_features(
 
 
 def check_matrix(x: Any, n_rows: int | None = None) -> Matrix:
-    """x as a finite float32 matrix, dense or CSR, with one row per node."""
+    """x as a finite float32 matrix, dense or CSR, with one row per node.
+
+    A data frame is taken row by row; one that has ids of its own is refused: `FeatureTable.from_dataframe`.
+    """
     if hasattr(x, "detach"):  # a torch tensor
-        x = x.detach().cpu().numpy()
-    elif hasattr(x, "to_numpy") and not isinstance(x, np.ndarray):  # pandas, polars
-        x = x.to_numpy()
+        x = _from_torch(x.detach().cpu())
+    elif is_frame(x):
+        x = without_ids(x)
     matrix: Any
     if is_sparse(x):
         _refuse_kind(x.dtype)
@@ -95,6 +111,15 @@ def check_matrix(x: Any, n_rows: int | None = None) -> Matrix:
     return checked
 
 
+def _from_torch(x: Any) -> Any:
+    if str(x.layout) != "torch.strided":
+        entries = x.to_sparse_coo().coalesce()
+        if entries.ndim != 2 or entries.sparse_dim() != 2:
+            raise FeatureError(f"sparse features must be a matrix, got shape {tuple(x.shape)}; pass x.to_dense()")
+        return sp.coo_array((_from_torch(entries.values()), tuple(entries.indices().numpy())), shape=tuple(x.shape))
+    return (x.float() if str(x.dtype) == "torch.bfloat16" else x).numpy()  # NumPy has no bfloat16
+
+
 def _refuse_kind(dtype: np.dtype[Any]) -> None:
     if dtype.kind not in "biuf":
         raise FeatureError(f"features must be numbers, got {dtype}; turn text into numbers first (one column per word)")
@@ -128,12 +153,35 @@ class FeatureTable:
         object.__setattr__(self, "matrix", check_matrix(self.matrix, len(self.id_column)))
         if self.names is not None and len(self.names) != self.matrix.shape[1]:
             raise FeatureError(f"names must have one entry per column ({self.width:,}), got {len(self.names):,}")
-        if len(self.id_column.unique()) != len(self.id_column):
-            counted = pc.value_counts(self.id_column)
-            twice = counted.filter(pc.greater(counted.field("counts"), 1)).field("values")
+        if len(twice := doubled(self.id_column)):
             raise FeatureError(
                 f"every id must have one feature row, got {len(twice):,} with more, first {shown(twice)}"
             )
+
+    @classmethod
+    def from_dataframe(cls, df: Any, id: str | None = None) -> FeatureTable:
+        """The features of a pandas, polars or Arrow table, keyed by id; all other columns are numbers.
+
+        `id` names the column of ids; by default the one called id, node or node_id, else an index
+        of a pandas frame that is more than the row number.
+
+        >>> FeatureTable.from_dataframe(pa.table({"id": ["ann", "bob"], "age": [40, 30]})).names
+        ('age',)
+        """
+        index = own_index(df)
+        table = as_table(df)
+        names = table.column_names
+        place = usual(names, ID) if id is None else position(id, names)
+        if isinstance(place, str) and index is not None and id in index.names:
+            place = None
+        if isinstance(place, str):
+            raise FeatureError(place)
+        if place is None and index is None:
+            listed = ", ".join(map(repr, names[:8]))
+            raise FeatureError(f"which column holds the ids? pass id=, one of {listed or 'none'}")
+        ids = id_array(index if place is None else table.column(place))
+        values = table if place is None else table.remove_column(place)
+        return cls(ids, numbers(values), tuple(values.column_names))
 
     @property
     def width(self) -> int:
@@ -160,9 +208,13 @@ class FeatureTable:
         extra = len(self.id_column) - (graph.n_nodes - found.null_count)
         if extra and unknown == "error":
             strangers = self.id_column.filter(pc.is_null(index_in(self.id_column, graph.id_column)))
+            kinds = [in_words(column.type) for column in (graph.id_column, self.id_column)]
+            way = "add them with graph.with_nodes(table.id_column)"
+            if kinds[0] != kinds[1]:
+                way = f"ids are {kinds[0]} in the graph and {kinds[1]} in the table: read both with as_text=True"
             raise FeatureError(
                 f"{extra:,} feature rows belong to ids that are not in the graph, first {shown(strangers)}; "
-                'add them with graph.with_nodes(table.id_column), or pass unknown="drop" (--unknown drop)'
+                f'{way}, or pass unknown="drop" (--unknown drop)'
             )
         rows = pc.fill_null(found, 0).to_numpy(zero_copy_only=False)
         lacks = pc.is_null(found).to_numpy(zero_copy_only=False)
@@ -194,6 +246,10 @@ class FeatureTable:
             )
         if len(absent) == len(names):
             raise FeatureError(f"none of the model's {len(names):,} features occurs here, first {absent[0]!r}")
+        known = set(names)
+        extra = [name for name in self.names if name not in known] if not self.open_vocabulary else []
+        if extra:
+            log.warning("%d feature columns are unknown to the model and left out, first %r", len(extra), extra[0])
         coo = sp.coo_array(self.matrix)
         new = np.full(self.width, -1)
         for j, name in enumerate(names):

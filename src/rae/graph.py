@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -12,11 +13,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rae.errors import GraphError
+from rae.frames import as_table
+from rae.ids import coded, distinct, doubled, id_array, index_in, one_kind, shown
 from rae.kernels import cpu
+from rae.names import edge_columns
 from rae.runtime import in_ranges
 
 Ints = np.ndarray[Any, np.dtype[np.integer[Any]]]
 A = TypeVar("A", bound=np.ndarray[Any, Any])
+ONE_KIND = "they must be of one kind, e.g. all text (rae.read_edges and rae.read_features: as_text=True)"
+
+log = logging.getLogger("rae")
 
 
 @dataclass(frozen=True)
@@ -126,18 +133,24 @@ class Graph:
 
     @classmethod
     def from_dataframe(cls, df: Any, source: str | None = None, target: str | None = None, ids: Any = None) -> Graph:
-        """The graph of a pandas, polars or Arrow table; by default its first two columns."""
-        table = _as_table(df)
+        """The graph of a pandas, polars or Arrow table.
+
+        `source` and `target` name its columns; by default those with usual names (source and target,
+        from and to, caller and called, ...), else the first two.
+
+        >>> list(Graph.from_dataframe(pa.table({"weight": [0.5], "source": ["ann"], "target": ["bob"]})).ids)
+        ['ann', 'bob']
+        """
+        table = as_table(df)
         names = table.column_names
-        if len(names) < 2:
-            raise GraphError(f"an edge table needs two columns, got {names}")
-        columns = []
-        for role, name, default in (("source", source, names[0]), ("target", target, names[1])):
-            name = default if name is None else name
-            if name not in names:
-                raise GraphError(f"no column {name!r} for {role}=; the table has {', '.join(map(repr, names))}")
-            columns.append(table.column(name))
-        return cls._from_columns(id_array(columns[0]), id_array(columns[1]), None if ids is None else id_array(ids))
+        ends, guessed = edge_columns(names, source, target)
+        if guessed:
+            log.warning(
+                "edges are taken from the first two columns, %r and %r; pass source= and target= if that is wrong",
+                *(names[i] for i in ends),
+            )
+        first, second = (id_array(table.column(i)) for i in ends)
+        return cls._from_columns(first, second, None if ids is None else id_array(ids))
 
     @classmethod
     def from_scipy(cls, matrix: Any, ids: Any = None) -> Graph:
@@ -160,10 +173,14 @@ class Graph:
     def from_networkx(cls, graph: Any) -> Graph:
         """The graph of a networkx graph; its nodes are the ids, in networkx's order."""
         nodes = list(graph.nodes)
+        try:
+            ids = id_array(nodes)
+        except GraphError as error:
+            raise GraphError(f"{error}; for networkx: Graph.from_networkx(nx.relabel_nodes(graph, str))") from None
         place = {node: i for i, node in enumerate(nodes)}
         pairs = np.fromiter((place[end] for edge in graph.edges() for end in edge), np.int64, -1).reshape(-1, 2)
         source, target = np.ascontiguousarray(pairs[:, 0]), np.ascontiguousarray(pairs[:, 1])
-        return cls._from_codes(source, target, id_array(nodes))
+        return cls._from_codes(source, target, ids)
 
     @classmethod
     def from_pyg(cls, data: Any, ids: Any = None) -> Graph:
@@ -185,12 +202,20 @@ class Graph:
 
     def with_nodes(self, ids: Any) -> Graph:
         """The same graph and, after its nodes, those of `ids` it did not have, as isolated nodes."""
-        extra = _same_kind(id_array(ids), self.id_column.type, "the new ids")
-        extra = extra.filter(pc.is_null(index_in(extra, self.id_column))).unique()
+        extra = self._in_kind(id_array(ids))
+        extra = distinct(extra.filter(pc.is_null(index_in(extra, self.id_column))))
         if len(extra) == 0:
             return self
         offsets = np.concatenate([self.offsets, np.full(len(extra), self.offsets[-1])])
         return replace(self, offsets=_read_only(offsets), id_column=pa.concat_arrays([self.id_column, extra]))
+
+    def _in_kind(self, ids: pa.Array) -> pa.Array:
+        try:
+            if one_kind(ids, self.id_column) is not None:
+                return ids.cast(self.id_column.type) if ids.type != self.id_column.type else ids
+        except pa.ArrowInvalid:
+            pass
+        raise GraphError(f"the new ids are {ids.type}, the graph's are {self.id_column.type}; {ONE_KIND}")
 
     @classmethod
     def disjoint_union(cls, graphs: Sequence[Graph]) -> Graph:
@@ -212,17 +237,14 @@ class Graph:
             raise GraphError(f"source and target must be equally long, got {len(source):,} and {len(target):,}")
         if ids is None:
             source, target = _one_kind(source, target)
-            coded = pa.concat_arrays([source, target]).dictionary_encode()
-            order = pc.array_sort_indices(coded.dictionary).to_numpy()
-            rank = np.empty(len(order), np.int64)
-            rank[order] = np.arange(len(order))
-            codes = rank[coded.indices.to_numpy()] if len(coded) else np.empty(0, np.int64)
-            return cls._from_codes(codes[: len(source)], codes[len(source) :], coded.dictionary.take(pa.array(order)))
+            codes, nodes = coded(pa.concat_arrays([source, target]))
+            return cls._from_codes(codes[: len(source)], codes[len(source) :], nodes)
         _refuse_doubled(ids)
         ends = []
         for name, column in (("source", source), ("target", target)):
-            column = _same_kind(column, ids.type, f"the {name} ids") if len(column) else column
-            found = index_in(column, ids) if len(column) else pa.array([], pa.int32())
+            if one_kind(column, ids) is None:
+                raise GraphError(f"the {name} ids are {column.type}, the graph's are {ids.type}; {ONE_KIND}")
+            found = index_in(column, ids)
             if found.null_count:
                 unknown = column.filter(pc.is_null(found))
                 raise GraphError(
@@ -254,63 +276,6 @@ class Graph:
         return cls(_read_only(kept), _read_only(out), ids, Counts(len(source), loops, doubled))
 
 
-# ------------------------------------------------------------------------------------- ids
-
-
-def id_array(ids: Any) -> pa.Array:
-    """Any column of ids as one Arrow array; missing ids and mixed kinds are refused."""
-    if isinstance(ids, pa.ChunkedArray):
-        ids = ids.combine_chunks() if ids.num_chunks != 1 else ids.chunk(0)
-    if not isinstance(ids, pa.Array):
-        ids = _arrow(ids)
-    if isinstance(ids, pa.ChunkedArray):  # combine_chunks of very long columns
-        raise GraphError("too many ids for one array; split the table")
-    if pa.types.is_dictionary(ids.type):
-        ids = ids.dictionary_decode()
-    if pa.types.is_string_view(ids.type) or pa.types.is_large_string(ids.type):
-        ids = ids.cast(pa.string() if ids.nbytes < 2**31 else pa.large_string())
-    bad = ids.null_count
-    if pa.types.is_floating(ids.type):
-        bad = pc.sum(pc.is_null(ids, nan_is_null=True)).as_py() or 0
-    if bad and len(ids):
-        first = pc.index(pc.is_null(ids, nan_is_null=True), True).as_py()
-        raise GraphError(f"every id must be there, got {bad:,} missing, first in row {first:,}; drop those rows")
-    return ids
-
-
-def _arrow(values: Any) -> pa.Array:
-    if not isinstance(values, (np.ndarray, list, tuple)) and hasattr(values, "__arrow_array__"):
-        return pa.array(values)
-    if hasattr(values, "to_arrow"):  # polars
-        return values.to_arrow()
-    if hasattr(values, "to_numpy"):  # pandas
-        values = values.to_numpy()
-    if not isinstance(values, np.ndarray):
-        values = list(values)
-    if isinstance(values, np.ndarray) and values.ndim != 1:
-        raise GraphError(f"ids must be one column, got shape {values.shape}")
-    try:
-        return pa.array(values)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError) as error:
-        unsigned = _as_unsigned(values)
-        if unsigned is not None:
-            return unsigned
-        raise GraphError(
-            f"ids must be all of one kind that Arrow can hold (whole numbers below 2**64, text, ...): {error}; "
-            "turn them into text first"
-        ) from None
-
-
-def _as_unsigned(values: Any) -> pa.Array | None:
-    """Whole numbers between 2**63 and 2**64, which Arrow only takes when told so."""
-    if not all(isinstance(v, (int, np.integer)) for v in values):
-        return None
-    try:
-        return pa.array([int(v) for v in values], pa.uint64())
-    except (OverflowError, pa.ArrowInvalid):
-        return None
-
-
 def _two_columns(edges: Any) -> tuple[pa.Array, pa.Array]:
     if isinstance(edges, tuple) and len(edges) == 2 and not any(isinstance(e, (tuple, str, bytes)) for e in edges):
         return id_array(edges[0]), id_array(edges[1])
@@ -336,67 +301,18 @@ def _two_columns(edges: Any) -> tuple[pa.Array, pa.Array]:
     return id_array([p[0] for p in pairs]), id_array([p[1] for p in pairs])
 
 
-def _as_table(df: Any) -> pa.Table:
-    if isinstance(df, pa.Table):
-        return df
-    if isinstance(df, pa.RecordBatch):
-        return pa.Table.from_batches([df])
-    if hasattr(df, "__arrow_c_stream__"):  # polars, pandas >= 2.2, duckdb, ...
-        return pa.table(df)
-    if type(df).__module__.startswith("pandas"):
-        return pa.Table.from_pandas(df, preserve_index=False)
-    if hasattr(df, "to_arrow"):
-        return df.to_arrow()
-    raise GraphError(f"expected a pandas, polars or Arrow table, got {type(df).__name__}")
-
-
 def _one_kind(source: pa.Array, target: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """Both columns in one type, so that 7 and 7 are one node whatever width they were stored in."""
-    a, b = source.type, target.type
-    if a == b:
-        return source, target
-    if len(source) == 0 or len(target) == 0:
-        return source, target
-    if pa.types.is_integer(a) and pa.types.is_integer(b):
-        for kind in (pa.int64(), pa.uint64()):
-            try:
-                return source.cast(kind), target.cast(kind)
-            except pa.ArrowInvalid:
-                continue
-    raise GraphError(f"source and target ids must be of one kind, got {a} and {b}; turn both into text first")
-
-
-def _same_kind(column: pa.Array, kind: pa.DataType, what: str) -> pa.Array:
-    if column.type == kind or len(column) == 0:
-        return column.cast(kind) if len(column) == 0 else column
-    if pa.types.is_integer(column.type) and pa.types.is_integer(kind):
-        try:
-            return column.cast(kind)
-        except pa.ArrowInvalid:
-            pass
-    raise GraphError(f"{what} are {column.type}, the graph's are {kind}; they must be of one kind")
-
-
-def index_in(column: pa.Array, values: pa.Array) -> pa.Array:
-    """Where each id of `column` stands in `values`, null where it does not.  (m,), (n,) -> (m,)"""
-    if column.type != values.type:
-        try:
-            column = column.cast(values.type)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-            return pa.nulls(len(column), pa.int32())
-    return pc.index_in(column, value_set=values)
+    both = one_kind(source, target)
+    if both is None:
+        raise GraphError(
+            f"source and target ids must be of one kind, got {source.type} and {target.type}; turn both into text first"
+        )
+    return both
 
 
 def _refuse_doubled(ids: pa.Array) -> None:
-    if len(ids.unique()) != len(ids):
-        counted = pc.value_counts(ids)
-        twice = counted.filter(pc.greater(counted.field("counts"), 1)).field("values")
+    if len(twice := doubled(ids)):
         raise GraphError(f"every id must occur once, got {len(twice):,} more than once, first {shown(twice)}")
-
-
-def shown(column: pa.Array, most: int = 3) -> str:
-    """The first few distinct ids, as an error message quotes them."""
-    return ", ".join(repr(v) for v in column.unique()[:most].to_pylist())
 
 
 def _index_type(n: int) -> type[np.signedinteger[Any]]:

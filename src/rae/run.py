@@ -315,7 +315,7 @@ def summary(history: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
 def _in_row_order(ids: pa.Array, graph: Graph | None, features: Any) -> Matrix | None:
     """The features with one row per id, refused where graph, features and ids do not go together."""
     from rae.features import FeatureTable, check_matrix
-    from rae.graph import id_array
+    from rae.ids import id_array
 
     if graph is not None and not id_array(ids).equals(graph.id_column):
         raise RunError(

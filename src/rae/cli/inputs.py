@@ -93,13 +93,18 @@ def reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def read_inputs(reading: Reading, console: Console) -> Inputs:
     """The graph and the features of these files; what was merged, dropped or added is said aloud."""
     from rae.features import FeatureTable
-    from rae.io import read_edges
+    from rae.io.edges import open_edges
 
     began = time.perf_counter()
     header = _header(reading.header, reading.source, reading.target)
-    graph = read_edges(reading.edges, source=reading.source, target=reading.target, header=header)
+    opened = open_edges(reading.edges, source=reading.source, target=reading.target, header=header)
+    if len(opened.table.names) > 2 and not opened.guessed:
+        console.note(str(opened))
+    graph = opened.graph()
     features = _read_features(reading)
     if isinstance(features, FeatureTable):
+        if _needs_text(graph, features, opened.in_text, reading):
+            graph = opened.graph(as_text=True)
         graph, features = _joined(graph, features, reading, console)
     elif features is not None:
         console.note("features have no ids: row i is taken for the i-th node, ids in ascending order")
@@ -160,12 +165,24 @@ def _header(told: bool | None, *names: str | None) -> bool | None:
     return True if told is None and any(name and not name.isdigit() for name in names) else told
 
 
+def _needs_text(graph: Graph, table: FeatureTable, in_text: bool, reading: Reading) -> bool:
+    """Whether the nodes must be text: new ones come with the features, which are text, and so were the edges."""
+    import pyarrow as pa
+
+    from rae.ids import index_in, is_text
+
+    differ = pa.types.is_integer(graph.id_column.type) and is_text(table.id_column.type)
+    known = index_in(table.id_column, graph.id_column) if differ else None
+    partly = known is not None and 0 < known.null_count < len(known)
+    return partly and in_text and reading.unknown == "isolated"
+
+
 def _joined(graph: Graph, table: FeatureTable, reading: Reading, console: Console) -> tuple[Graph, FeatureTable]:
     """Graph and table with the same ids, as --unknown and --missing say."""
     import pyarrow.compute as pc
 
     from rae.features import FeatureTable
-    from rae.graph import index_in, shown
+    from rae.ids import index_in, shown
 
     known = index_in(table.id_column, graph.id_column)
     strangers = known.null_count
@@ -177,7 +194,7 @@ def _joined(graph: Graph, table: FeatureTable, reading: Reading, console: Consol
         )
     if strangers and reading.unknown == "isolated":
         lonely = table.id_column.filter(pc.is_null(known))
-        graph = graph.with_nodes(lonely.cast(graph.id_column.type))
+        graph = graph.with_nodes(_in_kind(lonely, graph))
         console.note(f"{strangers:,} feature rows have no edge, first {shown(lonely)}: added as isolated nodes")
     elif strangers and reading.unknown == "drop":
         console.note(f"{strangers:,} feature rows have no edge: left out")
@@ -186,6 +203,22 @@ def _joined(graph: Graph, table: FeatureTable, reading: Reading, console: Consol
     if lacking:
         console.note(f"{lacking:,} nodes have no feature row: zeros")
     return graph, FeatureTable(graph.id_column, matrix, table.names, table.open_vocabulary)
+
+
+def _in_kind(ids: Any, graph: Graph) -> Any:
+    """The ids in the kind of the graph's own, where each can be written so."""
+    import pyarrow as pa
+
+    from rae.ids import in_words, shown
+
+    try:
+        return ids.cast(graph.id_column.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        raise FeatureError(
+            f"{len(ids):,} feature rows have no edge and cannot be nodes: ids are {in_words(ids.type)} there, first "
+            f"{shown(ids)}, and {in_words(graph.id_column.type)} in the edges; write both in one kind, or pass "
+            "--unknown drop"
+        ) from None
 
 
 def _file(path: str | None) -> dict[str, Any]:

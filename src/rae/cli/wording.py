@@ -30,6 +30,9 @@ def in_flags(text: str) -> str:
     """
     text = _ARGUMENT.sub(_as_flag, text)
     text = _SETTING.sub(lambda m: flag(m[0]), text)
+    text = re.sub(
+        r"--(no-)?header (.*)\(read_features\)", lambda m: f"--{m[1] or ''}features-header {m[2].rstrip()}", text
+    )
     return re.sub(r"(--[\w-]+ \w+) \(\1\)", r"\1", text)
 
 

@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 
 from rae.errors import FileError
 from rae.explore.columns import Column, label_column
-from rae.graph import index_in, shown
-from rae.io.names import ID, position, usual
+from rae.ids import index_in, shown
 from rae.io.tables import ArrowTable, Table, open_table, read_ids
+from rae.names import ID, position, usual
 
 
 def read_labels(

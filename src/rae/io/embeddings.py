@@ -13,7 +13,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from rae.errors import FeatureError, FileError, GraphError
-from rae.graph import id_array
+from rae.ids import id_array, is_text
 from rae.io.atomic import atomic_path
 from rae.io.features import list_matrix, read_features
 from rae.io.tables import ArrowTable, open_table, read_ids
@@ -34,7 +34,7 @@ def write_embeddings(path: str | os.PathLike[str], ids: Any, z: Any, *, model: s
         raise FileError(f"embeddings are written as .parquet or .csv, since ids go with them; got {path}")
     column = id_array(ids)
     matrix = _checked(column, z)
-    if suffix == ".csv" and (pa.types.is_nested(column.type) or pa.types.is_binary(column.type)):
+    if suffix == ".csv" and not _is_writable(column.type):
         raise FileError(f"ids of type {column.type} cannot be written as CSV; write .parquet")
     with atomic_path(path) as hidden:
         if suffix == ".parquet":
@@ -111,6 +111,12 @@ def _checked(ids: pa.Array, z: Any) -> Floats:
         bad = np.flatnonzero(~finite)
         raise FeatureError(f"embeddings must be finite, got {len(bad):,} rows that are not, first row {bad[0]:,}")
     return matrix
+
+
+def _is_writable(kind: pa.DataType) -> bool:
+    """Whether a CSV file keeps ids of this kind."""
+    number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    return bool(number or is_text(kind) or pa.types.is_boolean(kind) or pa.types.is_temporal(kind))
 
 
 def _group_rows(z: Floats) -> int:

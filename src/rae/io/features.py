@@ -16,12 +16,13 @@ import scipy.sparse as sp
 
 from rae.errors import FeatureError, FileError, GraphError
 from rae.features import FeatureTable, Matrix, check_matrix
-from rae.graph import id_array
+from rae.frames import float_column
+from rae.ids import id_array
 from rae.io.files import File, look, parts
 from rae.io.header import is_number
-from rae.io.names import ID, position, usual
 from rae.io.tables import Table, open_table, read_ids
 from rae.io.text import TextTable
+from rae.names import ID, position, usual
 
 Floats = np.ndarray[Any, np.dtype[np.float32]]
 
@@ -34,6 +35,7 @@ def read_features(
     feature: str | None = None,
     value: str | None = None,
     header: bool | None = None,
+    as_text: bool = False,
 ) -> FeatureTable | Matrix:
     """The features of a file, keyed by id; a NumPy or SciPy file without ids gives the bare matrix.
 
@@ -42,25 +44,26 @@ def read_features(
     `feature` names the column of words or items, `value` that of their numbers (by default 1 each;
     the same pair twice adds up), which makes a sparse matrix with the sorted words as names.
     .npz: a SciPy sparse matrix, or the array x (or the only matrix in it), with or without ids and
-    names. .npy: a matrix. Rows without ids are in the graph's row order.
+    names. .npy: a matrix. Rows without ids are in the graph's row order. `as_text` keeps ids that
+    are whole numbers as text.
     """
     if not parts(path) and (file := look(path)).kind in ("zip", "npy"):
-        return _from_numpy(file)
-    table = open_table(path, header)
+        return _from_numpy(file, as_text)
+    table = open_table(path, header, "read_features")
     where = Path(path)
     key = _position(where, table, id) if id is not None else (usual(table.names, ID) or 0)
     with _about(where):
         if feature is not None:
-            return _long(where, table, key, feature, value)
+            return _long(where, table, key, feature, value, as_text)
         if value is not None:
             raise FeatureError("value= goes with feature=, the column of words; pass both or columns=")
-        return _wide(where, table, key, columns)
+        return _wide(where, table, key, columns, as_text)
 
 
 # ------------------------------------------------------------------------------------- wide
 
 
-def _wide(path: Path, table: Table, key: int, columns: Sequence[str] | None) -> FeatureTable:
+def _wide(path: Path, table: Table, key: int, columns: Sequence[str] | None, as_text: bool) -> FeatureTable:
     if columns is None:
         chosen = [i for i in range(len(table.names)) if i != key]
     else:
@@ -69,7 +72,9 @@ def _wide(path: Path, table: Table, key: int, columns: Sequence[str] | None) -> 
         raise FeatureError(f"there are only ids (column {table.names[key]!r}), expected one column of numbers or more")
     names = [table.names[i] for i in chosen]
     numbers = _text_numbers(table, chosen) if isinstance(table, TextTable) else table.read(chosen)
-    (ids,) = read_ids(table, {"feature": key})
+    (ids,) = read_ids(table, {"feature": key}, as_text=as_text)
+    if len(ids) == 0:
+        raise FeatureError("there are no rows, only column names; expected one row per node")
     lists = [name for name, column in zip(names, numbers, strict=True) if _is_list(column.type)]
     if lists and len(names) > 1:
         raise FeatureError(f"column {lists[0]!r} holds lists and must stand alone; pass columns=[{lists[0]!r}]")
@@ -78,7 +83,7 @@ def _wide(path: Path, table: Table, key: int, columns: Sequence[str] | None) -> 
     else:
         matrix = np.empty((len(ids), len(names)), np.float32)
         for j, (name, column) in enumerate(zip(names, numbers, strict=True)):
-            matrix[:, j] = float_column(column, name)
+            matrix[:, j] = _floats(column, name)
     _refuse_gaps(matrix, ids, None if lists else names)
     return FeatureTable(ids, matrix, None if lists else tuple(names))
 
@@ -90,25 +95,11 @@ def _text_numbers(table: TextTable, chosen: list[int]) -> list[pa.ChunkedArray]:
         if cells and all(c.casefold() in ("true", "false") for c in cells):
             kinds[i] = pa.bool_()
         elif (odd := next((c for c in cells if not is_number(c)), None)) is not None:
-            _refuse_text(table.names[i], repr(odd))
+            name = table.names[i]
+            raise FeatureError(f"column {name!r} must hold numbers, got {odd!r}; {_way_out(name)}")
         else:
             kinds[i] = pa.float32()
     return table.read(kinds)
-
-
-def float_column(column: pa.ChunkedArray, name: str) -> Floats:
-    """A column of any kind of number as float32, NaN where it is null."""
-    kind = column.type
-    if pa.types.is_dictionary(kind):
-        column, kind = column.cast(kind.value_type), kind.value_type
-    if not (pa.types.is_boolean(kind) or pa.types.is_integer(kind) or pa.types.is_floating(kind) or _is_decimal(kind)):
-        _refuse_text(name, str(kind))
-    numbers = column.cast(pa.float64()) if _is_decimal(kind) else column
-    if pa.types.is_boolean(kind):
-        numbers = column.cast(pa.uint8())
-    with np.errstate(over="ignore"):  # beyond float32 becomes infinite, which is refused by name
-        out: Floats = numbers.to_numpy().astype(np.float32)
-    return out
 
 
 def list_matrix(column: pa.ChunkedArray, name: str) -> Floats:
@@ -121,15 +112,19 @@ def list_matrix(column: pa.ChunkedArray, name: str) -> Floats:
         raise FeatureError(
             f"the lists in column {name!r} must be equally long, got lengths {min(widths)} to {max(widths)}"
         )
-    flat = float_column(pc.list_flatten(column), name)
+    flat = _floats(pc.list_flatten(column), name)
     return flat.reshape(len(column), widths[0] if widths else 0)
 
 
-def _refuse_text(name: str, what: str) -> None:
-    raise FeatureError(
-        f"column {name!r} must hold numbers, got {what}; choose the columns of numbers with columns=, "
-        f"or pass feature={name!r} if each row is one (id, word) pair"
-    )
+def _floats(column: pa.ChunkedArray, name: str) -> Floats:
+    try:
+        return float_column(column, name)
+    except FeatureError as error:
+        raise FeatureError(f"{error}; {_way_out(name)}") from None
+
+
+def _way_out(name: str) -> str:
+    return f"choose the columns of numbers with columns=, or pass feature={name!r} if each row is one (id, word) pair"
 
 
 def _refuse_gaps(matrix: Floats, ids: pa.Array, names: list[str] | None) -> None:
@@ -148,18 +143,14 @@ def _is_list(kind: pa.DataType) -> bool:
     return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
 
 
-def _is_decimal(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_decimal(kind))
-
-
 # ------------------------------------------------------------------------------------- long
 
 
-def _long(path: Path, table: Table, key: int, feature: str, value: str | None) -> FeatureTable:
+def _long(path: Path, table: Table, key: int, feature: str, value: str | None, as_text: bool) -> FeatureTable:
     word = _position(path, table, feature)
     if word == key:
         raise FeatureError(f"the id and the feature must be two columns, got {feature!r} for both; pass id= too")
-    (ids,) = read_ids(table, {"feature": key})
+    (ids,) = read_ids(table, {"feature": key}, as_text=as_text)
     (words,) = read_ids(table, {"word": word}, as_text=True)
     if len(ids) == 0:
         raise FeatureError("there are no rows, only column names; expected one (id, word) pair or more")
@@ -167,7 +158,7 @@ def _long(path: Path, table: Table, key: int, feature: str, value: str | None) -
     if value is not None:
         at = _position(path, table, value)
         column = (_text_numbers(table, [at]) if isinstance(table, TextTable) else table.read([at]))[0]
-        single = float_column(column, value)
+        single = _floats(column, value)
         _refuse_gaps(single[:, None], ids, [value])
         numbers = single.astype(np.float64)
     try:
@@ -187,7 +178,7 @@ def _long(path: Path, table: Table, key: int, feature: str, value: str | None) -
 # ------------------------------------------------------------------------------ NumPy and SciPy
 
 
-def _from_numpy(file: File) -> FeatureTable | Matrix:
+def _from_numpy(file: File, as_text: bool) -> FeatureTable | Matrix:
     if file.packed:
         raise FileError(f"{file.path} is a packed NumPy file; unpack it first")
     # allow_pickle=False throughout: an array of Python objects could run code.
@@ -200,14 +191,16 @@ def _from_numpy(file: File) -> FeatureTable | Matrix:
         reason = str(error).strip().splitlines()[0].rstrip(".") if str(error).strip() else type(error).__name__
         raise FileError(f"{file.path} is no NumPy file of plain numbers ({reason}); save it again") from None
     with _about(file.path):
-        return _keyed(file.path, loaded) if file.kind == "zip" else check_matrix(loaded)
+        return _keyed(file.path, loaded, as_text) if file.kind == "zip" else check_matrix(loaded)
 
 
-def _keyed(path: Path, arrays: dict[str, Any]) -> FeatureTable | Matrix:
+def _keyed(path: Path, arrays: dict[str, Any], as_text: bool) -> FeatureTable | Matrix:
     matrix = check_matrix(_sparse(path, arrays) if "format" in arrays else _dense(arrays))
     if "ids" not in arrays:
         return matrix
     ids = id_array(arrays["ids"])
+    if as_text and pa.types.is_integer(ids.type):
+        ids = ids.cast(pa.string())
     if len(ids) != matrix.shape[0]:
         raise FeatureError(f"ids must have one entry per row of the matrix ({matrix.shape[0]:,}), got {len(ids):,}")
     names = tuple(map(str, arrays["names"].ravel())) if "names" in arrays else None

@@ -2,49 +2,94 @@
 
 from __future__ import annotations
 
+import math
 import re
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from rae.io.names import ID, SOURCE, TARGET, plain
+from rae.names import CLOSING, ID, OPENING, SOURCE, TARGET, end_name, plain
 
 _NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*|\s*[+-]?inf(inity)?\s*", re.IGNORECASE)
 _MISSING = frozenset(("", "na", "n/a", "nan", "-nan", "null", "none", "#n/a"))
+_WORD = re.compile(r"[^\W\d][\w .()/-]{0,40}")
+
+# Cells that stand nowhere else are a sign of a header where a cell below seldom stands alone.
+RARE, ENOUGH = 0.05, 20
 
 Row = list[str]
 
 
-def has_header(rows: Sequence[Row]) -> tuple[bool, str | None]:
-    """Whether the first row is a header, and a note when it could have been otherwise.
+@dataclass(frozen=True)
+class Verdict:
+    """Whether there is a header, what is worth saying about it, and whether it could well be otherwise."""
 
-    It is one when in some column it has text where every later row has a number. It is data when
-    it has numbers in such columns and text in none. When neither settles it (all cells are text,
-    or the first row has both), it is a header if it holds usual names (source and target, from and
-    to, u and v, or an id column first), or counts its columns (0, 1, 2, ...), and else data.
+    header: bool
+    note: str | None = None
+    doubtful: bool = False
+
+
+def has_header(rows: Sequence[Row]) -> Verdict:
+    """Whether the first row is a header.
+
+    Text over a column of numbers makes a header, numbers over numbers make data. Where all is text,
+    or the first row has both: usual names (source and target, caller and called, an id column first)
+    make a header unless they stand below again, as ids do; so do numbers that count the columns, and,
+    in doubt, words unlike all that stands below them. The rest is data, in doubt unless it recurs.
 
     >>> has_header([["soure", "target"], ["0", "11342"]])
-    (True, None)
-    >>> has_header([["7", "77"], ["29", "50"]])
-    (False, None)
+    Verdict(header=True, note=None, doubtful=False)
+    >>> has_header([["caller", "called"], ["ann", "bob"], ["bob", "cid"]]).header
+    True
+    >>> has_header([["u", "v"], ["v", "w"], ["w", "u"]]).header
+    False
     """
     first, later = rows[0], rows[1:]
-    numeric = [j for j, cells in enumerate(zip(*later, strict=True)) if _all_numbers(cells)]
+    columns = list(zip(*later, strict=True))
+    numeric = [j for j, cells in enumerate(columns) if _all_numbers(cells)]
     over = {is_number(first[j]) for j in numeric if not _is_missing(first[j])}
     if not later:
         over = {True} if _all_numbers(first) else set()
-    named, counted = _has_usual_names(first), _counts_columns(first)
     if over == {False}:
-        return True, None
-    if over == {True} and not named:
-        return False, None
-    shown = ", ".join(first[:4]) + (", ..." if len(first) > 4 else "")
-    if named or (counted and over == {False, True}):
-        return True, f"the first row ({shown}) was taken as a header; pass header=False if it is data"
-    return False, f"the first row ({shown}) was taken as data; pass header=True if it is a header"
+        return Verdict(True)
+    ids, counted = plain(first[0]) in ID, _counts_columns(first)
+    ends = [] if True in over and not counted else _ends(first)
+    if over == {True} and not ids and not ends:
+        return Verdict(False)
+    if not ids and not ends and counted and over == {False, True}:
+        return _header(first, doubtful=True)
+    texts = [j for j in range(len(first)) if j not in numeric]
+    compared = ends or ([0] if ids else texts)
+    again = _recurring(first, columns, compared)
+    if ids or ends:
+        # One node may be called target in a file with a header; u and v are names of nodes all over.
+        nodes = again and (len(again) == len(compared) or any(len(cell) == 1 for cell in again))
+        return _data(first, doubtful=True) if nodes else _header(first, doubtful=bool(over or again))
+    if again:
+        return _data(first, doubtful=bool(over))
+    unlike = not over and _are_words(first) and _is_unlike(first, columns, texts)
+    return _header(first, doubtful=True) if unlike else _data(first, doubtful=True)
 
 
 def is_number(cell: str) -> bool:
     """Whether the cell is a number, or missing where a number may be."""
     return _is_missing(cell) or _NUMBER.fullmatch(cell) is not None
+
+
+def _header(first: Row, *, doubtful: bool) -> Verdict:
+    return Verdict(
+        True, f"the first row ({_quoted(first)}) was taken as a header; pass header=False if it is data", doubtful
+    )
+
+
+def _data(first: Row, *, doubtful: bool) -> Verdict:
+    return Verdict(
+        False, f"the first row ({_quoted(first)}) was taken as data; pass header=True if it is a header", doubtful
+    )
+
+
+def _quoted(first: Row) -> str:
+    return ", ".join(first[:4]) + (", ..." if len(first) > 4 else "")
 
 
 def _is_missing(cell: str) -> bool:
@@ -55,11 +100,39 @@ def _all_numbers(cells: Sequence[str]) -> bool:
     return all(is_number(c) for c in cells) and not all(_is_missing(c) for c in cells)
 
 
-def _has_usual_names(first: Row) -> bool:
-    known = [plain(cell) for cell in first]
-    return known[0] in ID or (any(k in SOURCE for k in known) and any(k in TARGET for k in known))
+def _ends(first: Row) -> list[int]:
+    """The columns with usual names of an edge's ends, [] if there are not both."""
+    known = [end_name(cell) for cell in first]
+    sources = [i for i, name in enumerate(known) if name in SOURCE | OPENING]
+    targets = [i for i, name in enumerate(known) if name in TARGET | CLOSING]
+    return sources + targets if sources and targets else []
 
 
 def _counts_columns(first: Row) -> bool:
     numbers = [int(c) for c in first if c.isdecimal()]
     return len(numbers) > 1 and numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+
+
+def _recurring(first: Row, columns: Sequence[Sequence[str]], compared: Sequence[int]) -> set[str]:
+    """The cells of the first row that stand again below, in any of the columns that are compared."""
+    cells = {first[j].strip() for j in compared if not _is_missing(first[j])}
+    return cells & {cell.strip() for j in compared if j < len(columns) for cell in columns[j]}
+
+
+def _are_words(first: Row) -> bool:
+    return len(set(first)) == len(first) and all(_WORD.fullmatch(cell.strip()) for cell in first)
+
+
+def _is_unlike(first: Row, columns: Sequence[Sequence[str]], texts: Sequence[int]) -> bool:
+    """Whether the first row is of another make: no digit where all below have one, or cells that are far too rare."""
+    if not columns:
+        return False
+    if any(not _has_digit(first[j]) and all(map(_has_digit, columns[j])) for j in texts):
+        return True
+    times = Counter(cell for j in texts for cell in columns[j])
+    alone = [sum(times[cell] == 1 for cell in columns[j]) / len(columns[j]) for j in texts]
+    return len(columns[0]) >= ENOUGH and math.prod(alone) <= RARE
+
+
+def _has_digit(cell: str) -> bool:
+    return any(c.isdigit() for c in cell)

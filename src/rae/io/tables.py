@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from rae.errors import FileError, GraphError
-from rae.graph import id_array
+from rae.ids import id_array
 from rae.io.files import File, look, parts, reading
 from rae.io.text import TextTable, sniff
 
@@ -52,10 +52,11 @@ class ArrowTable:
 Table = TextTable | ArrowTable
 
 
-def open_table(path: str | os.PathLike[str], header: bool | None = None) -> Table:
+def open_table(path: str | os.PathLike[str], header: bool | None = None, reader: str = "") -> Table:
     """The table at `path`, told from its content: Parquet, Arrow IPC (feather) or text, packed or not.
 
-    A folder that holds only .parquet files is one table. `header` concerns text alone.
+    A folder that holds only .parquet files is one table. `header` concerns text alone; `reader` is
+    the function that takes it, so that a doubt can say where to settle it.
     """
     files = tuple(look(p) for p in parts(path)) or (look(path),)
     kind = files[0].kind
@@ -63,6 +64,8 @@ def open_table(path: str | os.PathLike[str], header: bool | None = None) -> Tabl
         table = sniff(files[0], header)
         for note in table.notes:
             log.info("%s: %s", path, note)
+        for doubt in table.doubts:
+            log.warning("%s: %s%s", path, doubt, f" ({reader})" if reader else "")
         return table
     if kind not in ("parquet", "arrow"):
         what = {"zip": "a zip archive; unpack it first", "npy": "a NumPy array; save it as Parquet or CSV"}[kind]
@@ -81,11 +84,12 @@ def read_ids(table: Table, positions: Mapping[str, int], *, as_text: bool = Fals
 
     A Parquet or Arrow column keeps its type. Text is int64 when every cell of every column is the
     plain writing of such a number (blanks around it aside), else uint64 in the same way, else text:
-    007, +1 and 1.0 stay text.
+    007, +1 and 1.0 stay text. With `as_text` whole numbers are text, in either.
     """
     if isinstance(table, ArrowTable):
         columns = table.read(list(positions.values()))
-        return [_id_column(table.files[0].path, role, c) for role, c in zip(positions, columns, strict=True)]
+        found = [_id_column(table.files[0].path, role, c) for role, c in zip(positions, columns, strict=True)]
+        return [c.cast(pa.string()) if as_text and pa.types.is_integer(c.type) else c for c in found]
     columns = table.read(dict.fromkeys(positions.values(), pa.string()))
     for (role, position), column in zip(positions.items(), columns, strict=True):
         if pc.any(pc.equal(column, "")).as_py():

@@ -18,7 +18,7 @@ import pyarrow.csv
 
 from rae.errors import FeatureError, FileError
 from rae.io.files import File, reading
-from rae.io.header import Row, has_header, is_number
+from rae.io.header import Row, Verdict, has_header, is_number
 
 SAMPLE = 1 << 17
 BLOCK = 1 << 22
@@ -38,7 +38,8 @@ class TextTable:
     start: int  # bytes before the first row of data
     line: int  # the line of the file, from 1, where the data begin
     sample: tuple[Row, ...]  # the first rows of data
-    notes: tuple[str, ...]  # what could have been read otherwise
+    notes: tuple[str, ...]  # how it was read, where that is worth a word
+    doubts: tuple[str, ...] = ()  # what could well have been meant otherwise
     clean: Callable[[bytes], bytes] | None = None  # blocks of whole lines -> what Arrow can split
 
     def read(self, kinds: Mapping[int, pa.DataType]) -> list[pa.ChunkedArray]:
@@ -160,10 +161,11 @@ def sniff(file: File, header: bool | None = None) -> TextTable:
         raise FileError(
             f"{file.path}: line {top + 1:,} has {len(rows[0])} cells, the lines after it have {width}; mend or drop it"
         )
-    decided, note = (header, None) if header is not None else has_header([r for r in rows if len(r) == width])
+    told = Verdict(header) if header is not None else has_header([r for r in rows if len(r) == width])
+    decided = told.header
     names = tuple(rows[0]) if decided else tuple(str(i + 1) for i in range(width))
     skipped = top + (length if decided else 0)
-    notes = [note] if note else []
+    notes = [told.note] if told.note and not told.doubtful else []
     if comments := sum(1 for line in lines[:top] if line.strip()):
         notes.append(f"{comments} comment lines at the top were skipped")
     return TextTable(
@@ -175,6 +177,7 @@ def sniff(file: File, header: bool | None = None) -> TextTable:
         line=skipped + 1,
         sample=tuple(rows[1:] if decided else rows),
         notes=tuple(notes),
+        doubts=(told.note,) if told.note and told.doubtful else (),
         clean=clean,
     )
 

@@ -1,0 +1,227 @@
+"""Ids of any plain kind: one Arrow column, exactly as it came in, that can be sorted and looked up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rae.errors import GraphError
+
+
+def id_array(ids: Any) -> pa.Array:
+    """Any column of ids as one Arrow array; missing ids, mixed kinds and kinds without order are refused."""
+    column = ids if isinstance(ids, (pa.Array, pa.ChunkedArray)) else _arrow(ids)
+    try:
+        column = _usable(column)
+    except pa.ArrowException as error:
+        raise _refused(error) from None
+    if isinstance(column, pa.ChunkedArray):  # combine_chunks of very long columns
+        raise GraphError("too many ids for one array; split the table")
+    bad = column.null_count
+    if pa.types.is_floating(column.type):
+        bad = pc.sum(pc.is_null(column, nan_is_null=True)).as_py() or 0
+    if bad and len(column):
+        first = pc.index(pc.is_null(column, nan_is_null=True), True).as_py()
+        raise GraphError(f"every id must be there, got {bad:,} missing, first in row {first:,}; drop those rows")
+    if not _has_order(column.type):
+        raise GraphError(
+            f"ids must be text, numbers or another plain kind, got {column.type} such as {shown(column, 1)}; "
+            "turn each into text first, e.g. with map(str, ids)"
+        )
+    return column
+
+
+def index_in(column: pa.Array, values: pa.Array) -> pa.Array:
+    """Where each id of `column` stands in `values`, null where it does not.  (m,), (n,) -> (m,)
+
+    Whole numbers of any width are compared by value, a whole number and a text by its plain writing.
+
+    >>> index_in(pa.array(["7", "007", "x"]), pa.array([6, 7])).to_pylist()
+    [1, None, None]
+    """
+    alike = _alike(column, values)
+    if alike is None:
+        return pa.nulls(len(column), pa.int32())
+    return pc.index_in(_stored(alike[0]), value_set=_stored(alike[1]))
+
+
+def coded(column: pa.Array) -> tuple[np.ndarray[Any, np.dtype[np.int64]], pa.Array]:
+    """For each id its place among the distinct ones, and those, ascending.  (m,) -> (m,), (n,)"""
+    encoded = _stored(column).dictionary_encode()
+    order = pc.array_sort_indices(encoded.dictionary)
+    rank = np.empty(len(order), np.int64)
+    rank[order.to_numpy()] = np.arange(len(order))
+    codes = rank[encoded.indices.to_numpy()] if len(encoded) else np.empty(0, np.int64)
+    return codes, _wrapped(encoded.dictionary.take(order), column.type)
+
+
+def distinct(column: pa.Array) -> pa.Array:
+    """The ids, each once, in the order of their first places."""
+    return _wrapped(_stored(column).unique(), column.type)
+
+
+def doubled(column: pa.Array) -> pa.Array:
+    """The ids that occur more than once, each once."""
+    stored = _stored(column)
+    if len(stored.unique()) == len(stored):
+        return column.slice(0, 0)
+    counted = pc.value_counts(stored)
+    return _wrapped(counted.filter(pc.greater(counted.field("counts"), 1)).field("values"), column.type)
+
+
+def one_kind(first: pa.Array, second: pa.Array) -> tuple[pa.Array, pa.Array] | None:
+    """Both columns in one type, so that 7 and 7 are one id however wide they are stored; None if there is none."""
+    a, b = first.type, second.type
+    if a == b:
+        return first, second
+    if len(first) == 0 or len(second) == 0:
+        kind = b if len(first) == 0 else a
+        return tuple(pa.array([], kind) if len(c) == 0 else c for c in (first, second))
+    kinds: list[pa.DataType] = []
+    if pa.types.is_integer(a) and pa.types.is_integer(b):
+        kinds = [pa.int64(), pa.uint64()]
+    elif is_text(a) and is_text(b):
+        kinds = [pa.large_string()]
+    elif a.id == b.id and (pa.types.is_decimal(a) or pa.types.is_temporal(a)):
+        kinds = _promoted(a, b)
+    return _cast_both(first, second, kinds)
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Whether ids of this kind are text."""
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def in_words(kind: pa.DataType) -> str:
+    """The kind as a sentence names it.
+
+    >>> in_words(pa.int32()), in_words(pa.string()), in_words(pa.float32())
+    ('whole numbers', 'text', 'float')
+    """
+    return "text" if is_text(kind) else "whole numbers" if pa.types.is_integer(kind) else str(kind)
+
+
+def shown(column: pa.Array, most: int = 3) -> str:
+    """The first few distinct ids, as an error message quotes them."""
+    return ", ".join(list(dict.fromkeys(map(repr, column.slice(0, 1000).to_pylist())))[:most])
+
+
+# ------------------------------------------------------------------------------------- making
+
+
+def _arrow(values: Any) -> pa.Array | pa.ChunkedArray:
+    if isinstance(values, (str, bytes)) or not (hasattr(values, "__iter__") or hasattr(values, "__arrow_array__")):
+        raise GraphError(f"ids must be a column, got {values!r}; pass [{values!r}]")
+    if hasattr(values, "detach"):  # a torch tensor
+        values = values.detach().cpu().numpy()
+    try:
+        if hasattr(values, "__arrow_array__") and not isinstance(values, (np.ndarray, list, tuple)):
+            return pa.array(values)
+        if hasattr(values, "to_arrow"):  # polars
+            return values.to_arrow()
+        if hasattr(values, "to_numpy"):  # pandas
+            values = values.to_numpy()
+        if not isinstance(values, np.ndarray):
+            values = list(values)
+        elif values.ndim != 1:
+            raise GraphError(f"ids must be one column, got shape {values.shape}")
+        return pa.array(values)
+    except (pa.ArrowException, OverflowError, UnicodeError, TypeError) as error:
+        unsigned = _as_unsigned(values)
+        if unsigned is not None:
+            return unsigned
+        raise _refused(error) from None
+
+
+def _refused(error: Exception) -> GraphError:
+    if isinstance(error, UnicodeEncodeError | UnicodeDecodeError):
+        return GraphError(f"ids that are text must be valid Unicode ({error.reason}); mend or drop them")
+    reason = str(error).strip().split("\n")[0]
+    return GraphError(
+        f"ids must be all of one kind that Arrow can hold (whole numbers below 2**64, text, ...): {reason}; "
+        "turn them into text first, e.g. with map(str, ids)"
+    )
+
+
+def _as_unsigned(values: Any) -> pa.Array | None:
+    """Whole numbers between 2**63 and 2**64, which Arrow only takes when told so."""
+    if not all(isinstance(v, (int, np.integer)) for v in values):
+        return None
+    try:
+        return pa.array([int(v) for v in values], pa.uint64())
+    except (OverflowError, pa.ArrowInvalid):
+        return None
+
+
+def _usable(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """The column in one piece and in a type that Arrow can work on, value for value the same."""
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        words = _usable(column.dictionary)  # views cannot be taken from, so not dictionary_decode
+        return words.take(column.indices)
+    if pa.types.is_run_end_encoded(kind):
+        return _usable(pc.run_end_decode(column))
+    if pa.types.is_string_view(kind) or pa.types.is_large_string(kind):
+        return column.cast(pa.string() if column.nbytes < 2**31 else pa.large_string())
+    if pa.types.is_binary_view(kind):
+        return column.cast(pa.binary() if column.nbytes < 2**31 else pa.large_binary())
+    return column.cast(pa.float32()) if pa.types.is_float16(kind) else column
+
+
+def _has_order(kind: pa.DataType) -> bool:
+    """Whether Arrow can tell ids of this kind apart, find them and sort them; an empty column asks it."""
+    nothing = _stored(pa.array([], kind))
+    try:
+        nothing.dictionary_encode()
+        pc.index_in(nothing, value_set=nothing)
+        pc.array_sort_indices(nothing)
+    except pa.ArrowNotImplementedError:
+        return False
+    return not pa.types.is_nested(kind)
+
+
+def _stored(column: pa.Array) -> pa.Array:
+    """What an extension type (uuid) wraps: Arrow's functions know only that."""
+    return column.storage if isinstance(column, pa.ExtensionArray) else column
+
+
+def _wrapped(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    return pa.ExtensionArray.from_storage(kind, column) if isinstance(kind, pa.BaseExtensionType) else column
+
+
+# ------------------------------------------------------------------------------------- comparing
+
+
+def _alike(column: pa.Array, values: pa.Array) -> tuple[pa.Array, pa.Array] | None:
+    """Both in one type in which equal ids are equal, None where they can have nothing in common."""
+    if (same := one_kind(column, values)) is not None:
+        return same
+    a, b = column.type, values.type
+    if all(is_text(kind) or pa.types.is_integer(kind) for kind in (a, b)):
+        return _cast_both(column, values, [pa.large_string()])
+    try:
+        return column.cast(b), values
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return None
+
+
+def _cast_both(first: pa.Array, second: pa.Array, kinds: list[pa.DataType]) -> tuple[pa.Array, pa.Array] | None:
+    for kind in kinds:
+        try:
+            return first.cast(kind), second.cast(kind)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            continue
+    return None
+
+
+def _promoted(a: pa.DataType, b: pa.DataType) -> list[pa.DataType]:
+    try:
+        both = pa.unify_schemas([pa.schema({"id": kind}) for kind in (a, b)], promote_options="permissive")
+    except pa.ArrowException:
+        return []
+    return [both.field("id").type]

@@ -1,0 +1,120 @@
+"""The usual names of columns: by them ids, sources and targets are found and a header is known."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Sequence, Set
+
+from rae.errors import GraphError
+
+# The two ends of an edge, the surest pair first: of several in one table the first is taken.
+PAIRS = (
+    ("source", "target"), ("src", "dst"), ("src", "dest"), ("from", "to"), ("u", "v"), ("node1", "node2"),
+    ("caller", "called"), ("caller", "callee"), ("sender", "receiver"), ("sender", "recipient"),
+    ("follower", "followee"), ("follower", "followed"), ("citing", "cited"), ("payer", "payee"), ("buyer", "seller"),
+    ("user", "friend"), ("author", "coauthor"), ("customer", "product"), ("user", "item"), ("user", "product"),
+    ("origin", "destination"), ("source", "destination"), ("head", "tail"), ("parent", "child"),
+    ("id1", "id2"), ("user1", "user2"), ("vertex1", "vertex2"), ("person1", "person2"),
+)  # fmt: skip
+SOURCE = {source for source, _ in PAIRS}
+TARGET = {target for _, target in PAIRS} | {"dest", "destination"}
+# Names of ends too, but as often of times, so that they are not looked for beyond the first two columns.
+OPENING, CLOSING = {"start", "begin"}, {"end", "stop"}
+ID = {"id", "node", "nodeid", "vertex", "vertexid"}
+
+
+def edge_columns(
+    names: Sequence[str], source: str | None = None, target: str | None = None
+) -> tuple[tuple[int, int], bool]:
+    """The positions of an edge's two ends, and whether that is a guess: no name told, others could be meant.
+
+    Those asked for; else those with usual names, wherever they stand; else the first two.
+    """
+    if len(names) < 2:
+        raise GraphError(f"an edge table needs two columns, got {', '.join(map(repr, names)) or 'none'}")
+    first = None if source is None else _asked(names, source)
+    second = None if target is None else _asked(names, target)
+    guessed = False
+    if first is None and second is None:
+        ends = edge_ends(names)
+        guessed = ends is None and len(names) > 2
+        first, second = ends or (0, 1)
+    if first is None:
+        found = usual_end(names, SOURCE)
+        first = next(i for i in range(len(names)) if i != second) if found is None else found
+    if second is None:
+        found = usual_end(names, TARGET)
+        second = next(i for i in range(len(names)) if i != first) if found is None else found
+    if first == second:
+        raise GraphError(f"source and target must be two columns, got {names[first]!r} for both; name the other")
+    return (first, second), guessed
+
+
+def _asked(names: Sequence[str], name: str) -> int:
+    found = position(name, names)
+    if isinstance(found, str):
+        raise GraphError(found)
+    return found
+
+
+def edge_ends(names: Sequence[str]) -> tuple[int, int] | None:
+    """The positions of the two columns with usual names of an edge's ends, None if they are not there.
+
+    >>> edge_ends(["timestamp", "Caller_ID", "called id"])
+    (1, 2)
+    """
+    known = [end_name(name) for name in names]
+    for source, target in PAIRS:
+        if known.count(source) == 1 == known.count(target):
+            return known.index(source), known.index(target)
+    first, second = usual_end(names, SOURCE), usual_end(names, TARGET)
+    return None if first is None or second is None else (first, second)
+
+
+def usual_end(names: Sequence[str], among: Set[str]) -> int | None:
+    """The position of the one column with such a name of an end, None if there is none or more than one."""
+    found = [i for i, name in enumerate(names) if end_name(name) in among]
+    return found[0] if len(found) == 1 else None
+
+
+def usual(names: Sequence[str], among: Set[str]) -> int | None:
+    """The position of the one column with a usual name, None if there is none or more than one.
+
+    >>> usual(["weight", "Node_ID"], ID)
+    1
+    """
+    found = [i for i, name in enumerate(names) if plain(name) in among]
+    return found[0] if len(found) == 1 else None
+
+
+def like_an_id(names: Sequence[str]) -> int | None:
+    """The position of the first column that seems to hold ids: a usual name, or one that ends in id."""
+    found = (i for i, name in enumerate(names) if plain(name) in ID or re.search(r"[\W_]id$", name.casefold()))
+    return next(found, None)
+
+
+def plain(name: str) -> str:
+    """The name without case, blanks, dashes and underscores."""
+    return "".join(c for c in name.casefold() if c not in " _-")
+
+
+def end_name(name: str) -> str:
+    """The plain name without what only says that it is an id.
+
+    >>> end_name("From_Node_ID"), end_name("customer id"), end_name("id")
+    ('from', 'customer', 'id')
+    """
+    short = plain(name)
+    return re.sub(r"(?<=.)(nodeid|node|id)$", "", short) or short
+
+
+def position(name: str, names: Sequence[str]) -> int | str:
+    """Where the column of this name stands, or half a sentence that says why that is not known."""
+    if (count := list(names).count(name)) == 1:
+        return list(names).index(name)
+    if count:
+        return f"{count} columns are called {name!r}; rename them"
+    near = difflib.get_close_matches(name, names, n=1)
+    listed = ", ".join(map(repr, names[:8])) + (", ..." if len(names) > 8 else "")
+    return f"there is no column {name!r}; " + (f"did you mean {near[0]!r}?" if near else f"the columns are {listed}")

@@ -1,0 +1,113 @@
+"""What the command line says about the files it reads, and how it brings their ids together."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from rae import RAE
+from rae.cli import main
+from rae.cli.console import Console
+from rae.cli.inputs import Reading, read_inputs
+from rae.errors import FeatureError
+
+CHAIN = "".join(f"{i},{i + 1}\n" for i in range(5))
+NUMBERS = "id,x\n" + "".join(f"{i},{i}\n" for i in range(6))
+
+
+@pytest.fixture
+def read(tmp_path, monkeypatch, capsys):
+    """Read the files of this content; the inputs and what was said come back."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(edges, features=None, **told):
+        for name, content in (("edges.csv", edges), ("features.csv", features)):
+            if isinstance(content, str):
+                (tmp_path / name).write_text(content)
+            elif content is not None:
+                pq.write_table(content, tmp_path / name)
+        named = None if features is None else "features.csv"
+        inputs = read_inputs(Reading("edges.csv", named, **told), Console())
+        return inputs, capsys.readouterr().err
+
+    return call
+
+
+@pytest.mark.parametrize("header", ["caller,called", "user,friend", "customer_id,product_id", "author,coauthor"])
+def test_usual_names_are_no_nodes(read, header):
+    inputs, _ = read(f"{header}\nann,bob\nbob,cid\ncid,ann\n")
+
+    assert list(inputs.graph.ids) == ["ann", "bob", "cid"]
+
+
+def test_the_columns_read_are_said_when_there_are_more_than_two(read):
+    assert "edges from columns 'caller' and 'called'; ignored: 'when'" in read("when,caller,called\n1,ann,bob\n")[1]
+    assert "edges from columns" not in read("caller,called\nann,bob\n")[1]
+
+
+def test_guesses_reach_the_user_once_and_name_the_flag(read, capsys):
+    read("ann,bob,x\ncid,dan,y\n")
+    assert main(["plan", "edges.csv"]) == 0
+    err = capsys.readouterr().err
+
+    assert err.count("was taken as data; pass --header if it is a header") == 1
+    assert err.count("edges from columns '1' and '2'; ignored: '3'; pass --source and --target if that is wrong") == 1
+
+
+def test_whole_numbers_in_the_features_match_text_in_the_edges(read):
+    inputs, _ = read(CHAIN + "5,guest\n", NUMBERS, missing="zero")
+
+    assert inputs.features.matrix.ravel().tolist() == [0, 1, 2, 3, 4, 5, 0]
+    assert inputs.graph.ids[-1] == "guest"
+    with pytest.raises(FeatureError, match="1 of 7 nodes have no feature row, first 'guest'"):
+        read(CHAIN + "5,guest\n", NUMBERS)
+
+
+def test_text_in_the_features_makes_the_nodes_text_where_a_new_one_comes(read):
+    inputs, err = read(CHAIN, NUMBERS + "guest,9\n")
+
+    assert list(inputs.graph.ids) == ["0", "1", "2", "3", "4", "5", "guest"]
+    assert inputs.features.matrix.ravel().tolist() == [0, 1, 2, 3, 4, 5, 9]
+    assert "1 feature rows have no edge, first 'guest': added as isolated nodes" in err
+    assert read(CHAIN, NUMBERS + "guest,9\n", unknown="drop")[0].graph.ids.tolist() == [0, 1, 2, 3, 4, 5]
+
+
+def test_stored_numbers_are_not_made_text(read):
+    stored = pa.table({"source": [0, 1], "target": [1, 2]})
+    with pytest.raises(
+        FeatureError, match=r"text there, first 'guest', and whole numbers in the edges; .*--unknown drop"
+    ):
+        read(stored, "id,x\n0,1\n1,1\n2,1\nguest,1\n")
+
+
+def test_files_without_rows_are_said_to_have_none(read, capsys):
+    read(CHAIN, NUMBERS)
+    for edges, features, says in (
+        (
+            "caller,called\n",
+            NUMBERS,
+            "edges.csv holds no edges, only column names (pass --no-header if they are an edge)",
+        ),
+        (CHAIN, "id,x\n", "features.csv: there are no rows, only column names; expected one row per node"),
+    ):
+        with pytest.raises(ValueError, match="only column names"):
+            read(edges, features)
+        assert main(["plan", "edges.csv", "--features", "features.csv"]) == 2
+        err = capsys.readouterr().err
+        assert says in err
+        assert "ids=" not in err
+
+
+def test_a_column_the_model_does_not_know_is_said_when_embedding(read, tmp_path, capsys):
+    inputs, _ = read(CHAIN, NUMBERS)
+    RAE(steps=0, dims=(4,), fanout=(2,)).fit(inputs.graph, inputs.features).save(tmp_path / "m.safetensors")
+    rows = "".join(f"{i},{i},7\n" for i in range(6))
+    read(CHAIN, "id,x,more\n" + rows)
+    code = main(["embed", "m.safetensors", "edges.csv", "--features", "features.csv", "--out", "z.parquet"])
+    err = capsys.readouterr().err
+
+    assert code == 0
+    assert "1 feature columns are unknown to the model and left out, first 'more'" in err
+    assert np.isfinite(pq.read_table("z.parquet").column("embedding").to_pylist()).all()
