@@ -74,6 +74,12 @@ def test_text_in_the_features_makes_the_nodes_text_where_a_new_one_comes(read):
     assert read(CHAIN, NUMBERS + "guest,9\n", unknown="drop")[0].graph.ids.tolist() == [0, 1, 2, 3, 4, 5]
 
 
+def test_rows_without_an_edge_are_refused_with_flags_and_not_arguments(read):
+    with pytest.raises(FeatureError, match=r"first 'guest'; pass --unknown isolated .* or --unknown drop") as caught:
+        read(CHAIN, NUMBERS + "guest,9\n", unknown="error")
+    assert "=" not in str(caught.value)
+
+
 def test_stored_numbers_are_not_made_text(read):
     stored = pa.table({"source": [0, 1], "target": [1, 2]})
     with pytest.raises(

@@ -229,7 +229,9 @@ def test_the_graph_is_the_set_of_distinct_undirected_pairs(edges):
             "of one kind, got timestamp",
         ),
         (
-            lambda: Graph.from_edges((pa.DictionaryArray.from_arrays([0], pa.array([[1]], pa.list_view(pa.int32()))), [1])),
+            lambda: Graph.from_edges(
+                (pa.DictionaryArray.from_arrays([0], pa.array([[1]], pa.list_view(pa.int32()))), [1])
+            ),
             "turn",
         ),
         (lambda: Graph.from_edges([(1, datetime.date(2000, 1, 1))]), "of one kind, got int64 and date32"),

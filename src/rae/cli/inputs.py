@@ -192,8 +192,13 @@ def _joined(graph: Graph, table: FeatureTable, reading: Reading, console: Consol
             f"{shown(table.id_column)}, node ids are {graph.id_column.type} such as {shown(graph.id_column)}; "
             "check --id-column, --source and --target"
         )
+    lonely = table.id_column.filter(pc.is_null(known))
+    if strangers and reading.unknown == "error":
+        raise FeatureError(
+            f"{strangers:,} feature rows have no edge, first {shown(lonely)}; pass --unknown isolated to make them "
+            "nodes without a neighbour, or --unknown drop to leave them out"
+        )
     if strangers and reading.unknown == "isolated":
-        lonely = table.id_column.filter(pc.is_null(known))
         graph = graph.with_nodes(_in_kind(lonely, graph))
         console.note(f"{strangers:,} feature rows have no edge, first {shown(lonely)}: added as isolated nodes")
     elif strangers and reading.unknown == "drop":
