@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import json
 import platform
-import resource
 import subprocess
 import sys
 import tempfile
@@ -116,20 +115,32 @@ def purity(truth: np.ndarray, labels: np.ndarray) -> float:
 SCORES = {"ari": adjusted_rand_score, "nmi": normalized_mutual_info_score, "purity": purity}
 
 
+# What the kernel says of this program alone: a child's share in getrusage counts its parent's memory too.
+MEASURED = """
+import sys, re
+from rae.cli.program import main
+code = main(sys.argv[1:])
+print(re.search(r"VmHWM:\\s+(\\d+) kB", open("/proc/self/status").read())[1], file=sys.stderr)
+sys.exit(code)
+"""
+
+
 def million(seed: int) -> dict:
-    """Seconds and peak memory of `rae roles` on a fresh run of a million nodes, 256 columns wide."""
+    """Seconds and peak memory of `rae roles` and `rae similar` on a fresh run of a million nodes, 256 columns wide."""
     graph = rae.datasets.load("power-law", n_nodes=NODES, n_edges=EDGES, seed=seed).graph
     model = rae.RAE(steps=20, seed=seed).fit(graph)
+    out = {"nodes": NODES, "edges": EDGES}
     with tempfile.TemporaryDirectory() as folder:
-        Run.create(Path(folder) / "run", model, graph.id_column, model.transform(graph), graph=graph)
-        command = [sys.executable, "-m", "rae", "roles", str(Path(folder) / "run"), "--json", "--quiet"]
-        began = time.perf_counter()
-        answer = subprocess.run(command, check=True, capture_output=True, text=True)
-        took = time.perf_counter() - began
-    told = json.loads(answer.stdout)
-    # The fit above is this process, not a child: the largest child is the command.
-    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
-    return {"nodes": NODES, "edges": EDGES, "seconds": took, "peak_bytes": peak, "found": told["k"]}
+        run = str(Path(folder) / "run")
+        Run.create(run, model, graph.id_column, model.transform(graph), graph=graph)
+        for what, words in (("roles", ["roles", run]), ("similar", ["similar", run, "17"])):
+            began = time.perf_counter()
+            command = [sys.executable, "-c", MEASURED, *words, "--json", "--quiet"]
+            answer = subprocess.run(command, check=True, capture_output=True, text=True)
+            out[f"{what}_seconds"] = time.perf_counter() - began
+            out[f"{what}_peak_bytes"] = 1024 * int(answer.stderr.split()[-1])
+            out |= {"found": json.loads(answer.stdout)["k"]} if what == "roles" else {}
+    return out
 
 
 def jobs(parts: list[str]) -> list[tuple[dict, object]]:
@@ -178,9 +189,9 @@ def summary(lines: list[dict]) -> str:
             found = ",".join(str(r["found"]) for r in rows)
             out.append(f"{x['dataset']:16}k={x['k']!s:6} found {found:9} {scores}   (k-means on log-degree)")
         else:
-            out.append(
-                f"{x['nodes']:,} nodes: {x['seconds']:.0f} s, {x['peak_bytes'] / 2**30:.1f} GiB, {x['found']} roles"
-            )
+            for what in ("roles", "similar"):
+                peak = x[f"{what}_peak_bytes"] / 2**30
+                out.append(f"{x['nodes']:,} nodes: rae {what} {x[f'{what}_seconds']:.0f} s, {peak:.1f} GiB")
     return "\n".join(out)
 
 
