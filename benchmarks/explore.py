@@ -75,7 +75,7 @@ def faithful(k: int = 10) -> dict[str, object]:
     """The share of a node's k nearest by cosine that are among its 2 k nearest on the map; ours and t-SNE's."""
     from sklearn.manifold import TSNE
 
-    data = rae.load("stdlib")
+    data = rae.datasets.load("stdlib")
     z = rae.RAE(steps=200).fit_transform(data.graph, data.features)
     index, cosine = most_alike(z, 15)
     began = time.perf_counter()

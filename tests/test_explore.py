@@ -581,17 +581,22 @@ def test_roles_that_do_not_fit_their_cards_are_refused(run, tmp_path):
         write_page(Run.open(copy))
 
 
-def test_a_page_is_not_overwritten_without_force(run, tmp_path):
-    first = write_page(run, tmp_path / "p")
-    with pytest.raises(RunError, match=r"holds a page already.*--force"):
-        write_page(run, tmp_path / "p")
-    assert write_page(run, tmp_path / "p", force=True) == first
-    (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "thesis.txt").write_text("mine")
-    with pytest.raises(RunError, match="not empty"):
-        write_page(run, tmp_path / "other")
+def test_a_page_of_ours_is_made_anew_and_anything_else_is_left_alone(run, tmp_path):
+    first = write_page(run, tmp_path / "p", subject=Subject("one"))
+    assert facts(first.read_text())["title"] == "one"
+    assert write_page(run, tmp_path / "p", subject=Subject("two")) == first
+    assert facts(first.read_text())["title"] == "two"
+    for name in ("thesis.txt", "index.html"):
+        other = tmp_path / name.partition(".")[0]
+        other.mkdir()
+        (other / name).write_text("mine")
+        with pytest.raises(RunError, match=r"not empty.*--force"):
+            write_page(run, other)
+        assert (other / name).read_text() == "mine"
+    write_page(run, tmp_path / "thesis", force=True)
+    assert (tmp_path / "thesis" / "thesis.txt").read_text() == "mine"
     with pytest.raises(RunError, match="is a file"):
-        write_page(run, tmp_path / "other" / "thesis.txt")
+        write_page(run, tmp_path / "thesis" / "thesis.txt")
     with pytest.raises(ConfigError, match="sample"):
         write_page(run, tmp_path / "q", sample=0)
     assert not (tmp_path / "q").exists()
@@ -687,8 +692,10 @@ def test_explore_writes_the_page_into_the_run_and_says_where(run, rae, tmp_path)
     assert facts(text)["title"] == "Mine"
     assert facts(text)["shown"] <= 30
     assert (tmp_path / "p" / "NOTICE.txt").is_file()
-    assert rae("explore", run.path, "--out", tmp_path / "p")[0] == 2
-    code, out, _ = rae("explore", run.path, "--json", "--quiet", "--force")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thesis.txt").write_text("mine")
+    assert rae("explore", run.path, "--out", tmp_path / "full")[0] == 2
+    code, out, _ = rae("explore", run.path, "--json", "--quiet")
     assert code == 0
     assert json.loads(out)["page"] == str(run.path / "explore" / "index.html")
 
@@ -723,3 +730,5 @@ def test_serve_prints_the_address_keeps_the_page_that_is_there_and_ends_with_ctr
     code, out, err = rae("explore", run.path, "--out", tmp_path / "p", "--serve")
     assert "served as it is" in err
     assert (tmp_path / "p" / "index.html").stat().st_mtime_ns == before
+    rae("explore", run.path, "--out", tmp_path / "p", "--serve", "--title", "Anew")
+    assert facts((tmp_path / "p" / "index.html").read_text())["title"] == "Anew"

@@ -18,7 +18,7 @@ function filled(element, traits, children) {
     else if (name === "style") for (const [rule, set] of Object.entries(value)) element.style.setProperty(rule, set);
     else element.setAttribute(name, value === true ? "" : value);
   }
-  for (const child of children.flat()) if (child !== null && child !== undefined && child !== false) element.append(child);
+  for (const child of children.flat(3)) if (child !== null && child !== undefined && child !== false) element.append(child);
   return element;
 }
 

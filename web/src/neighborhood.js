@@ -53,9 +53,7 @@ export function neighborhood(ego, { around, role, ids, dark, open }) {
   const drawing = draw(
     "svg",
     { class: "neighborhood", viewBox: `0 0 ${WIDE} ${HIGH}`, role: "group", "aria-label": `Two-hop neighbourhood: ${count(nodes.length)} nodes, ${count(edges.length)} edges drawn` },
-    links.map(({ source, target }) =>
-      draw("line", { class: source.hop + target.hop === 1 ? "edge near" : "edge", x1: r1(source.x), y1: r1(source.y), x2: r1(target.x), y2: r1(target.y) }),
-    ),
+    [false, true].map((near) => links.filter((l) => isNear(l) === near).map(line)),
     [...nodes].reverse().map((n) => mark(n, { role, ids, dark, open })),
     names(nodes, ids),
   );
@@ -63,6 +61,17 @@ export function neighborhood(ego, { around, role, ids, dark, open }) {
 }
 
 const r1 = (value) => value.toFixed(1);
+
+const isNear = ({ source, target }) => source.hop + target.hop === 1;
+
+const line = (link) =>
+  draw("line", {
+    class: isNear(link) ? "edge near" : "edge",
+    x1: r1(link.source.x),
+    y1: r1(link.source.y),
+    x2: r1(link.target.x),
+    y2: r1(link.target.y),
+  });
 
 function fitted(nodes) {
   const [xs, ys] = [nodes.map((n) => n.x), nodes.map((n) => n.y)];

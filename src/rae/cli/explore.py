@@ -19,9 +19,9 @@ from rae.cli.progress import seconds
 @click.option("--id-column", metavar="NAME", help="the column of --labels that holds the node's id")
 @click.option("--sample", type=click.IntRange(min=1), metavar="N", help="nodes on the map at most  [default: 30000]")
 @click.option("--title", default="", metavar="TEXT", help="the heading of the page")
-@click.option("--serve", is_flag=True, help="serve the page on this machine until Ctrl-C; one that is there is kept")
+@click.option("--serve", is_flag=True, help="serve the page on this machine until Ctrl-C; alone, the one that is there")
 @click.option("--port", type=click.IntRange(0, 65535), default=0, metavar="N", help="port of --serve  [default: free]")
-@click.option("--force", is_flag=True, help="replace the page that is there")
+@click.option("--force", is_flag=True, help="write into a folder that holds other things; make the page anew")
 @global_options
 @click.pass_obj
 def explore(
@@ -45,18 +45,19 @@ def explore(
 
     \b
     rae explore runs/web
-    rae explore runs/users --labels users.csv --label-column country --force
+    rae explore runs/users --labels users.csv --label-column country
     rae explore runs/web --serve
     """
     from rae.explore import Subject, read_labels, write_page
-    from rae.explore.page import INDEX, SAMPLE
+    from rae.explore.page import INDEX, SAMPLE, is_page
     from rae.run import Run
 
     if labels is None and (label_column or id_column):
         raise click.UsageError("--label-column and --id-column say how --labels is read, but there is no --labels")
     opened = Run.open(run)
     folder = Path(out) if out else opened.path / "explore"
-    if serve and not force and (folder / INDEX).is_file():
+    asked = labels or sample or title or force
+    if serve and not asked and is_page(folder):
         console.note("a page is there: it is served as it is; --force makes it anew")
     else:
         console.use_threads()

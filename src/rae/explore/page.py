@@ -33,6 +33,7 @@ SAMPLE = 30_000  # nodes on the map
 KNOWN = 1_000_000  # nodes that can be searched for
 ALIKE, HELD = 10, 15  # nearest nodes that are listed, and that hold the map together
 STAGES = 4
+MARK = b'<meta name="generator" content="rae explore">'
 
 
 class Progress(Protocol):
@@ -85,13 +86,22 @@ def write_page(
 
 
 def check_page_free(folder: Path, *, force: bool = False) -> None:
-    """Refuse a place that holds something already; called before any work."""
+    """Refuse a place that holds something else; called before any work. A page of ours is made anew without asking."""
     if folder.exists() and not folder.is_dir():
         raise RunError(f"--out must be a folder, {folder} is a file; choose another name")
-    if force or not folder.exists() or not any(folder.iterdir()):
+    if force or not folder.exists() or not any(folder.iterdir()) or is_page(folder):
         return
-    what = "holds a page already" if (folder / INDEX).is_file() else "is not empty"
-    raise RunError(f"{folder} {what}; choose another --out, or pass --force to write the page there")
+    raise RunError(
+        f"{folder} is not empty; choose another --out, or pass --force to write the page beside what is there"
+    )
+
+
+def is_page(folder: Path) -> bool:
+    """Whether a page of ours lies in this folder."""
+    if not (folder / INDEX).is_file():
+        return False
+    with (folder / INDEX).open("rb") as file:
+        return MARK in file.read(2_000)
 
 
 def page_text(run: Run, subject: Subject, sample: int, tell: Progress) -> str:
