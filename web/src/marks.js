@@ -59,6 +59,10 @@ void main(void) {
 }`;
 
 export class Mark extends NodeProgram {
+  constructor(gl, _, renderer) {
+    super(gl, null, renderer); // no second, hidden drawing for the mouse: the page finds the nearest node itself
+  }
+
   getDefinition() {
     const { FLOAT, UNSIGNED_BYTE, POINTS } = WebGLRenderingContext;
     return {
