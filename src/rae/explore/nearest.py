@@ -21,7 +21,7 @@ def most_alike(z: Floats, k: int) -> tuple[Ints, Floats]:
 
     With fewer than k others, the places left over hold -1 and a cosine of -2.
 
-    >>> most_alike(np.eye(3, 2, dtype=np.float32) + 0.1, 1)[0].ravel().tolist()
+    >>> most_alike(np.array([[1, 0], [0, 1], [2, 1]], np.float32), 1)[0].ravel().tolist()
     [2, 2, 0]
     """
     n = len(z)
