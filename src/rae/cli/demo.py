@@ -17,7 +17,7 @@ from rae.config import PAPER
 
 if TYPE_CHECKING:
     from rae.explore import Subject
-    from rae.report.lookalikes import LookAlikes
+    from rae.search import Similar
 
 SETTINGS = PAPER  # J_within: the same role
 # Modules whose look-alikes a Python programmer can judge; one that this Python lacks is skipped.
@@ -52,8 +52,8 @@ def demo(console: Console, out: str, force: bool) -> None:
     rae demo
     rae demo --out /tmp/demo --force
     """
-    from rae.report.lookalikes import look_alikes
     from rae.run import check_free
+    from rae.search import similar_to_each
 
     folder = Path(out)
     check_free(folder, force=force)
@@ -62,9 +62,8 @@ def demo(console: Console, out: str, force: bool) -> None:
     run = fit_run(inputs, SETTINGS, folder, console, force=force)
     names = [str(i) for i in inputs.graph.ids]
     add_page(run, console, _subject(names), k=ROLES)
-    _, z = run.embeddings()
-    alike = look_alikes(names, z, ASKED, k=3)
-    data = {a.name: [{"id": name, "cosine": round(cosine, 4)} for name, cosine in a.nearest] for a in alike}
+    alike = similar_to_each(run, [name for name in ASKED if name in names], k=3)
+    data = {a.id: [{"id": name, "cosine": round(cosine, 4)} for name, cosine in a.matches] for a in alike}
     told = {"run": str(folder), "files": run.files(), "counts": inputs.counts, "alike": data}
     console.result(_told(alike, folder, run.files()), told)
 
@@ -104,9 +103,9 @@ def _shares(counts: Any) -> Any:
     return sp.csr_array(TfidfTransformer(norm="l1").fit_transform(counts), dtype=np.float32)
 
 
-def _told(alike: Sequence[LookAlikes], folder: Path, files: dict[str, int]) -> str:
+def _told(alike: Sequence[Similar], folder: Path, files: dict[str, int]) -> str:
     """The table, where things are, and what to try next; no line wider than 60 columns."""
-    rows = [(a.name, ", ".join(name for name, _ in a.nearest)) for a in alike]
+    rows = [(a.id, ", ".join(name for name, _ in a.matches)) for a in alike]
     wide = max((len(name) for name, _ in rows), default=0)
     table = [(name, line) for name, text in rows for name, line in _wrapped(name, text, 60 - wide - 4)]
     made = [(name, what) for name, what in _MADE if name in files]

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from rae.explore.nearest import unit_rows
 from rae.kernels.cpu import kernel, mix
 from rae.runtime import key
+from rae.search import unit_rows
 
 Floats = np.ndarray[Any, np.dtype[np.float32]]
 Ints = np.ndarray[Any, np.dtype[np.int32]]

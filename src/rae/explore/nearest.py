@@ -9,6 +9,7 @@ import numpy as np
 
 from rae.kernels.cpu import kernel
 from rae.runtime import in_ranges
+from rae.search import unit_rows
 
 Floats = np.ndarray[Any, np.dtype[np.float32]]
 Ints = np.ndarray[Any, np.dtype[np.int32]]
@@ -33,11 +34,6 @@ def most_alike(z: Floats, k: int) -> tuple[Ints, Floats]:
         block = unit[start : start + rows] @ unit.T
         in_ranges(partial(keep_best, block, start, index, cosine), len(block), 16)
     return index, np.clip(cosine, -2, 1)
-
-
-def unit_rows(z: Floats) -> Floats:
-    """The rows with length one; a row of zeros stays so."""
-    return np.asarray(z / np.maximum(np.linalg.norm(z, axis=1, keepdims=True), 1e-12), np.float32)
 
 
 @kernel
