@@ -16,6 +16,9 @@ def main() -> None:
         code = run()
     except KeyboardInterrupt:  # before the command line was up, or after it was done
         code = 130
+    # An interrupt that passed through an exec of text, as in many an import, leaves CPython convinced that
+    # nobody caught it, and the process would end by the signal instead of the code. Another exec clears that.
+    exec("")
     sys.exit(code)
 
 
