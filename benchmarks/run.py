@@ -7,7 +7,15 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-STEPS = [["speed.py"], ["cora.py"], ["variants.py"]]
+STEPS = [
+    ["speed.py"],
+    ["speed.py", "--threads", "2"],
+    ["cora.py"],
+    ["variants.py"],
+    ["airports.py"],
+    ["roles.py"],
+    ["explore.py"],
+]
 PAGE = HERE.parent / "docs" / "performance.md"
 
 

@@ -24,7 +24,17 @@ _ACTIVATIONS = {
     "elu": functional.elu,
     "leaky_relu": functional.leaky_relu,
 }
-_STRIPE = 32  # columns: the narrowest strip that a thread adds gradients into
+_WORTH = 1 << 20  # entries: less than this is done before a second thread has woken up
+
+
+def _stripe(rows: Any) -> int:
+    """How many columns a thread should take at least, so that its part is worth it and a cache line wide."""
+    return max(32, -(-_WORTH // max(1, len(rows))))
+
+
+def _rows(out: Any) -> int:
+    """How many rows a thread should take at least."""
+    return -(-_WORTH // max(1, 4 * int(out.shape[1])))  # a row is made of several others
 
 
 class _Average(torch.autograd.Function):
@@ -34,7 +44,7 @@ class _Average(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, block: Block) -> Tensor:
         rows = x.detach().numpy()
         sums = np.empty((len(block.offsets) - 1, rows.shape[1]), rows.dtype)
-        in_ranges(lambda a, b: cpu.sum_rows(block.offsets, block.index, rows, sums, a, b), len(sums), 256)
+        in_ranges(lambda a, b: cpu.sum_rows(block.offsets, block.index, rows, sums, a, b), len(sums), _rows(sums))
         share = _shares(block, rows.dtype)
         total = torch.from_numpy(sums)
         if block.lists is not None:
@@ -64,7 +74,7 @@ def _shares(block: Block, dtype: Any) -> Tensor:
 
 
 def _scatter(offsets: Any, index: Any, grad: Any, out: Any) -> None:
-    in_ranges(lambda a, b: cpu.scatter_rows(offsets, index, grad, out, a, b), grad.shape[1], _STRIPE)
+    in_ranges(lambda a, b: cpu.scatter_rows(offsets, index, grad, out, a, b), grad.shape[1], _stripe(index))
 
 
 def average(x: Tensor, block: Block) -> Tensor:
@@ -89,14 +99,14 @@ class _SparseProduct(torch.autograd.Function):
         def work(start: int, stop: int) -> None:
             cpu.sparse_dense_grad(x.indptr, x.indices, x.data, rows, out, start, stop)
 
-        in_ranges(work, rows.shape[1], _STRIPE)
+        in_ranges(work, rows.shape[1], _stripe(x.indices))
         return torch.from_numpy(out), None
 
 
 def sparse_product(x: sp.csr_array, weight: Any) -> Any:
     """Sparse rows times dense weights, as a dense array."""
     out = np.empty((x.shape[0], weight.shape[1]), weight.dtype)
-    in_ranges(lambda a, b: cpu.sparse_dense(x.indptr, x.indices, x.data, 0, weight, out, a, b), len(out), 256)
+    in_ranges(lambda a, b: cpu.sparse_dense(x.indptr, x.indices, x.data, 0, weight, out, a, b), len(out), _rows(out))
     return out
 
 
@@ -108,7 +118,7 @@ def drop(x: Tensor, share: float, luck: Any) -> Tensor:
 def _mask(size: int, share: float, luck: Any) -> Any:
     threshold, scale = _dropping(share)
     out = np.empty(size, np.float32)
-    in_ranges(lambda a, b: cpu.fill_mask(luck, 0, threshold, scale, out[a:b], a), size, 65536)
+    in_ranges(lambda a, b: cpu.fill_mask(luck, 0, threshold, scale, out[a:b], a), size, _WORTH)
     return out
 
 
@@ -133,7 +143,7 @@ class _Squash(torch.autograd.Function):
             cpu.column_moments(rows, norm.eps, mean, variance, inverse, a, b)
             cpu.squash(rows, g, s, mean, inverse, luck, threshold, scale, kept, out, a, b)
 
-        in_ranges(work, rows.shape[1], _STRIPE)
+        in_ranges(work, rows.shape[1], _stripe(rows))
         _track(norm, mean, variance, len(rows))
         ctx.saved = rows, kept, g, mean, inverse, luck, threshold, scale
         return torch.from_numpy(out)
@@ -149,7 +159,7 @@ class _Squash(torch.autograd.Function):
                 given, rows, kept, gain, mean, inverse, luck, threshold, scale, out, of_gain, of_shift, a, b
             )  # fmt: skip
 
-        in_ranges(work, rows.shape[1], _STRIPE)
+        in_ranges(work, rows.shape[1], _stripe(rows))
         return torch.from_numpy(out), torch.from_numpy(of_gain), torch.from_numpy(of_shift), None, None, None
 
 
