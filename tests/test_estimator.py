@@ -125,6 +125,7 @@ def test_progress_and_history_tell_what_happens():
         (lambda: RAE(SMALL).fit([(1, 2)]), GraphError, "rae.Graph, got tuple"),
         (lambda: RAE(SMALL).fit({1: 2}), GraphError, "rae.Graph, got dict"),
         (lambda: RAE(SMALL).fit([]), GraphError, "got none"),
+        (lambda: RAE(SMALL).fit([GRAPH], X), FeatureError, "a list with one matrix or table per graph, got ndarray"),
         (lambda: RAE(SMALL).fit([GRAPH], [X, X]), FeatureError, r"one matrix per graph \(1\), got 2"),
         (lambda: RAE(SMALL).fit([GRAPH], [X[:5]]), FeatureError, r"one row per node \(60\), got 5"),
         (

@@ -225,3 +225,14 @@ def test_sparse_features_are_never_made_dense(monkeypatch):
     z = RAE(dims=(8, 4), fanout=(3, 3), steps=3, input_dropout=0.3).fit_transform(graph, words)
 
     assert np.isfinite(z).all()
+
+
+@pytest.mark.parametrize("make", [pd.DataFrame, pa.table])
+def test_a_column_that_holds_the_ids_is_no_feature_whatever_its_name(make):
+    graph = Graph.from_edges([(10, 20), (20, 30)])
+    frame = make({"uid": [30, 10, 20], "x": [3.0, 1.0, 2.0]})
+
+    with pytest.raises(FeatureError, match=r"from_dataframe\(df, id='uid'\)"):
+        prepare(graph, frame, PAPER)
+    assert FeatureTable.from_dataframe(frame, id="uid").aligned(graph).tolist() == [[1], [2], [3]]
+    assert prepare(graph, make({"a": [10, 10, 20], "x": [3.0, 1.0, 2.0]}), PAPER).shape == (3, 2)

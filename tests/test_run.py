@@ -342,3 +342,16 @@ def test_a_run_that_cannot_be_written_leaves_the_old_one_whole(tmp_path, model, 
 
         assert {f.name: f.read_bytes() for f in (tmp_path / "run").iterdir()} == before
         assert not (tmp_path / "other").exists()
+
+
+def test_a_page_of_old_roles_goes_with_them_and_says_so(tmp_path, model, graph, caplog):
+    run = Run.create(tmp_path / "run", model, graph.id_column, model.transform(graph), graph=graph)
+    run.fit_roles(2)
+    page = run.path / "explore" / "index.html"
+    page.parent.mkdir()
+    page.write_text("old roles")
+
+    run.fit_roles(3)
+
+    assert not page.exists()
+    assert "makes it anew" in caplog.text

@@ -243,6 +243,8 @@ def _with_columns(features: Any, names: Sequence[str] | None) -> Any:
 def _check_many(graphs: Sequence[Any], features: Any) -> None:
     if not graphs or not all(isinstance(g, Graph) for g in graphs):
         raise GraphError("expected one or more rae.Graph, got " + (type(graphs[0]).__name__ if graphs else "none"))
+    if features is not None and not isinstance(features, (list, tuple)):
+        raise FeatureError(f"features must be a list with one matrix or table per graph, got {type(features).__name__}")
     if features is not None and len(features) != len(graphs):
         raise FeatureError(f"features must have one matrix per graph ({len(graphs):,}), got {len(features):,}")
 

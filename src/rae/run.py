@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import platform
 import shutil
 import uuid
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from rae.features import Matrix
     from rae.graph import Graph
     from rae.roles import Roles
+
+log = logging.getLogger("rae")
 
 FORMAT, FORMAT_VERSION = "rae run", 1
 MODEL, EMBEDDINGS, INFO = "model.safetensors", "embeddings.parquet", "run.json"
@@ -194,6 +197,7 @@ class Run:
         ids, z = self.embeddings()
         roles = Roles(k, max_k=max_k, seed=seed).fit(z, model=self.model_checksum)
         write_roles(self.path, ids, roles, roles.assignment, self._cards(ids, roles))
+        self._drop_page()
         return roles
 
     def take_roles(self, roles: Roles) -> None:
@@ -204,6 +208,16 @@ class Run:
         ids, z = self.embeddings()
         assignment = roles.assign(z)
         write_roles(self.path, ids, roles, assignment, self._cards(ids, roles, z))
+        self._drop_page()
+
+    def _drop_page(self) -> None:
+        """Remove a page that shows roles this run no longer has, and say so."""
+        if (self.path / PAGE).is_file():
+            for name in (PAGE, NOTICE):
+                (self.path / name).unlink(missing_ok=True)
+            log.warning(
+                "the page of %s showed the old roles and is gone; `rae explore %s` makes it anew", self.path, self.path
+            )
 
     def roles(self) -> Roles:
         """The roles that were kept; roles of another model are refused."""

@@ -71,6 +71,7 @@ def roles(
         raise click.UsageError("--out is for --apply and --against; the roles of RUN are written into RUN")
     console.use_threads()
     opened = Run.open(run)
+    had = opened.has_roles
     found = _found(opened, k, console, force=force and not (apply or against))
     if apply:
         _apply(opened, found, apply, out, console, force=force)
@@ -79,7 +80,8 @@ def roles(
     else:
         record = opened.role_record()
         files = {name: n for name, n in opened.files().items() if name.startswith("roles.")}
-        text = f"{table(record)}\n\nwritten  {opened.path} ({', '.join(files)})"
+        what = "kept in" if had and not force else "written"
+        text = f"{table(record)}\n\n{what}  {opened.path} ({', '.join(files)})"
         console.result(text, {**record, "run": str(opened.path), "files": files})
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +16,8 @@ from rae.explore.columns import Column, label_column
 from rae.ids import index_in, shown
 from rae.io.tables import ArrowTable, Table, open_table, read_ids
 from rae.names import ID, position, usual
+
+log = logging.getLogger("rae")
 
 
 def read_labels(
@@ -37,6 +40,15 @@ def read_labels(
             f"{path}: none of its {len(keys):,} ids is a node: its ids are {keys.type} such as {shown(keys)}, "
             f"node ids are {ids.type} such as {shown(ids)}; check --id-column"
         )
+    doubled = len(keys) - len(keys.unique())
+    unknown = len(keys.unique()) - (len(ids) - rows.null_count)
+    for count, what in (
+        (rows.null_count, "of the nodes have no label"),
+        (unknown, "of its ids are no node"),
+        (doubled, "of its rows repeat an id: the first one counts"),
+    ):
+        if count:
+            log.warning("%s: %s %s", path, f"{count:,}", what)
     return tuple(label_column(table.names[i], _values(table, i).take(rows)) for i in wanted)
 
 
