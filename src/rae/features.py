@@ -275,9 +275,9 @@ def prepare(graph: Graph, features: Any, config: Config) -> Matrix:
     if features is None:
         assert x_s is not None
         return x_s
+    x_a = features.aligned(graph) if isinstance(features, FeatureTable) else check_matrix(features, graph.n_nodes)
     if is_frame(features):
         _refuse_id_column(features, graph)
-    x_a = features.aligned(graph) if isinstance(features, FeatureTable) else check_matrix(features, graph.n_nodes)
     return x_a if x_s is None else concatenate(x_s, x_a)
 
 
@@ -285,10 +285,7 @@ def _refuse_id_column(df: Any, graph: Graph) -> None:
     """A column that holds exactly the graph's ids is no feature, whatever its name."""
     table = as_table(df)
     for name, column in zip(table.column_names, table.columns, strict=True):
-        whole = (
-            pa.types.is_integer(column.type) or pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
-        )
-        if not whole or len(column) != graph.n_nodes or column.null_count:
+        if not pa.types.is_integer(column.type):
             continue
         ids = id_array(column)
         if len(ids.unique()) == len(ids) and index_in(ids, graph.id_column).null_count == 0:

@@ -215,9 +215,7 @@ class Run:
         if (self.path / PAGE).is_file():
             for name in (PAGE, NOTICE):
                 (self.path / name).unlink(missing_ok=True)
-            log.warning(
-                "the page of %s showed the old roles and is gone; `rae explore %s` makes it anew", self.path, self.path
-            )
+            log.warning("the page of %s showed the old roles and is gone; `rae explore` makes it anew", self.path)
 
     def roles(self) -> Roles:
         """The roles that were kept; roles of another model are refused."""
