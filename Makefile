@@ -27,6 +27,7 @@ help:           ## this list
 
 demo: .venv/user  ## embed the standard library of Python and show the result
 	@$(BIN)/rae demo --out demo --force
+	@echo; echo "rae is $(BIN)/rae here; source $(BIN)/activate makes it plain rae"
 
 test: .venv/dev   ## run every test, with line and branch coverage
 	@$(BIN)/python -m pytest --cov --cov-report=term --cov-fail-under=95
