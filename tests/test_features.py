@@ -171,7 +171,7 @@ def test_a_data_frame_without_ids_is_taken_in_row_order(make):
         (SCRAMBLED, "idd", "there is no column 'idd'; did you mean 'id'"),
         (SCRAMBLED.assign(town="Rome"), None, "column 'town' must hold numbers"),
         (SCRAMBLED.assign(id="a"), None, "one feature row, got 1 with more, first 'a'"),
-        (SCRAMBLED.assign(id=[(1, 2)] * 3), None, "turn each into text first"),
+        (SCRAMBLED.assign(id=[(1, 2)] * 3), None, "one feature row, got 1 with more, first \\[1, 2\\]"),
         (SCRAMBLED[["x"]].set_index([["a"] * 3, [1, 2, 3]]), None, "text"),
         ([1, 2], None, "expected a pandas, polars or Arrow table"),
     ],

@@ -19,11 +19,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rae import Graph
+from rae import Graph, read_embeddings, write_embeddings
 from rae.errors import GraphError, RaeError
 from rae.graph import Counts
 from rae.ids import index_in
 
+MAP = pa.map_(pa.int64(), pa.int64())
 IDS = [
     [5, 2**40, -3],
     ["ann", "bob", "čeněk"],
@@ -211,14 +212,13 @@ def test_the_graph_is_the_set_of_distinct_undirected_pairs(edges):
         (lambda: Graph.from_edges(EDGES).with_nodes([1]), "the new ids are int64"),
         (lambda: Graph.from_edges([(1, 2)]).with_nodes(np.array([2**64 - 1], np.uint64)), "the new ids are uint64"),
         (lambda: Graph.disjoint_union([]), "at least one graph"),
-        (lambda: Graph.from_edges([((1, 2), (3, 4))]), r"got list<.*> such as \[1, 2\]; turn each into text first"),
-        (lambda: Graph.from_edges([({"a": 1}, {"a": 2})]), r"got struct<.*e.g. with map\(str, ids\)"),
         (lambda: Graph.from_edges([(frozenset([1]), frozenset([2]))]), "turn them into text first"),
         (lambda: Graph.from_edges([("\ud800", "a")]), "valid Unicode"),
         (lambda: Graph.from_edges((np.array(["\ud800"]), ["a"])), "valid Unicode"),
-        (lambda: Graph.from_networkx(nx.grid_2d_graph(3, 3)), r"Graph.from_networkx\(nx.relabel_nodes\(graph, str\)\)"),
+        (lambda: Graph.from_networkx(nx.Graph([(1, "a")])), r"Graph.from_networkx\(nx.relabel_nodes\(graph, str\)\)"),
+        (lambda: Graph.from_edges((pa.array([[(1, 2)]], MAP), pa.array([[(1, 3)]], MAP))), "plain kind, got map"),
         (lambda: Graph.from_networkx(nx.Graph([(1, "a")])), r"nx.relabel_nodes\(graph, str\)"),
-        (lambda: Graph.from_edges(EDGES).rows([("a", "b")]), "turn each into text first"),
+        (lambda: Graph.from_edges(EDGES).rows([("a", "b")]), r"not in the graph, first \['a', 'b'\]"),
         (lambda: Graph.from_edges(EDGES).rows("ab"), r"ids must be a column, got 'ab'; pass \['ab'\]"),
         (lambda: Graph.from_edges([(1, 2)]).rows(1), r"ids must be a column, got 1; pass \[1\]"),
         (lambda: Graph.from_dataframe(pd.DataFrame({"u": [1, "a"], "v": [2, 3]})), "a column that Arrow cannot hold"),
@@ -304,6 +304,25 @@ def test_numbers_and_text_are_one_id_when_written_alike():
     assert index_in(pa.array([-1, 7]), pa.array([2**64 - 1, 7], pa.uint64())).to_pylist() == [None, 1]
     assert index_in(pa.array(["x"], pa.large_string()), text).to_pylist() == [2]
     assert index_in(pa.array([b"7"]), pa.array([datetime.date(2000, 1, 1)])).to_pylist() == [None]
+
+
+def test_tuples_lists_and_structs_are_ids_too(tmp_path):
+    grid = nx.grid_2d_graph(3, 12)
+    graph = Graph.from_networkx(grid)
+    same = Graph.from_edges(list(grid.edges))
+    structs = Graph.from_edges([({"a": 1}, {"a": 2}), ({"a": 2}, {"a": 1}), ({"a": 2}, {"a": None})])
+
+    assert list(graph.ids) == list(grid.nodes)
+    assert set(same.ids) == set(grid.nodes)
+    assert same.n_edges == graph.n_edges == grid.number_of_edges()
+    assert [tuple(graph.ids[v]) for v in graph.neighbors(graph.rows([(0, 11)])[0])] == [(0, 10), (1, 11)]
+    assert list(graph.with_nodes([(0, 0), (9, 9), (9, 9)]).ids)[-1] == (9, 9)
+    assert structs.id_column.to_pylist() == [{"a": 1}, {"a": 2}, {"a": None}]
+    assert structs.counts.doubled == 1
+    with pytest.raises(GraphError, match=r"every id must occur once, .* \[1, 2\]"):
+        Graph.from_edges([((1, 2), (3, 4))], ids=[(1, 2), (3, 4), (1, 2)])
+    write_embeddings(tmp_path / "z.parquet", graph.id_column, np.ones((36, 2)))
+    assert read_embeddings(tmp_path / "z.parquet")[0].equals(graph.id_column)
 
 
 def test_a_networkx_grid_with_text_nodes_is_read():

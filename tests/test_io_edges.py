@@ -308,9 +308,14 @@ def test_missing_parquet_ids_are_refused_with_their_row(tmp_path: Path) -> None:
         read_edges(tmp_path / "e.parquet")
 
 
-def test_a_column_of_lists_is_no_id(tmp_path: Path) -> None:
+def test_columns_of_lists_are_ids_and_a_column_of_nothing_is_none(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"a": [[1], [2]], "b": [[2], [3]]}), tmp_path / "e.parquet")
+    assert list(read_edges(tmp_path / "e.parquet").ids) == [(1,), (2,), (3,)]
     pq.write_table(pa.table({"a": [[1], [2]], "b": [1, 2]}), tmp_path / "e.parquet")
-    with pytest.raises(GraphError, match=r"the source column must hold ids \(numbers or text\), got list"):
+    with pytest.raises(GraphError, match="must be of one kind"):
+        read_edges(tmp_path / "e.parquet")
+    pq.write_table(pa.table({"a": pa.nulls(2), "b": [1, 2]}), tmp_path / "e.parquet")
+    with pytest.raises(GraphError, match=r"the source column must hold ids \(numbers or text\), got null"):
         read_edges(tmp_path / "e.parquet")
 
 

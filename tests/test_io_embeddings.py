@@ -90,7 +90,7 @@ def test_plain_lists_of_doubles_are_read_too(tmp_path: Path) -> None:
         ("z.parquet", [1], np.array([[np.nan]]), "must be finite, got 1 rows that are not, first row 0"),
         ("z.csv", [b"a", b"b"], np.ones((2, 1)), r"ids of type binary cannot be written as CSV; write \.parquet"),
         ("z.csv", [uuid.UUID(int=1)], np.ones((1, 1)), r"ids of type .*uuid.* cannot be written as CSV"),
-        ("z.parquet", [(0, 1), (1, 1)], np.ones((2, 1)), "turn each into text first"),
+        ("z.csv", [(0, 1), (1, 1)], np.ones((2, 1)), "cannot be written as CSV; write .parquet"),
     ],
 )
 def test_what_cannot_be_written_is_refused_and_nothing_is_left(

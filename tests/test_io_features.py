@@ -148,7 +148,7 @@ def test_a_column_of_lists_is_a_matrix_without_names(tmp_path: Path, kind: pa.Da
         ({"id": [1, 2], "x": [[1.0], [None]]}, r"column 0 of the list, which is missing or NaN"),
         ({"id": [1, 2], "x": [["a"], ["b"]]}, "column 'x' must hold numbers, got string"),
         ({"id": [1, 2], "x": [[1], [2]], "y": [1, 2]}, r"'x' holds lists and must stand alone; pass columns=\['x'\]"),
-        ({"id": [[1], [2]], "x": [1, 2]}, r"must hold ids \(numbers or text\), got list"),
+        ({"id": [None, None], "x": [1, 2]}, r"must hold ids \(numbers or text\), got null"),
     ],
 )
 def test_a_bad_wide_table_is_one_sentence(

@@ -65,13 +65,11 @@ class Graph:
 
     @cached_property
     def ids(self) -> np.ndarray[Any, Any]:
-        """The ids in row order, as NumPy holds them (text and other kinds as Python objects)."""
+        """The ids in row order, as NumPy holds them (text and other kinds as Python objects, lists as tuples)."""
         kind = self.id_column.type
         if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind):
             return _read_only(self.id_column.to_numpy(zero_copy_only=False))
-        out = np.empty(self.n_nodes, dtype=object)
-        out[:] = self.id_column.to_pylist()
-        return _read_only(out)
+        return _read_only(np.fromiter(map(_hashable, self.id_column.to_pylist()), object, self.n_nodes))
 
     @cached_property
     def degrees(self) -> Ints:
@@ -317,6 +315,10 @@ def _refuse_doubled(ids: pa.Array) -> None:
 
 def _index_type(n: int) -> type[np.signedinteger[Any]]:
     return np.int32 if n < 2**31 else np.int64
+
+
+def _hashable(value: Any) -> Any:
+    return tuple(map(_hashable, value)) if isinstance(value, list) else value
 
 
 def _read_only(array: A) -> A:

@@ -1,4 +1,8 @@
-"""Ids of any plain kind: one Arrow column, exactly as it came in, that can be sorted and looked up."""
+"""Ids of any kind: one Arrow column, exactly as it came in, that can be sorted and looked up.
+
+Arrow sorts and finds plain kinds by itself. Lists and structs (tuples, as networkx likes them) are
+told apart by their writing, one Python object at a time: right, but not for millions.
+"""
 
 from __future__ import annotations
 
@@ -55,12 +59,12 @@ def coded(column: pa.Array) -> tuple[np.ndarray[Any, np.dtype[np.int64]], pa.Arr
     rank = np.empty(len(order), np.int64)
     rank[order.to_numpy()] = np.arange(len(order))
     codes = rank[encoded.indices.to_numpy()] if len(encoded) else np.empty(0, np.int64)
-    return codes, _wrapped(encoded.dictionary.take(order), column.type)
+    return codes, _back(encoded.dictionary.take(order), column)
 
 
 def distinct(column: pa.Array) -> pa.Array:
     """The ids, each once, in the order of their first places."""
-    return _wrapped(_stored(column).unique(), column.type)
+    return _back(_stored(column).unique(), column)
 
 
 def doubled(column: pa.Array) -> pa.Array:
@@ -69,7 +73,7 @@ def doubled(column: pa.Array) -> pa.Array:
     if len(stored.unique()) == len(stored):
         return column.slice(0, 0)
     counted = pc.value_counts(stored)
-    return _wrapped(counted.filter(pc.greater(counted.field("counts"), 1)).field("values"), column.type)
+    return _back(counted.filter(pc.greater(counted.field("counts"), 1)).field("values"), column)
 
 
 def one_kind(first: pa.Array, second: pa.Array) -> tuple[pa.Array, pa.Array] | None:
@@ -182,16 +186,27 @@ def _has_order(kind: pa.DataType) -> bool:
         pc.array_sort_indices(nothing)
     except pa.ArrowNotImplementedError:
         return False
-    return not pa.types.is_nested(kind)
+    return True
 
 
 def _stored(column: pa.Array) -> pa.Array:
-    """What an extension type (uuid) wraps: Arrow's functions know only that."""
+    """What Arrow's functions can work on: what an extension type (uuid) wraps, the writing of a list or struct."""
+    if _is_compound(column.type):
+        return pa.array([repr(value) for value in column.to_pylist()], pa.large_string())
     return column.storage if isinstance(column, pa.ExtensionArray) else column
 
 
-def _wrapped(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    return pa.ExtensionArray.from_storage(kind, column) if isinstance(kind, pa.BaseExtensionType) else column
+def _back(stored: pa.Array, column: pa.Array) -> pa.Array:
+    """The ids of `column` that are stored so."""
+    if _is_compound(column.type):
+        return column.take(pc.index_in(stored, value_set=_stored(column)))
+    kind = column.type
+    return pa.ExtensionArray.from_storage(kind, stored) if isinstance(kind, pa.BaseExtensionType) else stored
+
+
+def _is_compound(kind: pa.DataType) -> bool:
+    lists = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    return bool(lists or pa.types.is_struct(kind))
 
 
 # ------------------------------------------------------------------------------------- comparing

@@ -130,7 +130,7 @@ def _refuse_empty(table: TextTable, role: str, position: int) -> None:
 
 
 def _id_column(path: Path, role: str, column: pa.ChunkedArray) -> pa.Array:
-    if pa.types.is_nested(column.type) or pa.types.is_null(column.type):
+    if pa.types.is_null(column.type):
         raise GraphError(
             f"{path}: the {role} column must hold ids (numbers or text), got {column.type}; name another one"
         )
