@@ -380,3 +380,10 @@ def test_public_edge_lists_have_their_published_counts(name: str, nodes: int, li
     graph = read_edges(DATA / name)
 
     assert (graph.n_nodes, graph.n_edges) == (nodes, links)
+
+
+def test_a_file_of_one_column_is_one_sentence_and_no_doubt(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("WARNING"), pytest.raises(GraphError, match="has one column, expected two"):
+        read_edges(file(tmp_path, "ann\nbob\n", "one.csv"))
+
+    assert caplog.text == ""

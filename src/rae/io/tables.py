@@ -64,7 +64,7 @@ def open_table(path: str | os.PathLike[str], header: bool | None = None, reader:
         table = sniff(files[0], header)
         for note in table.notes:
             log.info("%s: %s", path, note)
-        for doubt in table.doubts:
+        for doubt in table.doubts if len(table.names) > 1 else ():  # with one column, that is what there is to say
             log.warning("%s: %s%s", path, doubt, f" ({reader})" if reader else "")
         return table
     if kind not in ("parquet", "arrow"):
