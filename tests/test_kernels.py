@@ -41,6 +41,8 @@ CASES = {
     "place_ends": lambda: (SOURCE, TARGET, STARTS[:-1].copy(), np.zeros(STARTS[-1], np.int32)),
     "sort_rows": lambda: (STARTS, numbers(STARTS[-1]), np.zeros(31, np.int64), 0, 30),
     "compact_rows": lambda: (STARTS, np.minimum(STARTS, OFFSETS), numbers(STARTS[-1]), np.zeros(999, np.int32), 0, 30),
+    "has_edge": lambda: (OFFSETS, TARGETS, 3, TARGETS[OFFSETS[3]]),
+    "has_edge none": lambda: (OFFSETS, TARGETS, 3, 3),
     "adjacent": lambda: (OFFSETS, TARGETS, NODES, NODES[::-1].copy(), np.zeros(25, bool), 0, 25),
     "neighbor_degrees": lambda: (OFFSETS, TARGETS, GRAPH.degrees, 4, False, SALT, np.zeros((30, 5), np.float32), 0, 30),
     "neighbor_degrees random": lambda: (
@@ -90,7 +92,7 @@ def test_the_compiled_kernel_does_what_its_source_says(case, monkeypatch):
     kernel = getattr(cpu, case.split()[0])
     compiled, plain = CASES[case](), CASES[case]()
     answer = kernel(*compiled)
-    for name in ("mix", "stream", "draw", "fill_mask", "tanh_row", "add_rows"):
+    for name in ("mix", "stream", "draw", "fill_mask", "tanh_row", "add_rows", "has_edge"):
         monkeypatch.setattr(cpu, name, getattr(cpu, name).py_func)
 
     assert kernel.py_func(*plain) == answer

@@ -104,17 +104,23 @@ def compact_rows(old: Any, new: Any, targets: Any, out: Any, start: Any, stop: A
 
 
 @kernel
+def has_edge(offsets: Any, targets: Any, u: Any, v: Any) -> Any:
+    """Whether u and v share an edge, by binary search in the sorted row of u."""
+    low, high = offsets[u], offsets[u + 1]
+    while low < high:
+        middle = (low + high) // 2
+        if targets[middle] < v:
+            low = middle + 1
+        else:
+            high = middle
+    return low < offsets[u + 1] and targets[low] == v
+
+
+@kernel
 def adjacent(offsets: Any, targets: Any, us: Any, vs: Any, out: Any, start: Any, stop: Any) -> None:
-    """out[i] = whether us[i] and vs[i] share an edge, by binary search in the sorted row."""
+    """out[i] = whether us[i] and vs[i] share an edge."""
     for i in range(start, stop):
-        low, high, v = offsets[us[i]], offsets[us[i] + 1], vs[i]
-        while low < high:
-            middle = (low + high) // 2
-            if targets[middle] < v:
-                low = middle + 1
-            else:
-                high = middle
-        out[i] = low < offsets[us[i] + 1] and targets[low] == v
+        out[i] = has_edge(offsets, targets, us[i], vs[i])
 
 
 # -------------------------------------------------------------------------------- features
@@ -228,16 +234,7 @@ def non_neighbors(offsets: Any, targets: Any, nodes: Any, key: Any, exclude: Any
             for attempt in range(tries):
                 pick = draw(state, j * tries + attempt, b)
                 v = nodes[pick]
-                if v == u:
-                    continue
-                low, high = offsets[u], offsets[u + 1]
-                while exclude and low < high:
-                    middle = (low + high) // 2
-                    if targets[middle] < v:
-                        low = middle + 1
-                    else:
-                        high = middle
-                if not exclude or low == offsets[u + 1] or targets[low] != v:
+                if v != u and not (exclude and has_edge(offsets, targets, u, v)):
                     out[i, j] = pick
                     break
 
