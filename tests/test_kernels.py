@@ -18,6 +18,7 @@ SALT = np.uint64(12345678901234567890)
 OFFSETS, TARGETS = GRAPH.offsets, GRAPH.targets
 X = RNG.normal(size=(30, 7)).astype(np.float32)
 VALUES = RNG.normal(size=len(TARGETS)).astype(np.float32)
+HALF = X.astype(np.float16)
 
 
 def _sampled():
@@ -44,9 +45,11 @@ CASES = {
     "has_edge": lambda: (OFFSETS, TARGETS, 3, TARGETS[OFFSETS[3]]),
     "has_edge none": lambda: (OFFSETS, TARGETS, 3, 3),
     "adjacent": lambda: (OFFSETS, TARGETS, NODES, NODES[::-1].copy(), np.zeros(25, bool), 0, 25),
-    "neighbor_degrees": lambda: (OFFSETS, TARGETS, GRAPH.degrees, 4, False, SALT, np.zeros((30, 5), np.float32), 0, 30),
+    "neighbor_degrees": lambda: (
+        OFFSETS, TARGETS, GRAPH.degrees, 4, False, SALT, 0, np.zeros((30, 5), np.float32), 0, 30
+    ),
     "neighbor_degrees random": lambda: (
-        OFFSETS, TARGETS, GRAPH.degrees, 4, True, SALT, np.zeros((30, 5), np.float32), 0, 30
+        OFFSETS, TARGETS, GRAPH.degrees, 4, True, SALT, 20, np.zeros((10, 5), np.float32), 0, 10
     ),
     "sample_counts": lambda: (OFFSETS, NODES, 3, np.zeros(26, np.int64)),
     "sample_rows": lambda: (
@@ -58,7 +61,9 @@ CASES = {
     "non_neighbors any": lambda: (OFFSETS, TARGETS, np.arange(3), SALT, False, 2, np.zeros((3, 9), np.int64)),
     "add_rows": lambda: (X, TARGETS, 3, 14, np.ones(7, np.float32)),
     "sum_rows": lambda: (OFFSETS, TARGETS, X, np.ones((30, 7), np.float32), 0, 30),
-    "mean_rows": lambda: (OFFSETS, TARGETS, X, 10, np.ones((15, 7), np.float32), 0, 15),
+    "mean_rows": lambda: (OFFSETS[10:], TARGETS, X, 10, np.ones((15, 7), np.float32), 0, 15),
+    "mean_rows to the end": lambda: (OFFSETS, TARGETS, X, 0, np.ones((30, 7), np.float32), 0, 30),
+    "mean_rows half": lambda: (OFFSETS, TARGETS, HALF.view(np.uint16), 0, np.ones((30, 7), np.float32), 0, 30),
     "scatter_rows": lambda: (OFFSETS, TARGETS, X, np.zeros((30, 7), np.float32), 2, 6),
     "sparse_dense": lambda: (OFFSETS, TARGETS, VALUES, 5, X, np.ones((20, 7), np.float32), 0, 20),
     "sparse_dense_grad": lambda: (OFFSETS, TARGETS, VALUES, X, np.zeros((30, 7), np.float32), 1, 7),

@@ -45,23 +45,25 @@ def structural_features(
     above_cap: str = DEFAULT.degree_above_cap,
     scale: str = DEFAULT.degree_scale,
     seed: int = DEFAULT.seed,
+    rows: tuple[int, int] | None = None,
 ) -> np.ndarray[Any, np.dtype[np.float32]]:
     """X_s: own degree, then the neighbours' degrees, largest first, zero-padded.  -> (n, 1 + cap)
 
     Above the cap, `above_cap="even"` keeps evenly spaced order statistics, so equal positions get
     equal features; `"random"` samples neighbours, as the paper does. `scale="log"` gives
-    log(1 + degree), `"raw"` the degrees. Defaults are Config's.
+    log(1 + degree), `"raw"` the degrees. Defaults are Config's. `rows` = (a, b) gives rows a..b alone.
 
     >>> structural_features(Graph.from_edges([(0, 1), (1, 2)]), cap=2, scale="raw").tolist()
     [[1.0, 2.0, 0.0], [2.0, 1.0, 1.0], [1.0, 2.0, 0.0]]
     """
-    out = np.zeros((graph.n_nodes, 1 + cap), np.float32)
+    a, b = (0, graph.n_nodes) if rows is None else rows
+    out = np.zeros((b - a, 1 + cap), np.float32)
     random, salt = above_cap == "random", key(seed, "degrees")
 
     def work(start: int, stop: int) -> None:
-        cpu.neighbor_degrees(graph.offsets, graph.targets, graph.degrees, cap, random, salt, out, start, stop)
+        cpu.neighbor_degrees(graph.offsets, graph.targets, graph.degrees, cap, random, salt, a, out, start, stop)
 
-    in_ranges(work, graph.n_nodes, 1024)
+    in_ranges(work, b - a, 1024)
     return np.log1p(out) if scale == "log" else out
 
 

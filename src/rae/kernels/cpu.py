@@ -13,7 +13,10 @@ from typing import Any, TypeVar, cast
 import numpy as np
 from numba import njit
 
+from rae.kernels.hardware import fetch_row, widen
+
 F = TypeVar("F", bound=Callable[..., Any])
+AHEAD = 12  # rows: what the memory can have on its way at once
 
 
 def kernel(function: F) -> F:
@@ -128,15 +131,17 @@ def adjacent(offsets: Any, targets: Any, us: Any, vs: Any, out: Any, start: Any,
 
 @kernel
 def neighbor_degrees(
-    offsets: Any, targets: Any, degrees: Any, cap: Any, random: Any, key: Any, out: Any, start: Any, stop: Any
-) -> None:
-    """Per node: own degree, then its neighbours' degrees, largest first, `cap` at most, then zeros.
+    offsets: Any, targets: Any, degrees: Any, cap: Any, random: Any, key: Any,
+    first: Any, out: Any, start: Any, stop: Any,
+) -> None:  # fmt: skip
+    """out[i], of node first + i: own degree, then its neighbours' degrees, largest first, `cap` at most, then zeros.
 
     Above the cap: `random` samples neighbours, else evenly spaced order statistics are kept.
     """
-    for u in range(start, stop):
+    for i in range(start, stop):
+        u = first + i
         low, d = offsets[u], offsets[u + 1] - offsets[u]
-        out[u, 0] = degrees[u]
+        out[i, 0] = degrees[u]
         values = np.empty(d, np.float32)
         for j in range(d):
             values[j] = degrees[targets[low + j]]
@@ -152,7 +157,7 @@ def neighbor_degrees(
             at = j
             if kept > cap and cap > 1:
                 at = (2 * j * (kept - 1) + (cap - 1)) // (2 * (cap - 1))
-            out[u, 1 + j] = values[kept - 1 - at]
+            out[i, 1 + j] = values[kept - 1 - at]
 
 
 # -------------------------------------------------------------------------------- sampling
@@ -270,14 +275,31 @@ def sum_rows(offsets: Any, index: Any, x: Any, out: Any, start: Any, stop: Any) 
 
 @kernel
 def mean_rows(offsets: Any, index: Any, x: Any, first: Any, out: Any, start: Any, stop: Any) -> None:
-    """out[i] = mean of x[first + i] and of x[index[e]] over row first + i: mean({u} ∪ N(u))."""
+    """out[i] = mean of x[first + i] and of x[index[e]], e in offsets[i]..offsets[i + 1]: mean({u} ∪ N(u)).
+
+    x is float32, or float16 as uint16. Four rows are added at a time, each fetched AHEAD rows before.
+    """
+    known = len(index)
     for i in range(start, stop):
-        u = first + i
-        total, own = out[i], x[u]
+        total, own = out[i], x[first + i]
         for j in range(len(total)):
-            total[j] = own[j]
-        add_rows(x, index, offsets[u], offsets[u + 1], total)
-        share = np.float32(1) / np.float32(1 + offsets[u + 1] - offsets[u])
+            total[j] = widen(own[j])
+        e, end = offsets[i], offsets[i + 1]
+        share = np.float32(1) / np.float32(1 + end - e)
+        while e + 4 <= end:
+            for soon in range(min(e + AHEAD, known), min(e + AHEAD + 4, known)):
+                fetch_row(x, index[soon])
+            a, b, c, d = x[index[e]], x[index[e + 1]], x[index[e + 2]], x[index[e + 3]]
+            for j in range(len(total)):
+                total[j] += (widen(a[j]) + widen(b[j])) + (widen(c[j]) + widen(d[j]))
+            e += 4
+        while e < end:
+            if e + AHEAD < known:
+                fetch_row(x, index[e + AHEAD])
+            a = x[index[e]]
+            for j in range(len(total)):
+                total[j] += widen(a[j])
+            e += 1
         for j in range(len(total)):
             total[j] *= share
 

@@ -1,0 +1,66 @@
+"""What the processor can do and Python has no word for: fetch a row early, widen a half-precision number.
+
+In Python each is an ordinary function; compiled, it is one instruction of the processor.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic, overload
+
+LINE = 64  # bytes the memory hands over at a time
+
+
+def fetch_row(x: Any, row: Any) -> None:
+    """Nothing; compiled, row `row` of a C-ordered matrix starts its way into the cache."""
+
+
+def widen(value: Any) -> Any:
+    """A float32 as it is, and for the bits of a float16 held as uint16 the same number as float32."""
+    return np.float32(value.view(np.float16)) if value.dtype == np.uint16 else value
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _fetch(context: Any, address: Any) -> Any:
+    """Ask for the cache line at an address, to be read soon and again."""
+
+    def write(_: Any, builder: Any, __: Any, arguments: Any) -> Any:
+        pointer, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [pointer, number, number, number])
+        function = builder.module.declare_intrinsic("llvm.prefetch", [pointer], kind)
+        hints = [ir.Constant(number, hint) for hint in (0, 3, 1)]  # to read, into every cache, data
+        return builder.call(function, [builder.inttoptr(arguments[0], pointer), *hints])
+
+    return types.void(types.uintp), write
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _from_half(context: Any, bits: Any) -> Any:
+    """The float32 of the 16 bits of a float16."""
+
+    def write(_: Any, builder: Any, __: Any, arguments: Any) -> Any:
+        return builder.fpext(builder.bitcast(arguments[0], ir.HalfType()), ir.FloatType())
+
+    return types.float32(types.uint16), write
+
+
+@overload(fetch_row, strict=False)  # type: ignore[untyped-decorator]
+def _compiled_fetch_row(x: Any, row: Any) -> Any:
+    size = x.dtype.bitwidth // 8
+
+    def fetch(x: Any, row: Any) -> None:
+        width = x.shape[1] * size
+        start = x.ctypes.data + np.intp(row) * width
+        for at in range(0, width, LINE):
+            _fetch(np.uintp(start + at))
+
+    return fetch
+
+
+@overload(widen, strict=False)  # type: ignore[untyped-decorator]
+def _compiled_widen(value: Any) -> Any:
+    return (lambda value: _from_half(value)) if value == types.uint16 else (lambda value: value)
