@@ -26,10 +26,11 @@ _REASONS = {
 
 
 @contextlib.contextmanager
-def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
+def atomic_path(path: str | os.PathLike[str], *, flush: bool = True) -> Iterator[Path]:
     """A hidden path beside `path` to write to; it becomes `path` when the block ends well.
 
     On any exception, Ctrl-C included, the hidden file is removed and the old file is untouched.
+    Without `flush` a power failure may leave a file that is not whole: for files with a checksum.
     """
     with _one_sentence(path):
         target = _writable(path)
@@ -37,10 +38,12 @@ def atomic_path(path: str | os.PathLike[str]) -> Iterator[Path]:
     try:
         with _one_sentence(path):
             yield hidden
-            _flush(hidden)
+            if flush:
+                _flush(hidden)
             hidden.replace(target)
             with contextlib.suppress(OSError):  # some file systems cannot flush a folder; the file is whole anyway
-                _flush(target.parent)
+                if flush:
+                    _flush(target.parent)
     finally:
         with contextlib.suppress(OSError):
             hidden.unlink(missing_ok=True)

@@ -20,27 +20,120 @@ from rae.io.tables import ArrowTable, open_table, read_ids
 
 FORMAT = 1
 GROUP_BYTES = 1 << 26
+DTYPES = ("float32", "float16")
 
 Floats = np.ndarray[Any, np.dtype[np.float32]]
 
 
-def write_embeddings(path: str | os.PathLike[str], ids: Any, z: Any, *, model: str | None = None) -> None:
+def write_embeddings(
+    path: str | os.PathLike[str], ids: Any, z: Any, *, model: str | None = None, dtype: str = "float32"
+) -> None:
     """Write ids and their vectors, whole or not at all: .parquet (id, embedding) or .csv (id, e0, e1, ...).
 
-    `model`, the checksum of the model file, is kept in a Parquet file's header.
+    `model`, the checksum of the model file, is kept in a Parquet file's header. `dtype="float16"`
+    rounds the vectors to half precision and halves the file.
     """
+    check_writable(path, column := id_array(ids), dtype)
+    matrix = _checked(column, z)
+    with (
+        atomic_path(path) as hidden,
+        EmbeddingWriter(hidden, column, int(matrix.shape[1]), Path(path).suffix, model=model, dtype=dtype) as writer,
+    ):
+        writer.append(matrix)
+
+
+def check_writable(path: str | os.PathLike[str], ids: pa.Array, dtype: str = "float32") -> None:
+    """Refuse a name, a kind of ids or a precision that embeddings cannot be written with."""
     suffix = Path(path).suffix.lower()
     if suffix not in (".parquet", ".csv"):
         raise FileError(f"embeddings are written as .parquet or .csv, since ids go with them; got {path}")
-    column = id_array(ids)
-    matrix = _checked(column, z)
-    if suffix == ".csv" and not _is_writable(column.type):
-        raise FileError(f"ids of type {column.type} cannot be written as CSV; write .parquet")
-    with atomic_path(path) as hidden:
-        if suffix == ".parquet":
-            _write_parquet(hidden, column, matrix, model)
+    if suffix == ".csv" and not _is_writable(ids.type):
+        raise FileError(f"ids of type {ids.type} cannot be written as CSV; write .parquet")
+    if dtype not in DTYPES:
+        raise FileError(f"embeddings are written as {' or '.join(DTYPES)}, got dtype {dtype!r}")
+
+
+class EmbeddingWriter:
+    """A file of embeddings that grows: append rows in order, in any pieces; row groups are cut the same.
+
+    Use it as a context; a file whose rows are fewer than its ids is not finished.
+    """
+
+    def __init__(
+        self, path: Path, ids: pa.Array, width: int, suffix: str, *, model: str | None = None, dtype: str = "float32"
+    ) -> None:
+        self._ids, self._width, self._kind = ids, width, np.dtype(dtype)
+        self._rows = max(1, GROUP_BYTES // (self._kind.itemsize * width))
+        self._done, self._waiting = 0, 0
+        self._group = np.empty((min(self._rows, len(ids)), width), self._kind)
+        self._parquet = suffix.lower() == ".parquet"
+        self._sink: Any = self._open_parquet(path, model) if self._parquet else self._open_csv(path)
+
+    def append(self, z: Any) -> None:
+        """Take the next rows; whole row groups are written at once, the rest waits."""
+        at = 0
+        while at < len(z):
+            taken = min(len(z) - at, self._rows - self._waiting)
+            rows = _rounded(z[at : at + taken], self._kind)
+            at += taken
+            if taken == self._rows:
+                self._write(rows)
+                continue
+            self._group[self._waiting : self._waiting + taken] = rows
+            self._waiting += taken
+            if self._waiting == self._rows:
+                self._flush()
+
+    def __enter__(self) -> EmbeddingWriter:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        try:
+            if raised[0] is None and self._waiting:
+                self._flush()
+        finally:
+            self._sink.close()
+        if raised[0] is None and self._done != len(self._ids):
+            raise FileError(f"embeddings must have one row per id ({len(self._ids):,}), got {self._done:,} rows")
+
+    def _flush(self) -> None:
+        self._write(self._group[: self._waiting])
+        self._waiting = 0
+
+    def _write(self, z: Any) -> None:
+        ids = self._ids.slice(self._done, len(z))
+        schema = self._sink.schema if self._parquet else self._schema
+        if self._parquet:
+            lists = pa.FixedSizeListArray.from_arrays(pa.array(z.ravel()), type=schema.field("embedding").type)
+            self._sink.write_table(pa.table([ids, lists], schema=schema), row_group_size=self._rows)
         else:
-            _write_csv(hidden, column, matrix)
+            columns = [pa.array(np.ascontiguousarray(column)) for column in z.astype(np.float32).T]
+            self._sink.write_table(pa.table([ids, *columns], schema=schema))
+        self._done += len(z)
+
+    def _open_parquet(self, path: Path, model: str | None) -> Any:
+        vectors = pa.list_(pa.from_numpy_dtype(self._kind), self._width)
+        note = {"format": FORMAT} | ({} if model is None else {"model": model})
+        schema = pa.schema([("id", self._ids.type), ("embedding", vectors)], {"rae": json.dumps(note)})
+        # Vectors do not compress; ids do.
+        packing = {"id": "snappy", "embedding.list.element": "none"}
+        return pq.ParquetWriter(path, schema, compression=packing, use_dictionary=["id"])
+
+    def _open_csv(self, path: Path) -> Any:
+        names = [f"e{i}" for i in range(self._width)]
+        self._schema = pa.schema([("id", self._ids.type), *((name, pa.float32()) for name in names)])
+        return pa.csv.CSVWriter(path, self._schema)
+
+
+def _rounded(z: Any, kind: np.dtype[Any]) -> Any:
+    """The rows in the precision of the file, refused where that cannot hold them."""
+    if kind == np.float32:
+        return np.ascontiguousarray(z)
+    with np.errstate(over="ignore"):
+        rounded = np.ascontiguousarray(z, dtype=kind)
+    if not np.isfinite(rounded).all():
+        raise FeatureError(f"the vectors reach {float(np.abs(z).max()):,.0f}, half precision holds 65,504; use float32")
+    return rounded
 
 
 def embeddings_model(path: str | os.PathLike[str]) -> str | None:
@@ -117,31 +210,3 @@ def _is_writable(kind: pa.DataType) -> bool:
     """Whether a CSV file keeps ids of this kind."""
     number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
     return bool(number or is_text(kind) or pa.types.is_boolean(kind) or pa.types.is_temporal(kind))
-
-
-def _group_rows(z: Floats) -> int:
-    return max(1, GROUP_BYTES // (4 * int(z.shape[1])))
-
-
-def _write_parquet(path: Path, ids: pa.Array, z: Floats, model: str | None) -> None:
-    vectors = pa.list_(pa.float32(), z.shape[1])
-    note = {"format": FORMAT} | ({} if model is None else {"model": model})
-    schema = pa.schema([("id", ids.type), ("embedding", vectors)], {"rae": json.dumps(note)})
-    rows = _group_rows(z)
-    # Vectors do not compress; ids do.
-    packing = {"id": "snappy", "embedding.list.element": "none"}
-    with pq.ParquetWriter(path, schema, compression=packing, use_dictionary=["id"]) as writer:
-        for start in range(0, len(z), rows):
-            part = pa.array(z[start : start + rows].ravel())
-            lists = pa.FixedSizeListArray.from_arrays(part, type=vectors)
-            writer.write_table(pa.table([ids.slice(start, rows), lists], schema=schema), row_group_size=rows)
-
-
-def _write_csv(path: Path, ids: pa.Array, z: Floats) -> None:
-    names = ["id", *(f"e{i}" for i in range(z.shape[1]))]
-    schema = pa.schema([("id", ids.type), *((name, pa.float32()) for name in names[1:])])
-    rows = _group_rows(z)
-    with pa.csv.CSVWriter(path, schema) as writer:
-        for start in range(0, len(z), rows):
-            columns = [pa.array(np.ascontiguousarray(column)) for column in z[start : start + rows].T]
-            writer.write_table(pa.table([ids.slice(start, rows), *columns], schema=schema))

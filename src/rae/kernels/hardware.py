@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
+from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.extending import intrinsic, overload
 
@@ -24,8 +24,7 @@ def widen(value: Any) -> Any:
     return np.float32(value.view(np.float16)) if value.dtype == np.uint16 else value
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def _fetch(context: Any, address: Any) -> Any:
+def _fetch_line(context: Any, address: Any) -> Any:
     """Ask for the cache line at an address, to be read soon and again."""
 
     def write(_: Any, builder: Any, __: Any, arguments: Any) -> Any:
@@ -38,8 +37,7 @@ def _fetch(context: Any, address: Any) -> Any:
     return types.void(types.uintp), write
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def _from_half(context: Any, bits: Any) -> Any:
+def _half_bits(context: Any, bits: Any) -> Any:
     """The float32 of the 16 bits of a float16."""
 
     def write(_: Any, builder: Any, __: Any, arguments: Any) -> Any:
@@ -48,7 +46,11 @@ def _from_half(context: Any, bits: Any) -> Any:
     return types.float32(types.uint16), write
 
 
-@overload(fetch_row, strict=False)  # type: ignore[untyped-decorator]
+_fetch: Any = intrinsic(_fetch_line)
+_from_half: Any = intrinsic(_half_bits)
+
+
+@overload(fetch_row, strict=False)
 def _compiled_fetch_row(x: Any, row: Any) -> Any:
     size = x.dtype.bitwidth // 8
 
@@ -61,6 +63,6 @@ def _compiled_fetch_row(x: Any, row: Any) -> Any:
     return fetch
 
 
-@overload(widen, strict=False)  # type: ignore[untyped-decorator]
+@overload(widen, strict=False)
 def _compiled_widen(value: Any) -> Any:
     return (lambda value: _from_half(value)) if value == types.uint16 else (lambda value: value)
