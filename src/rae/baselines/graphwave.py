@@ -1,8 +1,8 @@
 """GraphWave (Donnat et al. 2018): how heat from a node spreads, told without saying where to.
 
-A node's wavelet is the column of exp(-s L), L = D - A, that belongs to it. Its vector is the
-characteristic function of the numbers in that column, so nodes in like positions have like vectors
-wherever they are. Components do not exchange heat and are worked through one by one.
+A node's wavelet is the column of exp(-s L) that belongs to it. Its vector is the characteristic
+function of the numbers in that column, so nodes in like positions have like vectors wherever they
+are. Components do not exchange heat and are worked through one by one.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from rae.datasets.options import whole
+from rae.errors import ConfigError
 from rae.graph import Graph
 from rae.kernels import waves
 from rae.runtime import generator, in_ranges
@@ -35,26 +36,31 @@ BLOCK = 1 << 23  # bytes of a block of wavelets
 class GraphWave:
     """The characteristic function of every node's heat wavelets at two scales.  -> (n, 4 * points)
 
-    It is sampled at `points` evenly spaced places in (0, 100]; cosines, then sines, by scale. A
-    component of up to `dense` nodes is decomposed exactly, a larger one approximated by Chebyshev
-    polynomials, a block of columns at a time. `scales` replaces the two that the paper's rule finds.
+    It is sampled at `points` evenly spaced places in (0, 100]; cosines, then sines, by scale. The
+    Laplacian is I - D^-1/2 A D^-1/2, as in the released code, or `"plain"`: D - A, as in the paper.
+    `scales` replaces the two that the paper's rule finds. A component of up to `dense` nodes is
+    decomposed exactly, a larger one approximated by Chebyshev polynomials, a block of columns at a time.
     """
 
     points: int = 25
+    laplacian: str = "normalized"
     scales: tuple[float, ...] | None = None
     dense: int = 3000
 
     def __post_init__(self) -> None:
         whole("points", self.points, 1)
         whole("dense", self.dense, 0)
+        if self.laplacian not in ("normalized", "plain"):
+            raise ConfigError(f"laplacian must be one of 'normalized', 'plain', got {self.laplacian!r}")
         if self.scales is not None:
-            check_scales(self.scales)
+            _check_scales(self.scales)
 
     def fit_transform(self, graph: Graph, features: Any = None) -> Floats:
         """One vector per node, in row order.  -> (n, 2 * points * number of scales)"""
-        laplacian = _laplacian(graph)
+        laplacian = _laplacian(graph, self.laplacian == "normalized")
         components = list(_components(laplacian))
-        scales = automatic_scales(laplacian, components) if self.scales is None else self.scales
+        still = np.sqrt(graph.degrees) if self.laplacian == "normalized" else np.ones(graph.n_nodes)
+        scales = automatic_scales(laplacian, components, still) if self.scales is None else self.scales
         out = np.empty((graph.n_nodes, 2 * self.points * len(scales)), np.float32)
         for rows in components:
             part = laplacian[rows][:, rows]
@@ -78,16 +84,16 @@ class GraphWave:
         return out
 
 
-def automatic_scales(laplacian: Any, components: list[Ints]) -> tuple[float, float]:
+def automatic_scales(laplacian: Any, components: list[Ints], still: Doubles) -> tuple[float, float]:
     """The paper's two scales, -log(share) / sqrt(l2 * lN) for the shares 0.95 and 0.85.
 
     l2 is the smallest eigenvalue above zero, of the largest component (of all that are as large), lN
-    the largest of the graph.
+    the largest of the graph; `still` is the vector that the Laplacian turns into zeros.
     """
     if not components:
         return -float(np.log(GAMMA)), -float(np.log(ETA))
     most = max(len(rows) for rows in components)
-    slow = min(_slowest(laplacian[rows][:, rows]) for rows in components if len(rows) == most)
+    slow = min(_slowest(laplacian[rows][:, rows], still[rows]) for rows in components if len(rows) == most)
     mean = float(np.sqrt(slow * _fastest(laplacian)))
     return -float(np.log(GAMMA)) / mean, -float(np.log(ETA)) / mean
 
@@ -139,10 +145,12 @@ def _blocks(m: int) -> Iterator[tuple[int, int]]:
 # ------------------------------------------------------------------------------- spectrum
 
 
-def _laplacian(graph: Graph) -> Any:
-    n = graph.n_nodes
+def _laplacian(graph: Graph, normalized: bool) -> Any:
+    n, degrees = graph.n_nodes, graph.degrees.astype(np.float64)
     adjacency = sp.csr_array((np.ones(len(graph.targets)), graph.targets, graph.offsets), shape=(n, n))
-    return sp.csr_array(sp.diags_array(graph.degrees.astype(np.float64)) - adjacency)
+    plain = sp.diags_array(degrees) - adjacency
+    shares = sp.diags_array(1 / np.sqrt(np.maximum(degrees, 1)))
+    return sp.csr_array(shares @ plain @ shares if normalized else plain)
 
 
 def _components(laplacian: Any) -> Iterator[Ints]:
@@ -168,7 +176,7 @@ def _fastest(laplacian: Any) -> float:
     return float(eigsh(laplacian, k=1, which="LA", return_eigenvectors=False, tol=1e-6, v0=start)[0])
 
 
-def _slowest(laplacian: Any) -> float:
+def _slowest(laplacian: Any, still: Doubles) -> float:
     """The smallest eigenvalue above zero, of a connected graph."""
     from scipy.sparse.linalg import lobpcg
 
@@ -179,14 +187,11 @@ def _slowest(laplacian: Any) -> float:
     scaled = sp.diags_array(1 / laplacian.diagonal())
     with warnings.catch_warnings():  # it warns when the last vectors of the four, which nobody needs, are rough
         warnings.simplefilter("ignore", UserWarning)
-        values, _ = lobpcg(laplacian, start, M=scaled, Y=np.ones((n, 1)), largest=False, tol=1e-4, maxiter=500)
+        values, _ = lobpcg(laplacian, start, M=scaled, Y=still[:, None], largest=False, tol=1e-4, maxiter=500)
     return float(np.min(values))
 
 
-def check_scales(scales: Any) -> None:
-    """Refuse what is not a tuple of numbers above zero."""
-    from rae.errors import ConfigError
-
+def _check_scales(scales: Any) -> None:
     good = isinstance(scales, tuple) and len(scales) > 0
     if not good or not all(isinstance(s, (int, float)) and 0 < s < float("inf") for s in scales):
         raise ConfigError(f"scales must be a tuple of numbers above 0, or None for the paper's rule, got {scales!r}")

@@ -5,7 +5,9 @@ Walks are sentences, nodes are words, and gensim's skip-gram with negative sampl
 
 from __future__ import annotations
 
+import contextlib
 import logging
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +17,7 @@ from rae.baselines.walks import Ints, random_walks
 from rae.datasets.options import whole
 from rae.errors import ConfigError, MissingExtraError
 from rae.graph import Graph
+from rae.runtime import key
 
 Floats = np.ndarray[Any, np.dtype[np.float32]]
 
@@ -56,16 +59,18 @@ class DeepWalk:
         z = np.zeros((n_nodes, self.dims), np.float32)
         if len(walks) == 0:
             return z
-        model = word2vec(
-            vector_size=self.dims, window=self.window, negative=self.negatives, alpha=self.learning_rate,
-            min_alpha=self.learning_rate / 250, seed=self.seed + 1, sg=1, hs=0, sample=0, min_count=1, workers=1,
-        )  # fmt: skip
-        # The vocabulary is known: counting rows here saves gensim a pass in Python over every word.
-        counts = np.bincount(walks.reshape(-1), minlength=n_nodes)
-        words = np.flatnonzero(counts)
-        frequency = dict(zip(words.tolist(), counts[words].tolist(), strict=True))
-        model.build_vocab_from_freq(frequency, corpus_count=len(walks))
-        model.train(_Sentences(walks), total_examples=len(walks), epochs=self.passes)
+        with _quiet():
+            model = word2vec(
+                vector_size=self.dims, window=self.window, negative=self.negatives, sg=1, hs=0, sample=0, min_count=1,
+                alpha=self.learning_rate, min_alpha=self.learning_rate / 250,
+                seed=int(key(self.seed, "skip-gram") >> np.uint64(32)), workers=1,
+            )  # fmt: skip
+            # The vocabulary is known: counting rows here saves gensim a pass in Python over every word.
+            counts = np.bincount(walks.reshape(-1), minlength=n_nodes)
+            words = np.flatnonzero(counts)
+            frequency = dict(zip(words.tolist(), counts[words].tolist(), strict=True))
+            model.build_vocab_from_freq(frequency, corpus_count=len(walks))
+            model.train(_Sentences(walks), total_examples=len(walks), epochs=self.passes)
         z[np.array(model.wv.index_to_key, dtype=np.int64)] = model.wv.vectors
         return z
 
@@ -105,8 +110,19 @@ def _word2vec() -> Any:
         from gensim.models import Word2Vec
     except ImportError:
         raise MissingExtraError("gensim", "bench", "a skip-gram model (DeepWalk, node2vec)") from None
-    logging.getLogger("gensim").setLevel(logging.ERROR)  # it warns of few words, which is what a small graph has
     return Word2Vec
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """gensim keeps its warnings of few words, which is what a small graph has, to itself in this block."""
+    log = logging.getLogger("gensim")
+    before = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        log.setLevel(before)
 
 
 def _above_zero(name: str, value: Any) -> None:
