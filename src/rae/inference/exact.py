@@ -74,7 +74,7 @@ def neighborhoods(
 
 def _run_level(level: Level, x: Matrix, offsets: Any, index: Any, tile: int) -> Floats:
     n, width = len(offsets) - 1, int(level.aggregate.weight.shape[1])
-    moved = projects(level, x)
+    moved = projects(level, isinstance(x, np.ndarray))
     if moved:
         rows: Floats = np.empty((n, width), np.float32)
         by_tiles(lambda a, b: before(level, x, a, b), rows, tile)
@@ -85,9 +85,9 @@ def _run_level(level: Level, x: Matrix, offsets: Any, index: Any, tile: int) -> 
     return out
 
 
-def projects(level: Level, x: Matrix) -> bool:
-    """Whether the rows of this level are projected before they are averaged: where that moves fewer bytes."""
-    return level.order == "project_first" or level.narrows or not isinstance(x, np.ndarray)
+def projects(level: Level, dense: bool) -> bool:
+    """Whether this level projects its rows, dense or not, before it averages: where that moves fewer bytes."""
+    return level.order == "project_first" or level.narrows or not dense
 
 
 def before(level: Level, x: Matrix, a: int, b: int) -> Tensor:

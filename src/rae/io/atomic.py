@@ -26,15 +26,16 @@ _REASONS = {
 
 
 @contextlib.contextmanager
-def atomic_path(path: str | os.PathLike[str], *, flush: bool = True) -> Iterator[Path]:
+def atomic_path(path: str | os.PathLike[str], *, flush: bool = True, aside: Path | None = None) -> Iterator[Path]:
     """A hidden path beside `path` to write to; it becomes `path` when the block ends well.
 
     On any exception, Ctrl-C included, the hidden file is removed and the old file is untouched.
+    `aside` names the hidden file where a cut-off run must not leave one beside `path`; same disk.
     Without `flush` a power failure may leave a file that is not whole: for files with a checksum.
     """
     with _one_sentence(path):
         target = _writable(path)
-    hidden = target.with_name(f".{uuid.uuid4().hex}.tmp")
+    hidden = target.with_name(f".{uuid.uuid4().hex}.tmp") if aside is None else aside
     try:
         with _one_sentence(path):
             yield hidden

@@ -71,10 +71,12 @@ class EmbeddingWriter:
 
     def append(self, z: Any) -> None:
         """Take the next rows; whole row groups are written at once, the rest waits."""
+        if self._done + self._waiting + len(z) > len(self._ids):
+            raise FileError(f"embeddings must have one row per id ({len(self._ids):,}), got more rows")
         at = 0
         while at < len(z):
             taken = min(len(z) - at, self._rows - self._waiting)
-            rows = _rounded(z[at : at + taken], self._kind)
+            rows = rounded(z[at : at + taken], self._kind)
             at += taken
             if taken == self._rows:
                 self._write(rows)
@@ -125,7 +127,7 @@ class EmbeddingWriter:
         return pa.csv.CSVWriter(path, self._schema)
 
 
-def _rounded(z: Any, kind: np.dtype[Any]) -> Any:
+def rounded(z: Any, kind: np.dtype[Any]) -> Any:
     """The rows in the precision of the file, refused where that cannot hold them."""
     if kind == np.float32:
         return np.ascontiguousarray(z)
