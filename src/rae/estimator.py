@@ -18,7 +18,7 @@ from rae.encoder import Encoder
 from rae.errors import ConfigError, FeatureError, GraphError, NotFittedError
 from rae.features import FeatureTable, Matrix, prepare
 from rae.graph import Graph
-from rae.inference import embed
+from rae.inference import embed, embed_to
 from rae.training import Progress, fit
 
 Floats = np.ndarray[Any, np.dtype[np.float32]]
@@ -96,6 +96,37 @@ class RAE:
 
             parts.append(embed(encoder, graph, x, fanout=fanout, seed=model.config.seed, report=report))
         return parts[0] if len(parts) == 1 else np.hstack(parts)
+
+    def embed_to(
+        self,
+        path: str | Path,
+        graph: Graph,
+        features: Any = None,
+        *,
+        memory: int | str,
+        half: bool = False,
+        dtype: str = "float32",
+        model: str | None = None,
+        progress: Progress | None = None,
+    ) -> int:
+        """Write what `transform` gives to .parquet or .csv in bounded memory, and return the vectors' width.
+
+        `memory` is what the process may take, e.g. "4GiB"; what does not fit goes to a folder beside the
+        file, and the same call goes on where a killed one was. `half` keeps those intermediate rows in
+        half precision, `dtype` is that of the file, `model` a model file's checksum for its header.
+        """
+        if not isinstance(graph, Graph):
+            raise GraphError(f"expected a rae.Graph, got {type(graph).__name__}; make one with rae.Graph.from_edges")
+
+        def report(done: int, of: int) -> None:
+            if progress is not None:
+                progress("embed", done, of, {})
+
+        kept = self._model
+        return embed_to(
+            path, kept.encoders, graph, self._expected(features), kept.config,
+            memory=memory, half=half, dtype=dtype, model=model, report=report,
+        )  # fmt: skip
 
     def fit_transform(
         self,

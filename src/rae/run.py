@@ -85,22 +85,25 @@ class Run:
         path: str | Path,
         model: RAE,
         ids: pa.Array,
-        embeddings: np.ndarray[Any, Any],
+        embeddings: np.ndarray[Any, Any] | Path,
         *,
         graph: Graph | None = None,
         features: Any = None,
         counts: Mapping[str, Any] | None = None,
         timings: Mapping[str, float] | None = None,
         inputs: Mapping[str, Any] | None = None,
+        dtype: str = "float32",
         force: bool = False,
     ) -> Run:
         """Write a run folder and return it; whatever else lies in the folder is left alone.
 
         With `graph` and `features` (a matrix in row order or a FeatureTable) those are kept too:
         roles then say what their members have in common, and the page can draw neighbourhoods.
+        `embeddings` is a matrix in the order of ids, or the Parquet file of one, which is moved here.
         """
         from rae.io import write_embeddings
         from rae.io.atomic import write_json
+        from rae.io.embeddings import embeddings_width
         from rae.io.graphs import checksum, write_graph
 
         folder = Path(path)
@@ -112,7 +115,7 @@ class Run:
             "settings": model.config.as_dict(),
             "structural": bool(model.structural),
             "versions": _versions(),
-            "counts": {**(counts or {}), "width": int(embeddings.shape[1])},
+            "counts": {**(counts or {}), "width": embeddings_width(embeddings)},
             "timings": {name: round(float(spent), 4) for name, spent in (timings or {}).items()},
             "training": summary(model.history),
             "history": list(model.history),
@@ -121,7 +124,10 @@ class Run:
         info = json.loads(json.dumps(info, sort_keys=True))  # as `open` will read it
         with _made_aside(folder) as new:
             model.save(new / MODEL)
-            write_embeddings(new / EMBEDDINGS, ids, embeddings, model=checksum(new / MODEL))
+            if isinstance(embeddings, Path):
+                shutil.move(embeddings, new / EMBEDDINGS)
+            else:
+                write_embeddings(new / EMBEDDINGS, ids, embeddings, model=checksum(new / MODEL), dtype=dtype)
             if graph is not None:
                 write_graph(new / GRAPH, graph)
             if matrix is not None:

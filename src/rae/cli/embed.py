@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 import click
 
+from rae.cli.bounds import Bounds, bounds_options
 from rae.cli.console import Console, columns, global_options, size
 from rae.cli.inputs import Reading, read_inputs, reading_options
 from rae.cli.progress import seconds
@@ -18,19 +20,25 @@ from rae.errors import FileError
 @reading_options
 @click.option("--out", required=True, metavar="FILE", help="file to write, .parquet (id, embedding) or .csv")
 @click.option("--force", is_flag=True, help="replace the file that is there")
+@bounds_options
 @global_options
 @click.pass_obj
-def embed(console: Console, run: str, reading: Reading, out: str, force: bool) -> None:
+def embed(console: Console, run: str, reading: Reading, bounds: Bounds, out: str, force: bool) -> None:
     """Embed the graph in EDGES with the model of RUN, without learning anything new.
 
     RUN is a run folder or a model.safetensors file. The graph may be the same one grown, or another
     one; features must be of the kind the model was fitted with. One file comes out, with a row per node:
     id, embedding.
 
+    With --memory the rows between two levels lie on disk, in FILE.parts, until the file is whole. The
+    same command goes on where a killed one was; the bytes are the same for any budget.
+
     \b
     rae embed runs/users tomorrow.csv --features users.csv --out z.parquet
     rae embed runs/web/model.safetensors other.tsv.gz --out other.parquet --force
+    rae embed runs/web big.parquet --out z.parquet --memory 4GiB --dtype float16
     """
+    from rae.inference import memory_bytes
     from rae.io import write_embeddings
     from rae.run import load_model, model_checksum
 
@@ -41,21 +49,29 @@ def embed(console: Console, run: str, reading: Reading, out: str, force: bool) -
         raise FileError(f"--out must end in .parquet or .csv, got {target}")
     if target.exists() and not force:
         raise FileError(f"{target} exists; choose another --out, or pass --force to replace it")
+    if bounds.memory is not None:
+        memory_bytes(bounds.memory)  # a misspelt size is said before anything is read
     console.use_threads()
-    model = load_model(run)
+    model, made_by = load_model(run), model_checksum(run)
     inputs = read_inputs(reading, console)
+    graph, features = inputs.graph, inputs.features
+    target.parent.mkdir(parents=True, exist_ok=True)
     with console.progress() as progress:
         began = time.perf_counter()
-        z = model.transform(inputs.graph, inputs.features, progress=progress)
+        if bounds.memory is None:
+            z = model.transform(graph, features, progress=progress)
+            width = int(z.shape[1])
+        else:
+            width = model.embed_to(target, graph, features, model=made_by, progress=progress, **asdict(bounds))
         spent = time.perf_counter() - began
-    target.parent.mkdir(parents=True, exist_ok=True)
-    write_embeddings(target, inputs.graph.id_column, z, model=model_checksum(run))
+    if bounds.memory is None:
+        write_embeddings(target, graph.id_column, z, model=made_by, dtype=bounds.dtype)
     written = target.stat().st_size
     timings = {"read": round(inputs.seconds, 4), "embed": round(spent, 4)}
     rows = [
         ("time", f"read {seconds(inputs.seconds)}, embed {seconds(spent)}"),
-        ("vectors", f"{z.shape[0]:,} x {z.shape[1]}"),
+        ("vectors", f"{graph.n_nodes:,} x {width}"),
         ("written", f"{target} ({size(written)})"),
     ]
-    counts = inputs.counts | {"width": int(z.shape[1])}
+    counts = inputs.counts | {"width": width}
     console.result(columns(rows), {"out": str(target), "bytes": written, "counts": counts, "timings": timings})

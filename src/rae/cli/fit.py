@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from rae.cli.bounds import Bounds, bounds_options
 from rae.cli.console import Console, columns, global_options, size
 from rae.cli.inputs import Inputs, Reading, read_inputs, reading_options
 from rae.cli.progress import seconds
@@ -16,6 +18,7 @@ from rae.cli.settings import config_options
 from rae.config import Config
 
 if TYPE_CHECKING:
+    from rae.estimator import RAE
     from rae.explore import Subject
     from rae.run import Run
 
@@ -28,11 +31,19 @@ PAGE_MOST = 200_000  # nodes up to which a fit goes on to roles and page without
 @click.option("--force", is_flag=True, help="replace the run that is there")
 @click.option("--page/--no-page", default=None, help="find roles and write the page  [default: up to 200,000 nodes]")
 @click.option("--lean", is_flag=True, help="keep no copy of the graph and the features in the run")
+@bounds_options
 @config_options
 @global_options
 @click.pass_obj
 def fit(
-    console: Console, reading: Reading, config: Config, out: str | None, force: bool, page: bool | None, lean: bool
+    console: Console,
+    reading: Reading,
+    config: Config,
+    bounds: Bounds,
+    out: str | None,
+    force: bool,
+    page: bool | None,
+    lean: bool,
 ) -> None:
     """Learn a model from the graph in EDGES and embed its nodes.
 
@@ -46,13 +57,14 @@ def fit(
     rae fit edges.parquet --features users.csv --id-column user --out runs/users
     rae fit edges.tsv.gz --loss both --steps 500 --seed 3
     rae fit edges.csv --dims 64 --fanout 10 --no-page --json --quiet
+    rae fit big.parquet --memory 6GiB --dtype float16
     """
     from rae.run import check_free
 
     folder = Path(out) if out else default_folder(reading.edges)
     check_free(folder, force=force)
     console.use_threads()
-    run = fit_run(read_inputs(reading, console), config, folder, console, force=force, lean=lean)
+    run = fit_run(read_inputs(reading, console), config, folder, console, force=force, lean=lean, bounds=bounds)
     if page or (page is None and run.counts["nodes"] <= PAGE_MOST):
         add_page(run, console)
     report(run, console)
@@ -68,17 +80,31 @@ def default_folder(edges: str) -> Path:
     return Path("runs") / (name.split(".")[0] or name)
 
 
-def fit_run(inputs: Inputs, config: Config, folder: Path, console: Console, *, force: bool, lean: bool = False) -> Run:
+def fit_run(
+    inputs: Inputs,
+    config: Config,
+    folder: Path,
+    console: Console,
+    *,
+    force: bool,
+    lean: bool = False,
+    bounds: Bounds | None = None,
+) -> Run:
     """Fit, embed and write; the run that comes out is complete."""
     from rae.estimator import RAE
     from rae.run import Run
 
+    bounds = bounds or Bounds()
     model = RAE(config)
+    z: Any
     with console.progress() as progress:
         began = time.perf_counter()
         model.fit(inputs.graph, inputs.features, progress=progress)
         fitted = time.perf_counter()
-        z = model.transform(inputs.graph, inputs.features, progress=progress)
+        if bounds.memory is None:
+            z = model.transform(inputs.graph, inputs.features, progress=progress)
+        else:
+            z = _embed_beside(folder, model, inputs, bounds, progress)
         embedded = time.perf_counter()
     timings = {"read": inputs.seconds, "fit": fitted - began, "embed": embedded - fitted}
     return Run.create(
@@ -91,8 +117,22 @@ def fit_run(inputs: Inputs, config: Config, folder: Path, console: Console, *, f
         counts=inputs.counts,
         timings=timings,
         inputs=inputs.files,
+        dtype=bounds.dtype,
         force=force,
     )
+
+
+def _embed_beside(folder: Path, model: RAE, inputs: Inputs, bounds: Bounds, progress: Any) -> Path:
+    """Embed in bounded memory into a file beside the run folder, which has no place for it before it is whole."""
+    from rae.io.graphs import checksum
+
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    out, kept = (folder.with_name(f".{folder.name}{ending}") for ending in (".parquet", ".safetensors"))
+    model.save(kept)
+    made_by = checksum(kept)
+    kept.unlink()
+    model.embed_to(out, inputs.graph, inputs.features, model=made_by, progress=progress, **asdict(bounds))
+    return out
 
 
 def add_page(run: Run, console: Console, subject: Subject | None = None, *, k: int | str = "auto") -> None:

@@ -147,6 +147,11 @@ def embeddings_model(path: str | os.PathLike[str]) -> str | None:
     return told if isinstance(told, str) else None
 
 
+def embeddings_width(z: Any) -> int:
+    """Columns of a matrix of embeddings, or of the vectors in a Parquet file of them."""
+    return int(pq.read_schema(z).field("embedding").type.list_size if isinstance(z, Path) else z.shape[1])
+
+
 def read_embeddings(path: str | os.PathLike[str]) -> tuple[pa.Array, Floats]:
     """The ids and the vectors that `write_embeddings` wrote.  -> (n,), (n, d)"""
     table = open_table(path)

@@ -1,0 +1,52 @@
+"""The options that bound the memory of embedding and choose its precision."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any
+
+import click
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """How much memory embedding may take, and how exactly numbers are kept."""
+
+    memory: str | None = None
+    half: bool = False
+    dtype: str = "float32"
+
+    def __post_init__(self) -> None:
+        if self.half and self.memory is None:
+            raise click.UsageError("--half is about rows kept on disk, which --memory asks for; pass both")
+
+
+def bounds_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The command with --memory, --half and --dtype; it gets one Bounds, `bounds`."""
+
+    def wrapped(**given: Any) -> Any:
+        return command(bounds=Bounds(**{f.name: given.pop(f.name) for f in fields(Bounds)}), **given)
+
+    wrapped.__doc__, wrapped.__name__ = command.__doc__, command.__name__
+    wrapped.__click_params__ = list(getattr(command, "__click_params__", []))  # type: ignore[attr-defined]
+    for option in (
+        click.option(
+            "--dtype",
+            type=click.Choice(["float32", "float16"]),
+            default="float32",
+            show_default=True,
+            help="precision of the vectors in the file",
+        ),
+        click.option(
+            "--half", is_flag=True, help="with --memory: intermediate rows in half precision, errors of 0.0005"
+        ),
+        click.option(
+            "--memory",
+            metavar="SIZE",
+            help="memory embedding may take, e.g. 4GiB: what does not fit goes to disk beside the output, and a "
+            "killed run goes on where it was  [default: all in memory]",
+        ),
+    ):
+        wrapped = option(wrapped)
+    return wrapped
