@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN    := .venv/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help demo test check bench docs page clean
+.PHONY: help demo test check bench paper docs page clean
 
 help:           ## this list
 	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' $(MAKEFILE_LIST)
@@ -40,6 +40,9 @@ check: .venv/dev  ## style, types and the one-way flow of imports
 
 bench: .venv/dev  ## measure; results go to results/ and docs/performance.md
 	@$(BIN)/python benchmarks/run.py
+
+paper: .venv/dev  ## the paper's tables and figures, from the data in RAE_DATA
+	@$(BIN)/rae reproduce all
 
 docs: .venv/dev   ## make the generated pages of docs/ anew
 	@$(BIN)/python docs/make.py

@@ -21,6 +21,7 @@ from rae.cli.explore import explore
 from rae.cli.fit import fit
 from rae.cli.info import info
 from rae.cli.plan import plan
+from rae.cli.reproduce import reproduce
 from rae.cli.roles import roles
 from rae.cli.similar import similar
 from rae.cli.wording import in_flags
@@ -57,7 +58,7 @@ def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
 @click.group(
     cls=_Group,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    commands=[demo, fit, roles, similar, explore, embed, info, plan],
+    commands=[demo, fit, roles, similar, explore, embed, info, plan, reproduce],
 )
 @click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="the version")
 @global_options
@@ -75,6 +76,7 @@ def app() -> None:
     rae embed runs/mine new.csv --out z.parquet
     rae info runs/mine                       what was done, and how it went
     rae plan edges.csv                       memory and time, before any of it
+    rae reproduce all                        the paper's tables and figures, again
     """
 
 

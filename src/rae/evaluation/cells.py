@@ -1,0 +1,123 @@
+"""What a table of the paper is made of: rows, the works that fill them, and published values beside them.
+
+A work is one piece of computing for one data set and one seed; it gives a score to one row or to
+several (a concatenation costs nothing once both of its halves are there).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rae.config import PRESETS, Config
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of a table; `settings` name all that tells it from the preset."""
+
+    name: str
+    kind: str = "ours"  # floor, other (somebody else's method), ours, ablation
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    note: str = ""
+
+    def config(self, seed: int, effort: Effort) -> Config:
+        """The settings of this row as a Config: `preset` and every other setting by name."""
+        named = {k: v for k, v in self.settings.items() if k in Config.__dataclass_fields__}
+        config = PRESETS[self.settings.get("preset", "default")].replace(**named, seed=seed)
+        return config if effort.steps is None else config.replace(steps=min(config.steps, effort.steps))
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How hard to try: `steps` cuts every fit short, for a trial; its lines are kept apart from the evidence."""
+
+    steps: int | None = None
+
+    def settings(self) -> dict[str, Any]:
+        """What is to be said about it in a line: nothing when it is the full effort."""
+        return {} if self.steps is None else {"trial_steps": self.steps}
+
+
+@dataclass(frozen=True)
+class Score:
+    """What one run of one row came to; `also` holds further numbers of the same run."""
+
+    score: float
+    also: Mapping[str, Any] = field(default_factory=dict)
+
+
+Scores = Mapping[str, Score]
+Compute = Callable[[str, int, Effort], Scores]  # data set, seed, effort -> the score of each row
+
+
+@dataclass(frozen=True)
+class Work:
+    """Computing that fills these rows, on these data sets, so many times."""
+
+    rows: tuple[Row, ...]
+    compute: Compute
+    datasets: tuple[str, ...]
+    runs: int
+
+
+@dataclass(frozen=True)
+class Published:
+    """A value as its paper prints it."""
+
+    mean: float
+    sd: float | None = None
+
+
+@dataclass(frozen=True)
+class Quoted:
+    """A row of somebody else's that is printed as it was published, never run."""
+
+    name: str
+    values: Mapping[str, float]
+    source: str
+
+
+@dataclass(frozen=True)
+class Table:
+    """One table: its works in the order of its rows, and what was published for them."""
+
+    name: str
+    title: str
+    unit: str
+    protocol: str
+    works: tuple[Work, ...]
+    published: Mapping[tuple[str, str], Published] = field(default_factory=dict)  # by row and data set
+    quoted: tuple[Quoted, ...] = ()
+    also: Mapping[str, str] = field(default_factory=dict)  # further numbers to print: key of `also`, and its heading
+    from_files: bool = True  # data sets are files that may be absent
+    floors: bool = True  # compare our rows with the floors
+    lower_is_better: bool = False
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        """Every row once, floors first."""
+        rows = list(dict.fromkeys(row.name for work in self.works for row in work.rows))
+        by_name = {row.name: row for work in self.works for row in work.rows}
+        order = {"floor": 0, "other": 1, "ours": 2, "ablation": 3}
+        return tuple(sorted((by_name[name] for name in rows), key=lambda row: order[row.kind]))
+
+    @property
+    def datasets(self) -> tuple[str, ...]:
+        """Every data set once, in the order of the works."""
+        return tuple(dict.fromkeys(name for work in self.works for name in work.datasets))
+
+
+def published(rows: Sequence[str], datasets: Sequence[str], values: Sequence[Sequence[Any]]) -> Any:
+    """Published values by row and data set, from a grid of means or (mean, sd).
+
+    >>> published(["a"], ["x", "y"], [[1.0, (2.0, 0.5)]])[("a", "y")]
+    Published(mean=2.0, sd=0.5)
+    """
+    return {
+        (row, dataset): Published(*value) if isinstance(value, tuple) else Published(value)
+        for row, line in zip(rows, values, strict=True)
+        for dataset, value in zip(datasets, line, strict=True)
+        if value is not None
+    }

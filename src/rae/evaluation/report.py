@@ -1,0 +1,295 @@
+"""docs/reproduce.md and the tables of the terminal, made from the kept lines and from nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from rae.evaluation.cells import Effort, Row, Table
+from rae.evaluation.evidence import Ledger, Line, chosen
+from rae.evaluation.statistics import Summary, against_floor, summary, two_sample, verdict
+
+WORDS = {
+    "brazil": "Brazil",
+    "europe": "Europe",
+    "usa": "USA",
+    "cora": "Cora",
+    "citeseer": "Citeseer",
+    "pubmed": "Pubmed",
+}
+
+
+@dataclass(frozen=True)
+class Filled:
+    """A table with the lines that fill it; a cell without lines is absent."""
+
+    table: Table
+    cells: Mapping[tuple[str, str], list[Line]]  # by row and data set
+    absent: frozenset[str] = frozenset()  # data sets that no row has
+
+    def scores(self, row: Row, dataset: str) -> list[float]:
+        """The scores of a cell by seed."""
+        return [float(line["score"]) for line in self.cells.get((row.name, dataset), ())]
+
+    def summary(self, row: Row, dataset: str) -> Summary | None:
+        """The runs of a cell in numbers, None if it has none."""
+        scores = self.scores(row, dataset)
+        return summary(scores) if scores else None
+
+
+def fill(table: Table, lines: Sequence[Line], effort: Effort | None = None, runs: int | None = None) -> Filled:
+    """The table with those of the lines that were made with exactly the settings of its rows."""
+    extra = (effort or Effort()).settings()
+    cells = {}
+    for work in table.works:
+        for row in work.rows:
+            for dataset in work.datasets:
+                found = chosen(lines, row.name, dataset, {**row.settings, **extra})
+                count = work.runs if runs is None else min(runs, work.runs)
+                if kept := [line for line in found if line["seed"] < count]:
+                    cells[row.name, dataset] = kept
+    return Filled(table, cells, frozenset(d for d in table.datasets if not any(d == name for _, name in cells)))
+
+
+def read(tables: Iterable[Table], ledger: Ledger) -> list[Filled]:
+    """Every table as the ledger fills it."""
+    return [fill(table, ledger.read(table.name)) for table in tables]
+
+
+# ------------------------------------------------------------------------------- the page
+
+
+def page(filled: Sequence[Filled], figures: Mapping[str, str]) -> str:
+    """The whole of docs/reproduce.md; `figures` are pictures by file name, with what they show."""
+    shown = [f for f in filled if f.table.name != "figures"]
+    parts = [_HEAD, _verdicts(shown), *map(_section, shown), _pictures(figures), _costs(filled)]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+_HEAD = """# The paper's evidence, again
+
+Made from the lines in `results/` by `rae reproduce` (`make paper` makes all of it); nothing here is written by hand. A
+value is the mean over the runs ± their standard deviation (not the error of the mean), then the 95 % interval of the
+mean. *Reproduced* means within one published standard deviation of the published mean (within 1 point or our own
+standard deviation where none was published); *better* and *worse* mean outside of it. Floors cost nothing and stand
+first; *above*, *level with* and *below* a floor go by the 95 % interval of the difference, paired run by run where both
+have the runs."""
+
+
+def _verdicts(filled: Sequence[Filled]) -> str:
+    """One line a table: how many published cells came out again, and how many of ours clear their floors."""
+    rows = []
+    for each in filled:
+        words = [word for _, _, word in _published_words(each)]
+        published = ", ".join(f"{words.count(w)} {w}" for w in ("reproduced", "better", "worse") if w in words)
+        places = [place for _, _, _, place in _floor_words(each)]
+        floors = ", ".join(f"{places.count(p)} {p}" for p in ("above", "level with", "below") if p in places)
+        rows.append(f"| [{each.table.title}](#{_anchor(each.table.title)}) | {published or '–'} | {floors or '–'} |")
+    head = "| table | cells with a published value | our cells beside their best floor |\n|---|---|---|"
+    return "\n".join([head, *rows])
+
+
+def _anchor(title: str) -> str:
+    return "".join(c for c in title.lower().replace(" ", "-") if c.isalnum() or c == "-")
+
+
+def _section(filled: Filled) -> str:
+    table = filled.table
+    parts = [f"## {table.title}", f"{table.unit}. {table.protocol}", _overview(filled), _not_cleared(filled)]
+    parts += [_t_test(filled)] if table.name == "toy" else []
+    parts += [_lost(filled)] if table.name == "inductive" else []
+    parts += [_details(filled)]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _overview(filled: Filled) -> str:
+    table = filled.table
+    names = [WORDS.get(name, name) for name in table.datasets]
+    lines = [f"| | {' | '.join(names)} |", "|---" * (len(names) + 1) + "|"]
+    for row in table.rows:
+        cells = [_cell(filled, row, dataset) for dataset in table.datasets]
+        mark = {"floor": "floor: ", "other": "", "ours": "", "ablation": "ablation: "}[row.kind]
+        lines.append(f"| {_bold(row, mark + row.name)} | {' | '.join(cells)} |")
+    for quoted in table.quoted:
+        cells = [f"{quoted.values[d]:.1f}" if d in quoted.values else "–" for d in table.datasets]
+        lines.append(f"| *{quoted.name}, as published ({quoted.source})* | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _bold(row: Row, text: str) -> str:
+    return f"**{text}**" if row.kind == "ours" else text
+
+
+def _cell(filled: Filled, row: Row, dataset: str) -> str:
+    found = filled.summary(row, dataset)
+    if found is None:
+        return "data not present" if dataset in filled.absent and filled.table.from_files else "–"
+    spread = f" ± {found.sd:.1f}" if found.runs > 1 else ""
+    value = filled.table.published.get((row.name, dataset))
+    beside = f" ({value.mean:.1f})" if value else ""
+    return f"{found.mean:.1f}{spread}{beside}"
+
+
+def _not_cleared(filled: Filled) -> str:
+    """In so many words, which of our rows does not clear which floor."""
+    lines = [
+        f"- {WORDS.get(dataset, dataset)}: {row.name} is **{place}** the floor “{floor.name}”."
+        for dataset, row, floor, place in _floor_words(filled)
+        if place != "above"
+    ]
+    if not lines:
+        return "" if not list(_floor_words(filled)) else "Every row of ours is above every floor."
+    return "**Floors that are not cleared**\n\n" + "\n".join(lines)
+
+
+def _floor_words(filled: Filled) -> Iterable[tuple[str, Row, Row, str]]:
+    """Each of our rows beside the best floor of its data set."""
+    table = filled.table
+    if not table.floors:
+        return
+    for dataset in table.datasets:
+        floors = [(f.mean, row) for row in table.rows if row.kind == "floor" and (f := filled.summary(row, dataset))]
+        if not floors:
+            continue
+        best = max(floors, key=lambda pair: pair[0])[1]
+        for row in table.rows:
+            if row.kind == "ours" and (scores := filled.scores(row, dataset)):
+                yield dataset, row, best, against_floor(scores, filled.scores(best, dataset))
+
+
+def _published_words(filled: Filled) -> Iterable[tuple[Row, str, str]]:
+    for row in filled.table.rows:
+        for dataset in filled.table.datasets:
+            value, found = filled.table.published.get((row.name, dataset)), filled.summary(row, dataset)
+            if value and found:
+                yield row, dataset, verdict(found, value)
+
+
+def _t_test(filled: Filled) -> str:
+    """The paper's own test: does J_within place the roles better than J_neighbor?"""
+    names = ("RAE, J_within", "RAE, J_neighbor")
+    within, neighbor = (next(row for row in filled.table.rows if row.name == name) for name in names)
+    lines = []
+    for dataset in filled.table.datasets:
+        a, b = filled.scores(within, dataset), filled.scores(neighbor, dataset)
+        if len(a) > 1 and len(b) > 1:
+            t, df, p = two_sample(a, b)
+            word = "significant" if p < 0.05 else "not significant"
+            lines.append(f"- {dataset}: t = {t:.2f}, df = {df}, p = {p:.3g}: {word} at 5 %.")
+    told = "Two-sample two-sided t-test of J_within against J_neighbor (the paper, house: t = 2.19, df = 98, p < 0.05):"
+    return "\n".join([told, "", *lines]) if lines else ""
+
+
+def _lost(filled: Filled) -> str:
+    """How much accuracy a node loses by not having been seen, paired seed by seed."""
+    lines = []
+    rows = {row.name: row for row in filled.table.rows}
+    for name, row in rows.items():
+        if not name.endswith("fitted without them"):
+            continue
+        seen = rows[name.replace("fitted without them", "fitted on all nodes")]
+        for dataset in filled.table.datasets:
+            pairs = list(zip(filled.scores(seen, dataset), filled.scores(row, dataset), strict=False))
+            if pairs:
+                lost = summary([a - b for a, b in pairs])
+                where = f"{WORDS[dataset]}, {name.partition(',')[0]}"
+                interval = f"95 % interval {lost.low:.1f} to {lost.high:.1f}"
+                lines.append(f"- {where}: {lost.mean:.1f} points lost ({interval}).")
+    return "\n".join(["Accuracy lost by a node that the fit has not seen:", "", *lines]) if lines else ""
+
+
+def _details(filled: Filled) -> str:
+    """Every cell with its interval, its number of runs, the published value and the word for it."""
+    table = filled.table
+    extra = list(table.also.values())
+    head = ["row", "data set", "mean ± sd", "95 % interval", "runs", "published", "word", "best floor", *extra]
+    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
+    words = {(row.name, dataset): word for row, dataset, word in _published_words(filled)}
+    places = {(row.name, d): f"{place} {floor.name}" for d, row, floor, place in _floor_words(filled)}
+    for dataset in table.datasets:
+        for row in table.rows:
+            found = filled.summary(row, dataset)
+            if found is None:
+                continue
+            value = table.published.get((row.name, dataset))
+            cells = [
+                row.name + (f" ({row.note})" if row.note else ""),
+                WORDS.get(dataset, dataset),
+                f"{found.mean:.2f} ± {found.sd:.2f}" if found.runs > 1 else f"{found.mean:.2f}",
+                f"{found.low:.2f} to {found.high:.2f}" if found.runs > 1 else "the same every time",
+                str(found.runs),
+                "" if value is None else f"{value.mean}" + (f" ± {value.sd}" if value.sd is not None else ""),
+                words.get((row.name, dataset), ""),
+                places.get((row.name, dataset), ""),
+                *(_also(filled, row, dataset, key) for key in table.also),
+            ]
+            lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(["<details><summary>Every cell</summary>", "", *lines, "", "</details>"])
+
+
+def _also(filled: Filled, row: Row, dataset: str, key: str) -> str:
+    values = [line["also"][key] for line in filled.cells[row.name, dataset] if key in line.get("also", {})]
+    if not values:
+        return ""
+    found = summary(values)
+    return f"{found.mean:.1f} ± {found.sd:.1f}" if found.runs > 1 else f"{found.mean:.1f}"
+
+
+def _pictures(figures: Mapping[str, str]) -> str:
+    if not figures:
+        return ""
+    return "\n\n".join(["## Figures", *(f"![{what}]({name})\n\n{what}" for name, what in figures.items())])
+
+
+def _costs(filled: Sequence[Filled]) -> str:
+    """Where the time went, and the largest memory of a run, from the same lines."""
+    lines = []
+    for each in filled:
+        runs = [line for cell in each.cells.values() for line in cell]
+        if runs:
+            spent = sum(float(line["seconds"]) / int(line["rows_together"]) for line in runs)
+            peak = max(float(line["peak_mb"]) for line in runs)
+            lines.append((spent, f"| {each.table.title} | {len(runs):,} | {spent / 60:.1f} | {peak:,.0f} |"))
+    total = sum(spent for spent, _ in lines)
+    if not lines:
+        return ""
+    head = ["| table | lines | minutes of one core | peak memory of a process, MB |", "|---|---|---|---|"]
+    return "\n".join(
+        [
+            "## Where the time goes",
+            "",
+            *head,
+            *(text for _, text in sorted(lines, reverse=True)),
+            "",
+            f"Together {total / 60:.0f} minutes of one core; `--jobs 2` halves it on two.",
+        ]
+    )
+
+
+# --------------------------------------------------------------------------- the terminal
+
+
+def terminal(filled: Filled, width: int = 100) -> str:
+    """A table for the terminal: one block of rows per data set where the columns would not fit."""
+    table = filled.table
+    wide = max(len(row.name) for row in table.rows) + 2
+    room = max(1, (width - wide) // 16)
+    blocks = [table.datasets[i : i + room] for i in range(0, len(table.datasets), room)]
+    lines = [table.title, f"{table.unit}; (published); {'lower is better; ' if table.lower_is_better else ''}n runs"]
+    for block in blocks:
+        lines.append(" " * wide + "".join(WORDS.get(name, name)[:15].ljust(16) for name in block))
+        for row in table.rows:
+            cells = [_short(filled, row, dataset) for dataset in block]
+            if any(cell != "–" for cell in cells):
+                lines.append(row.name.ljust(wide) + "".join(cell.ljust(16) for cell in cells))
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _short(filled: Filled, row: Row, dataset: str) -> str:
+    found = filled.summary(row, dataset)
+    if found is None:
+        return "no data" if dataset in filled.absent and filled.table.from_files else "–"
+    value = filled.table.published.get((row.name, dataset))
+    return (
+        f"{found.mean:.1f}" + (f" ({value.mean:.1f})" if value else "") + (f" n{found.runs}" if found.runs > 1 else "")
+    )

@@ -1,0 +1,206 @@
+"""Fill the cells that have no line yet: several processes, one thread each, every line kept as it comes."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import time
+import warnings
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+from pathlib import Path
+
+from rae.errors import CollapseWarning, RaeError
+from rae.evaluation import data
+from rae.evaluation.cells import Effort, Table, Work
+from rae.evaluation.evidence import Ledger, Line, identity, machine
+
+Progress = Callable[[str, int, int, dict[str, float]], None]
+
+_ENVIRONMENT = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "RAE_THREADS": "1"}
+
+
+@dataclass(frozen=True)
+class Job:
+    """One work for one data set and one seed; small, so that it travels to another process."""
+
+    table: str
+    work: int
+    dataset: str
+    seed: int
+    effort: Effort
+
+
+@dataclass
+class Outcome:
+    """What a call came to."""
+
+    made: int = 0  # lines that are new
+    kept: int = 0  # lines that were there
+    absent: list[str] = field(default_factory=list)  # data sets that are not on this machine
+    failed: dict[str, str] = field(default_factory=dict)  # what went wrong, by job
+
+
+def reproduce(
+    tables: Sequence[Table],
+    ledger: Ledger,
+    *,
+    runs: int | None = None,
+    jobs: int = 1,
+    effort: Effort | None = None,
+    progress: Progress | None = None,
+) -> Outcome:
+    """Make every line that these tables lack; `runs` lowers how many each row gets."""
+    outcome = Outcome()
+    todo = list(_missing(tables, ledger, runs, effort or Effort(), outcome))
+    with contextlib.closing(_computed(todo, min(jobs, len(todo)))) as results:
+        for done, (job, lines) in enumerate(results, 1):
+            if isinstance(lines, str):
+                outcome.failed[f"{job.table}, {job.dataset}, seed {job.seed}"] = lines
+            else:
+                ledger.append(lines)
+                outcome.made += len(lines)
+            if progress is not None:
+                progress("runs", done, len(todo), {})
+    return outcome
+
+
+def _missing(
+    tables: Sequence[Table], ledger: Ledger, runs: int | None, effort: Effort, outcome: Outcome
+) -> Iterator[Job]:
+    """The jobs whose lines are not all there, data set by data set, so that each is loaded seldom."""
+    for table in tables:
+        have = {identity(line) for line in ledger.read(table.name)}
+        for dataset in table.datasets:
+            if table.from_files and not all(map(data.present, dataset.split(" to "))):
+                outcome.absent += [dataset] if dataset not in outcome.absent else []
+                continue
+            for number, work in enumerate(table.works):
+                count = work.runs if runs is None else min(runs, work.runs)
+                for seed in range(count if dataset in work.datasets else 0):
+                    job = Job(table.name, number, dataset, seed, effort)
+                    if all(identity(line) in have for line in _blank(job, work)):
+                        outcome.kept += len(work.rows)
+                    else:
+                        yield job
+
+
+def _blank(job: Job, work: Work) -> list[Line]:
+    """The lines of a job before their scores are known."""
+    return [
+        {
+            "table": job.table,
+            "row": row.name,
+            "dataset": job.dataset,
+            "seed": job.seed,
+            "score": None,
+            "settings": {**row.settings, **job.effort.settings()},
+        }
+        for row in work.rows
+    ]
+
+
+def compute(job: Job) -> list[Line]:
+    """The lines of one job, computed here and now."""
+    from rae.evaluation.tables import TABLES
+
+    work = TABLES[job.table].works[job.work]
+    _forget_peak()
+    began = time.perf_counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CollapseWarning)  # an untrained or tiny model is a row, not a mistake
+        scores = work.compute(job.dataset, job.seed, job.effort)
+    cost = {"seconds": round(time.perf_counter() - began, 3), "peak_mb": _peak_mb(), "rows_together": len(work.rows)}
+    return [
+        {
+            **line,
+            "score": round(scores[line["row"]].score, 4),
+            "also": dict(scores[line["row"]].also),
+            **cost,
+            **machine(),
+        }
+        for line in _blank(job, work)
+    ]
+
+
+def _computed(todo: Sequence[Job], jobs: int) -> Generator[tuple[Job, list[Line] | str]]:
+    """Every job with its lines, or with what went wrong, in the order they are done."""
+    if jobs <= 1:
+        for job in todo:
+            yield job, _tried(job)
+        return
+    with _environment(), ProcessPoolExecutor(jobs, get_context("spawn"), _alone) as pool:
+        waiting = iter(todo)
+        running: dict[Future[list[Line] | str], Job] = {}
+        try:
+            while True:
+                # Few jobs are handed out at a time, so that an interrupt waits for two or three, not for all.
+                for following in itertools.islice(waiting, 2 * jobs - len(running)):
+                    running[pool.submit(_tried, following)] = following
+                if not running:
+                    return
+                for future in wait(running, return_when=FIRST_COMPLETED).done:
+                    yield running.pop(future), future.result()
+        except BrokenProcessPool:
+            raise RaeError(
+                "a worker process was killed, most likely for want of memory; what is done is kept: "
+                "call the same command again with fewer jobs (--jobs 1)"
+            ) from None
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _tried(job: Job) -> list[Line] | str:
+    try:
+        return compute(job)
+    except RaeError as error:
+        return f"{type(error).__name__}: {error}"
+
+
+def _alone() -> None:
+    """A worker process: one thread, because there is a process for every core."""
+    import signal
+
+    import torch
+
+    from rae import runtime
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    torch.set_num_threads(1)
+    runtime.set_threads(1)
+
+
+@contextlib.contextmanager
+def _environment() -> Iterator[None]:
+    """Worker processes are started with one thread in every library; ours is left as it was."""
+    before = {name: os.environ.get(name) for name in _ENVIRONMENT}
+    os.environ.update(_ENVIRONMENT)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name) if value is None else os.environ.update({name: value})
+
+
+_STATUS, _REFS = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+
+
+def _forget_peak() -> None:
+    """Start measuring the peak of memory anew, where the system can."""
+    with contextlib.suppress(OSError):
+        _REFS.write_text("5")
+
+
+def _peak_mb() -> float:
+    """The largest resident memory since then, of this process."""
+    with contextlib.suppress(OSError):
+        for text in _STATUS.read_text().splitlines():
+            if text.startswith("VmHWM:"):
+                return round(int(text.split()[1]) / 1000, 1)
+    import resource
+
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000, 1)

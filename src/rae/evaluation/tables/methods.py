@@ -1,0 +1,39 @@
+"""Every method of the role tables under one contract: a row, a graph and a seed in, vectors out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from rae.baselines import Degree, GraphWave, Node2Vec, ReFeX
+from rae.estimator import RAE
+from rae.evaluation.cells import Effort, Row
+from rae.graph import Graph
+
+DEGREE = Row("degree", "floor", {"method": "degree"}, "log-degree alone")
+REFEX = Row("ReFeX-style features", "other", {"method": "refex"})
+GRAPHWAVE = Row("GraphWave", "other", {"method": "graphwave"})
+NODE2VEC = Row("node2vec", "other", {"method": "node2vec", "p": 1.0, "q": 0.5})
+UNTRAINED = Row("RAE, untrained", "ours", {"method": "rae", "steps": 0})
+WITHIN = Row("RAE, J_within", "ours", {"method": "rae", "loss": "within"})
+NEIGHBOR = Row("RAE, J_neighbor", "ours", {"method": "rae", "loss": "neighbor"})
+
+ROWS = (DEGREE, REFEX, GRAPHWAVE, NODE2VEC, UNTRAINED, WITHIN, NEIGHBOR)
+
+
+def vectors(row: Row, graph: Graph, seed: int, effort: Effort) -> np.ndarray[Any, Any]:
+    """The vectors that the method of this row gives the nodes.  -> (n, d)"""
+    method = row.settings["method"]
+    if method == "rae":
+        return RAE(row.config(seed, effort)).fit_transform(graph)
+    embedder: Any = {"degree": Degree, "refex": ReFeX, "graphwave": GraphWave, "node2vec": Node2Vec}[method]
+    settings = {name: value for name, value in row.settings.items() if name != "method"}
+    if method == "node2vec":
+        settings |= {"seed": seed} | walking(effort)
+    return np.asarray(embedder(**settings).fit_transform(graph))
+
+
+def walking(effort: Effort) -> dict[str, Any]:
+    """The settings of a walker for this effort: a trial walks each node once, and not far."""
+    return {} if effort.steps is None else {"walks": 1, "length": 5 * effort.steps}
