@@ -154,3 +154,43 @@ def test_a_file_of_a_newer_version_is_refused(tmp_path: Path, note: str, sentenc
 def test_writing_refuses_with_the_family_of_features(tmp_path: Path) -> None:
     with pytest.raises(FeatureError):
         write_embeddings(tmp_path / "z.parquet", [1], np.array([[np.inf]]))
+
+
+def test_half_precision_comes_back_rounded_and_what_it_cannot_hold_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "z.parquet"
+    write_embeddings(path, IDS[0], Z, dtype="float16")
+    kind = pq.ParquetFile(path).schema_arrow.field("embedding").type
+
+    assert kind == pa.list_(pa.float16(), 3)
+    assert np.array_equal(read_embeddings(path)[1], Z.astype(np.float16).astype(np.float32))
+    assert embeddings.embeddings_width(path) == embeddings.embeddings_width(Z) == 3
+    with pytest.raises(FeatureError, match="reach 100,000, half precision holds 65,504"):
+        write_embeddings(path, IDS[0], Z + 1e5, dtype="float16")
+    with pytest.raises(FileError, match="float32 or float16, got dtype 'float64'"):
+        write_embeddings(path, IDS[0], Z, dtype="float64")
+
+
+@pytest.mark.parametrize("pieces", [(5,), (1, 1, 1, 1, 1), (2, 3), (3, 2), (4, 1)])
+def test_rows_may_come_in_any_pieces(tmp_path: Path, pieces: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embeddings, "GROUP_BYTES", 24)  # two rows a group
+    write_embeddings(tmp_path / "whole.parquet", IDS[2], Z)
+    at = 0
+    with embeddings.EmbeddingWriter(tmp_path / "z.parquet", IDS[2], 3, ".parquet") as writer:
+        for rows in pieces:
+            writer.append(Z[at : at + rows])
+            at += rows
+
+    assert (tmp_path / "z.parquet").read_bytes() == (tmp_path / "whole.parquet").read_bytes()
+
+
+def test_a_file_with_fewer_or_more_rows_than_ids_is_refused(tmp_path: Path) -> None:
+    with (
+        pytest.raises(FileError, match=r"one row per id \(5\), got 4 rows"),
+        embeddings.EmbeddingWriter(tmp_path / "z.parquet", IDS[0], 3, ".parquet") as writer,
+    ):
+        writer.append(Z[:4])
+    with (
+        pytest.raises(FileError, match="got more rows"),
+        embeddings.EmbeddingWriter(tmp_path / "z.parquet", IDS[0], 3, ".parquet") as writer,
+    ):
+        writer.append(np.vstack([Z, Z]))

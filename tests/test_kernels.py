@@ -10,6 +10,7 @@ import pytest
 
 from plain import random_graph
 from rae.kernels import cpu
+from rae.kernels.hardware import fetch_row, widen
 
 GRAPH = random_graph(30, 120, seed=4)
 RNG = np.random.default_rng(0)
@@ -120,3 +121,22 @@ def test_without_a_place_for_its_cache_a_kernel_still_compiles(monkeypatch):
     monkeypatch.setattr(cpu, "njit", homeless)
 
     assert cpu.kernel(lambda x: x + 1)(2) == 3
+
+
+def test_a_row_fetched_early_changes_nothing_and_halves_are_widened_exactly():
+    @numba.njit
+    def widened(x, out):
+        for i in range(len(x)):
+            fetch_row(x, i)
+            for j in range(x.shape[1]):
+                out[i, j] = widen(x[i, j])
+
+    every = np.arange(2**16, dtype=np.uint16).reshape(-1, 64)
+    every = every[np.isfinite(every.view(np.float16)).all(1)]
+    for x, expected in ((every, every.view(np.float16).astype(np.float32)), (X, X)):
+        out = np.empty(x.shape, np.float32)
+        widened(x, out)
+
+        assert out.tobytes() == expected.tobytes()
+        assert all(widen(v) == e for v, e in zip(x[1], expected[1], strict=True))
+    assert fetch_row(X, 0) is None

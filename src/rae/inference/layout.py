@@ -36,11 +36,10 @@ class Layout:
         return [(a, min(a + self.rows, self.n_nodes)) for a in range(0, self.n_nodes, self.rows)]
 
     def stripes(self, width: int) -> list[tuple[int, int]]:
-        """So many columns cut into the fewest stripes, of whole cache lines where there is room for one."""
-        pieces = -(-width // min(width, self.columns))
-        step = -(-width // pieces)
-        if self.columns >= LINE:
-            step = min(-(-step // LINE) * LINE, self.columns // LINE * LINE)
+        """So many columns cut into the fewest stripes, of whole cache lines where there is room."""
+        step = -(-width // -(-width // self.columns))
+        lines = -(-step // LINE) * LINE
+        step = lines if lines <= self.columns else step
         return [(left, min(left + step, width)) for left in range(0, width, step)]
 
 

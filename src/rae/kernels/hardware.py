@@ -54,7 +54,7 @@ _from_half: Any = intrinsic(_half_bits)
 def _compiled_fetch_row(x: Any, row: Any) -> Any:
     size = x.dtype.bitwidth // 8
 
-    def fetch(x: Any, row: Any) -> None:
+    def fetch(x: Any, row: Any) -> None:  # pragma: no cover - only ever compiled
         width = x.shape[1] * size
         start = x.ctypes.data + np.intp(row) * width
         for at in range(0, width, LINE):

@@ -1,0 +1,360 @@
+"""Embedding from disk to disk gives the bytes of embedding in memory, however it is cut, killed or damaged."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from plain import random_graph
+from rae import RAE, Config, FeatureTable, read_embeddings, set_threads, write_embeddings
+from rae.errors import ConfigError, FeatureError, FileError, GraphError, NotFittedError
+from rae.inference import bounded, embed_to, exact, memory_bytes
+from rae.inference.layout import PROGRAM, Layout, layout
+from rae.inference.rows import FeatureRows
+from rae.io import embeddings
+from rae.io.graphs import open_graph, write_graph
+from rae.io.parts import Parts
+
+N = 5000
+GRAPH = random_graph(N, 20_000, seed=3)
+WORDS = sp.random_array((N, 30), density=0.1, rng=np.random.default_rng(2), dtype=np.float32).tocsr()
+SMALL = Config(dims=(24, 8), fanout=(3, 3), steps=0)
+ONE, MANY, THIN = Layout(N, 6144, 100), Layout(N, 2048, 16), Layout(N, 4096, 5)
+FEATURES = {"structure": None, "dense": WORDS.toarray(), "sparse": WORDS}
+
+
+def in_memory(path, model, graph, x, dtype="float32"):
+    write_embeddings(path, graph.id_column, model.transform(graph, x), dtype=dtype)
+    return path.read_bytes()
+
+
+def on_disk(path, model, graph, x, cut=MANY, **options):
+    embed_to(path, model.encoders, graph, x, model.config, memory="1GiB", cut=cut, **options)
+    return path.read_bytes()
+
+
+@pytest.fixture
+def z(tmp_path):
+    return tmp_path / "z.parquet"
+
+
+# ---------------------------------------------------------------------------------- the same bytes
+
+
+@pytest.mark.parametrize("given", FEATURES)
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"order": "project_first"},
+        {"projections": 1, "dims": (40, 24), "activation": "relu"},
+        {"loss": "both"},
+        {"inference": "sampled"},
+        {"add_structure": True, "degree_above_cap": "random", "degree_scale": "raw"},
+        {"dims": (9, 20, 4), "fanout": (2, 2, 2)},
+    ],
+)
+def test_the_file_is_that_of_the_embedding_in_memory_however_it_is_cut(z, given, settings):
+    model = RAE(SMALL, **settings).fit(GRAPH, FEATURES[given])
+    expected = in_memory(z, model, GRAPH, FEATURES[given])
+
+    for cut in (ONE, MANY, THIN):
+        assert on_disk(z, model, GRAPH, FEATURES[given], cut) == expected
+    assert [p.name for p in z.parent.iterdir()] == [z.name]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("suffix", [".parquet", ".csv"])
+def test_precision_and_kind_of_file_are_those_of_writing_from_memory(tmp_path, monkeypatch, dtype, suffix):
+    monkeypatch.setattr(embeddings, "GROUP_BYTES", 1000 * 32)  # groups that end inside parts
+    model = RAE(SMALL).fit(GRAPH)
+    path = tmp_path / f"z{suffix}"
+
+    expected = in_memory(path, model, GRAPH, None, dtype)
+    assert on_disk(path, model, GRAPH, None, dtype=dtype) == expected
+
+
+def test_threads_do_not_matter(z):
+    model = RAE(SMALL, dims=(64, 64)).fit(GRAPH)
+    found = []
+    for count in (1, 3):
+        set_threads(count)
+        try:
+            found.append(on_disk(z, model, GRAPH, None, ONE))
+        finally:
+            set_threads(1)
+
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float16])
+def test_mapped_graph_and_features_stay_on_disk(tmp_path, z, kind):
+    x = WORDS.toarray().astype(kind)
+    np.save(tmp_path / "x.npy", x)
+    write_graph(tmp_path / "graph", GRAPH)
+    model = RAE(SMALL).fit(GRAPH, x)
+    graph, given = open_graph(tmp_path / "graph"), np.load(tmp_path / "x.npy", mmap_mode="r")
+    rows = FeatureRows.of(graph, given, SMALL)
+
+    assert rows.given is given
+    assert rows.held_bytes == 0
+    expected = in_memory(z, model, GRAPH, x)
+    assert on_disk(z, model, graph, given) == expected
+
+
+def test_a_table_in_any_order_is_put_in_the_graphs(z):
+    order = np.random.default_rng(0).permutation(N)
+    model = RAE(SMALL).fit(GRAPH, WORDS)
+    expected = in_memory(z, model, GRAPH, WORDS)
+    sorted_table = FeatureTable(GRAPH.id_column, WORDS)
+    shuffled = FeatureTable(GRAPH.id_column.take(order), WORDS[order])
+
+    assert on_disk(z, model, GRAPH, sorted_table) == expected
+    assert on_disk(z, model, GRAPH, shuffled) == expected
+
+
+def test_structural_features_by_parts_are_those_of_the_whole():
+    for settings in ({}, {"degree_above_cap": "random", "degree_cap": 3, "degree_scale": "raw"}):
+        config = SMALL.replace(**settings)
+        whole = FeatureRows.of(GRAPH, None, config)
+        parts = np.concatenate([whole.rows(a, b) for a, b in MANY.parts()])
+
+        assert parts.tobytes() == exact_features(config).tobytes()
+        assert whole.held_bytes == 8 * N
+        assert whole.width == parts.shape[1]
+
+
+def test_features_in_memory_count_against_the_budget():
+    dense, sparse = (FeatureRows.of(GRAPH, x, SMALL) for x in (WORDS.toarray(), WORDS))
+
+    assert dense.held_bytes == 4 * 30 * N
+    assert sparse.held_bytes == WORDS.data.nbytes + WORDS.indices.nbytes + WORDS.indptr.nbytes
+    assert FeatureRows.of(GRAPH, WORDS, SMALL.replace(add_structure=True)).held_bytes == sparse.held_bytes + 8 * N
+
+
+def exact_features(config):
+    from rae.features import prepare
+
+    return prepare(GRAPH, None, config)
+
+
+# ---------------------------------------------------------------------------------- half precision
+
+
+@pytest.mark.parametrize("given", FEATURES)
+@pytest.mark.parametrize("cut", [ONE, THIN])
+def test_half_precision_in_between_moves_vectors_by_less_than_a_thousandth(z, given, cut):
+    model = RAE(SMALL).fit(GRAPH, FEATURES[given])
+    on_disk(z, model, GRAPH, FEATURES[given], cut, half=True)
+
+    error = np.abs(read_embeddings(z)[1] - model.transform(GRAPH, FEATURES[given])).max()
+    assert 0 < error < 1e-3
+
+
+def test_half_precision_does_not_depend_on_the_cut(z):
+    model = RAE(SMALL).fit(GRAPH, WORDS)
+    first = on_disk(z, model, GRAPH, WORDS, ONE, half=True)
+
+    assert on_disk(z, model, GRAPH, WORDS, THIN, half=True) == first
+
+
+def test_what_half_precision_cannot_hold_is_refused(z):
+    x = np.full((N, 30), 1e6, np.float32)
+    model = RAE(SMALL, dims=(64, 8)).fit(GRAPH, x)
+
+    with pytest.raises(FeatureError, match="reach 1,000,000, half precision holds 65,504"):
+        on_disk(z, model, GRAPH, x, half=True)
+
+
+# ----------------------------------------------------------------------- killed, damaged, continued
+
+
+class Killed(BaseException):
+    pass
+
+
+def killed_after(monkeypatch, writes):
+    """Parts.write that ends the run after so many parts, and the names it wrote."""
+    wrote = []
+    write = Parts.write
+
+    def counted(self, name, arrays):
+        if len(wrote) == writes:
+            raise Killed
+        write(self, name, arrays)
+        wrote.append(name)
+
+    monkeypatch.setattr(Parts, "write", counted)
+    return wrote
+
+
+@pytest.mark.parametrize("cut", [MANY, THIN])
+def test_a_killed_run_goes_on_where_it_was_and_makes_no_part_twice(z, monkeypatch, cut):
+    model = RAE(SMALL, loss="both").fit(GRAPH)
+    expected = in_memory(z, model, GRAPH, None)
+    with monkeypatch.context() as patched:
+        everything = killed_after(patched, -1)
+        assert on_disk(z, model, GRAPH, None, cut) == expected
+    z.unlink()
+    made = []
+    for writes in (3, 5, 4, 9):
+        with monkeypatch.context() as patched:
+            wrote = killed_after(patched, writes)
+            with pytest.raises(Killed):
+                on_disk(z, model, GRAPH, None, cut)
+            made += wrote
+        assert not z.exists()
+    with monkeypatch.context() as patched:
+        wrote = killed_after(patched, -1)
+        assert on_disk(z, model, GRAPH, None, cut) == expected
+
+    assert sorted(made + wrote) == sorted(everything)
+    assert not list(z.parent.glob("*.parts"))
+
+
+@pytest.mark.parametrize("damage", ["rows", "vectors"])
+def test_damaged_parts_are_made_anew(z, monkeypatch, damage):
+    model = RAE(SMALL).fit(GRAPH)
+    expected = in_memory(z, model, GRAPH, None)
+    z.unlink()
+    with monkeypatch.context() as patched:
+        killed_after(patched, 11 if damage == "vectors" else 3)
+        with pytest.raises(Killed):
+            on_disk(z, model, GRAPH, None)
+    (found,) = sorted(z.parent.glob(f"z.parquet.parts/*{damage}-00001.part"))
+    found.write_bytes(found.read_bytes()[:-40] + bytes(40))
+
+    assert on_disk(z, model, GRAPH, None) == expected
+
+
+@pytest.mark.parametrize("change", ["model", "graph", "features", "cut", "half"])
+def test_parts_of_other_work_are_not_taken(z, monkeypatch, change):
+    x = WORDS.toarray()
+    model = RAE(SMALL).fit(GRAPH, x)
+    with monkeypatch.context() as patched:
+        killed_after(patched, 7)
+        with pytest.raises(Killed):
+            on_disk(z, model, GRAPH, x)
+    graph, cut, half = GRAPH, MANY, change == "half"
+    if change == "model":
+        model = RAE(SMALL, seed=1).fit(GRAPH, x)
+    elif change == "graph":
+        graph = random_graph(N, 20_000, seed=4)
+    elif change == "features":
+        x = x + 1
+    elif change == "cut":
+        cut = THIN
+    found = on_disk(z, model, graph, x, cut, half=half)
+
+    if not half:
+        assert found == in_memory(z, model, graph, x)
+    else:
+        assert found == on_disk(z, model, graph, x, ONE, half=True)
+
+
+def test_an_error_leaves_no_file_and_the_old_one_untouched(z):
+    x = WORDS.toarray()
+    model = RAE(SMALL).fit(GRAPH, x)
+    z.write_text("old")
+    bad = x.copy()
+    bad[3000, 2] = np.nan
+
+    with pytest.raises(FeatureError, match="NaN or infinite in rows 2,048 to 4,095"):
+        on_disk(z, model, GRAPH, bad)
+    assert z.read_text() == "old"
+
+
+def test_vectors_that_overflow_name_their_rows(z, monkeypatch):
+    model = RAE(SMALL, activation="relu").fit(GRAPH)
+    model.encoders["within"].stack()[0].update.norm.weight.data.fill_(np.inf)
+
+    with pytest.raises(FeatureError, match=r"rows 0 to 2,047 came out infinite or NaN"):
+        on_disk(z, model, GRAPH, None)
+
+
+# ------------------------------------------------------------------------------- cutting to a budget
+
+SIZES = {"n_nodes": 10_000_000, "n_targets": 200_000_000, "widths": [192, 64, 31], "width": 256, "held": 160_000_000}
+
+
+def test_the_parts_cover_the_rows_and_the_stripes_the_columns():
+    for cut, width in [(MANY, 40), (THIN, 24), (ONE, 31), (Layout(N, 2048, 33), 192), (Layout(N, 2048, 1), 3)]:
+        rows = [r for a, b in cut.parts() for r in range(a, b)]
+        columns = [c for a, b in cut.stripes(width) for c in range(a, b)]
+
+        assert rows == list(range(N))
+        assert columns == list(range(width))
+        assert max(b - a for a, b in cut.stripes(width)) <= cut.columns
+
+
+@pytest.mark.parametrize("item", [4, 2])
+@pytest.mark.parametrize("budget", ["2GiB", "4GiB", "6GiB", "100GiB"])
+def test_what_is_in_memory_at_once_keeps_to_the_budget(budget, item):
+    cut = layout(budget, **SIZES, item=item, group=1 << 26)
+
+    part = cut.rows * (12 * 256 + 4 * 20)
+    assert PROGRAM + SIZES["held"] + 2 * (1 << 26) + part + cut.columns * 10_000_000 * item <= memory_bytes(budget)
+    assert cut.rows % exact.TILE == 0
+    assert part <= 128 << 20
+
+
+def test_four_gibibytes_hold_the_default_model_of_ten_million_nodes_in_one_stripe():
+    assert len(layout("4GiB", **SIZES, item=4, group=1 << 26).stripes(64)) == 1
+    assert len(layout("2GiB", **SIZES, item=4, group=1 << 26).stripes(64)) == 3
+
+
+def test_a_budget_too_small_for_the_graph_is_refused_with_the_least_that_is_not():
+    with pytest.raises(ConfigError, match=r"memory must be 0\.82 GiB or more for 10,000,000 nodes .*, got 0\.49 GiB"):
+        layout("500 MiB", **SIZES, item=4, group=1 << 26)
+    layout("0.825GiB", **SIZES, item=4, group=1 << 26)
+
+
+def test_sizes_are_read_as_people_write_them():
+    assert [memory_bytes(s) for s in ("1k", "2 MiB", "0.5gb", "3T", 7, "12b")] == [
+        1000, 2 << 20, 500_000_000, 3 * 10**12, 7, 12
+    ]  # fmt: skip
+    for wrong in ("", "much", "-1GiB", "0", "4 GiBs", None, True):
+        with pytest.raises(ConfigError, match="memory must be a size such as 4GiB"):
+            memory_bytes(wrong)
+
+
+def test_a_small_budget_cuts_and_changes_nothing(z, monkeypatch):
+    monkeypatch.setattr(bounded, "GROUP_BYTES", 1 << 16)
+    model = RAE(SMALL).fit(GRAPH)
+    expected = in_memory(z, model, GRAPH, None)
+    cuts = []
+    monkeypatch.setattr(bounded, "layout", lambda *a, **k: cuts.append(layout(*a, **k)) or cuts[-1])
+    held = GRAPH.offsets.nbytes + GRAPH.targets.nbytes + GRAPH.id_column.nbytes + 8 * N
+
+    model.embed_to(z, GRAPH, memory=PROGRAM + held + (1 << 17) + 2048 * (12 * 32 + 4 * 8) + 4 * 20 * N)
+
+    assert (cuts[0].rows, cuts[0].columns) == (2048, 20)
+    assert z.read_bytes() == expected
+
+
+# -------------------------------------------------------------------------------------- the estimator
+
+
+def test_the_estimator_reports_and_refuses(z):
+    model = RAE(SMALL).fit(GRAPH)
+    seen = []
+    width = model.embed_to(z, GRAPH, memory="1GiB", progress=lambda *told: seen.append(told[:3]))
+
+    assert width == 32
+    assert seen == [("embed", i + 1, 4) for i in range(4)]
+    with pytest.raises(GraphError, match="expected a rae.Graph"):
+        model.embed_to(z, "edges.csv", memory="1GiB")
+    with pytest.raises(FeatureError, match="structure alone"):
+        model.embed_to(z, GRAPH, WORDS, memory="1GiB")
+    with pytest.raises(NotFittedError):
+        RAE().embed_to(z, GRAPH, memory="1GiB")
+    with pytest.raises(FileError, match=r"\.parquet or \.csv"):
+        model.embed_to(z.with_suffix(".npy"), GRAPH, memory="1GiB")
+    with pytest.raises(FileError, match="float32 or float16, got dtype 'int8'"):
+        model.embed_to(z, GRAPH, memory="1GiB", dtype="int8")
+    wider = RAE(SMALL).fit(GRAPH, WORDS)
+    with pytest.raises(FeatureError, match="reads 30 feature columns, got 29"):
+        wider.embed_to(z, GRAPH, WORDS[:, :29], memory="1GiB")
+    with pytest.raises(FeatureError, match=r"one row per node \(5,000\), got 4,999"):
+        wider.embed_to(z, GRAPH, WORDS.toarray()[1:], memory="1GiB")
