@@ -343,7 +343,7 @@ def test_the_estimator_reports_and_refuses(z):
 
     assert width == 32
     assert seen == [("embed", i + 1, 4) for i in range(4)]
-    with pytest.raises(GraphError, match="expected a rae.Graph"):
+    with pytest.raises(GraphError, match=r"expected a rae\.Graph"):
         model.embed_to(z, "edges.csv", memory="1GiB")
     with pytest.raises(FeatureError, match="structure alone"):
         model.embed_to(z, GRAPH, WORDS, memory="1GiB")
