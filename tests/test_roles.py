@@ -15,6 +15,8 @@ from rae.roles import canonical
 from rae.roles.canonical import Space, positions, sample
 from rae.roles.compare import compare
 from rae.roles.number import choose, standing_out
+from rae.roles.record import record, rule
+from rae.roles.steady import seen, shaken, steady
 
 
 def blobs(k, n=600, width=12, spread=0.35, seed=0):
@@ -129,6 +131,154 @@ def test_positions_far_from_everything_else_do_not_stand_for_it():
     points, counts, _ = positions(x)
 
     assert standing_out(x, points, counts, 10) is None
+
+
+# --------------------------------------------------------------------------- through noise
+
+
+@pytest.mark.parametrize("noise", [0.02, 0.05, 0.1])
+@pytest.mark.parametrize(("cycle", "planted"), [(100, 6), (300, 7), (400, 8)])
+def test_the_planted_number_is_found_through_random_edges(cycle, planted, noise):
+    data = load("house", cycle=cycle, shapes=100, noise=noise)
+    found = steady(data.graph, 20, 0)
+
+    assert data.n_classes == planted == found.k
+    held = found.labels >= 0
+    assert held.mean() > 0.35
+    assert adjusted_rand_score(data.labels[held], found.labels[held]) > 0.7
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_noisy_roles_are_told_apart_in_the_vectors(deep, seed):
+    data = load("house", cycle=300, shapes=100, noise=0.05, seed=seed)
+    z = deep.fit_transform(data.graph)
+    roles = Roles().fit(z, graph=data.graph, embed=deep.transform)
+    blind = Roles(k=7).fit(z)
+
+    assert (roles.n_roles, roles.criterion) == (7, "steady positions")
+    scores = [adjusted_rand_score(data.labels, found.labels) for found in (roles, blind)]
+    assert scores[0] > max(0.4, 1.5 * scores[1])
+    np.testing.assert_array_equal(roles.predict(z), roles.labels)
+    assert roles.sizes.tolist() == sorted(roles.sizes.tolist(), reverse=True)
+
+
+def test_steady_roles_are_saved_and_told(deep, tmp_path):
+    data = load("house", cycle=300, shapes=100, noise=0.05)
+    z = deep.fit_transform(data.graph)
+    roles = Roles().fit(z, graph=data.graph, embed=deep.transform)
+    again = Roles().fit(z, graph=data.graph, embed=deep.transform)
+    for found, name in ((roles, "a"), (again, "b")):
+        found.save(tmp_path / name)
+    loaded = Roles.load(tmp_path / "a")
+    told = record(roles, roles.assignment, [])
+
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    np.testing.assert_array_equal(loaded.predict(z), roles.labels)
+    assert loaded.curve == roles.curve
+    assert sum(value < told["threshold"] for _, value in told["curve"][:7]) == 7
+    assert told["threshold"] == 0.5
+    assert rule(roles).startswith("7 roles: the positions that lose nodes")
+
+
+def test_a_reshuffle_of_rows_leaves_the_steady_number_and_nearly_every_role(deep):
+    data = load("house", cycle=300, shapes=100, noise=0.05)
+    order = np.random.default_rng(3).permutation(data.graph.n_nodes)
+    rank = np.argsort(order)
+    rows = np.repeat(np.arange(len(order)), data.graph.degrees)
+    moved = Graph.from_edges((rank[rows], rank[data.graph.targets]), ids=np.arange(len(order)))
+    deep.fit(data.graph)
+    first = Roles().fit(deep.transform(data.graph), graph=data.graph, embed=deep.transform)
+    second = Roles().fit(deep.transform(moved), graph=moved, embed=deep.transform)
+
+    assert first.n_roles == second.n_roles == 7
+    assert adjusted_rand_score(first.labels[order], second.labels) > 0.8  # other random edges were added
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("planted-actions", {"n_nodes": 800}), ("power-law", {"n_nodes": 2000, "n_edges": 6000})],
+)
+def test_a_graph_without_repeated_positions_is_not_shaken_into_roles(name, options):
+    graph = load(name, **options).graph
+    z = blobs(3, n=graph.n_nodes)[0]
+
+    assert steady(graph, 20, 0) is None
+    assert Roles(max_k=4).fit(z, graph=graph, embed=lambda _: z).criterion == "prediction strength"
+
+
+def test_more_steady_positions_than_roles_may_be_are_none():
+    graph = load("house", cycle=300, shapes=100, noise=0.02).graph
+
+    assert steady(graph, 7, 0).k == 7
+    assert steady(graph, 6, 0) is None
+
+
+def test_positions_that_nobody_stands_out_in_are_none(monkeypatch):
+    graph = load("house", cycle=300, shapes=100, noise=0.1).graph
+    monkeypatch.setattr("rae.roles.steady.REGAINED", 0.0)
+
+    assert steady(graph, 20, 0) is None
+
+
+def test_a_large_or_empty_graph_is_not_shaken(monkeypatch):
+    graph = load("house").graph
+    assert steady(graph, 20, 0).k == 7
+    assert steady(Graph.from_edges(np.empty((0, 2), int), ids=np.arange(9)), 20, 0) is None
+    monkeypatch.setattr("rae.roles.steady.MOST", 50)
+    assert steady(graph, 20, 0) is None
+
+
+def test_a_position_is_what_a_node_sees_at_one_step():
+    data = load("house")
+    plain = Graph.from_edges([(0, 1), (1, 2), (3, 4), (4, 5), (5, 3)])
+
+    assert len(np.unique(seen(data.graph))) == 7
+    assert len(np.unique(seen(plain))) == 3  # ends, middle, corners
+
+
+def test_shaking_adds_edges_and_keeps_those_that_are_there():
+    graph = load("house").graph
+    other = shaken(graph, 0.1, np.random.default_rng(0))
+
+    assert 0 < other.n_edges - graph.n_edges <= round(0.1 * graph.n_edges)
+    for node in range(graph.n_nodes):
+        assert set(graph.neighbors(node)) <= set(other.neighbors(node))
+
+
+def test_members_of_a_sample_are_enough_to_tell_roles_apart(deep, monkeypatch):
+    data = load("house", cycle=300, shapes=100, noise=0.02)
+    z = deep.fit_transform(data.graph)
+    monkeypatch.setattr("rae.roles.fitted.SAMPLE", 300)
+
+    assert Roles().fit(z, graph=data.graph, embed=deep.transform).n_roles == 7
+
+
+def test_a_given_number_and_exact_positions_need_no_shaking(deep):
+    data = load("house")
+    z = deep.fit_transform(data.graph)
+
+    def never(graph):
+        raise AssertionError
+
+    assert Roles().fit(z, graph=data.graph, embed=never).criterion == "positions"
+    assert Roles(k=3).fit(z, graph=data.graph, embed=never).criterion == "given"
+
+
+def test_a_graph_of_other_nodes_is_refused(three):
+    with pytest.raises(GraphError, match=r"nodes of the vectors \(600\), got 80"):
+        Roles().fit(three[0], graph=load("house").graph)
+
+
+def test_directions_between_labels_ignore_what_scatters_within():
+    draw = np.random.default_rng(0)
+    labels = np.arange(300) % 3
+    rows = np.hstack([np.eye(3)[labels] + 0.05 * draw.normal(size=(300, 3)), 50 * draw.normal(size=(300, 4))])
+    space = Space.between(rows.astype(np.float32), labels)
+    x = space.project(rows.astype(np.float32))
+    middles = np.stack([x[labels == j].mean(0) for j in range(3)])
+
+    assert space.directions.shape == (7, 2)
+    assert (((x[:, None] - middles) ** 2).sum(2).argmin(1) == labels).all()
 
 
 # ----------------------------------------------------------------------------- order of rows

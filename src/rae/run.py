@@ -201,7 +201,9 @@ class Run:
         from rae.roles.record import write_roles
 
         ids, z = self.embeddings()
-        roles = Roles(k, max_k=max_k, seed=seed).fit(z, model=self.model_checksum)
+        by_structure = self.has_graph and self.model().structural
+        graph, embed = (self.graph(), self.model().transform) if by_structure else (None, None)
+        roles = Roles(k, max_k=max_k, seed=seed).fit(z, graph=graph, embed=embed, model=self.model_checksum)
         write_roles(self.path, ids, roles, roles.assignment, self._cards(ids, roles))
         self._drop_page()
         return roles

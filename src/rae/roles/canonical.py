@@ -19,6 +19,7 @@ Ints = np.ndarray[Any, np.dtype[np.integer[Any]]]
 
 CHUNK = 65_536  # rows worked on at a time
 VARIANCE, DIRECTIONS = 0.95, 32  # principal directions: so many at most; those with this share of the variance lead
+SHRINKAGE = 0.001  # of the mean scatter, added to that of every column before it is inverted
 TOLERANCE = 1e-5  # of the spread: rows nearer than this are one position, told apart by rounding alone
 
 
@@ -66,7 +67,10 @@ def _sorted(x: Any) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Space:
-    """The principal directions of the vectors, 32 at most; the first `leading` hold 95 % of the variance."""
+    """A few directions in the space of the vectors; the first `leading` are those that count.
+
+    Made by `of`: the principal directions, 32 at most, of which the leading hold 95 % of the variance.
+    """
 
     mean: Doubles  # (d,)
     directions: Doubles  # (d, p)
@@ -84,6 +88,31 @@ class Space:
         heaviest = kept[np.abs(kept).argmax(0), np.arange(kept.shape[1])]
         leading = min(kept.shape[1], 1 + int(np.count_nonzero(held < VARIANCE)))
         return cls(mean, np.ascontiguousarray(kept * np.where(heaviest < 0, -1.0, 1.0)), leading)
+
+    @classmethod
+    def between(cls, rows: Floats, labels: Ints) -> Space:
+        """The directions that tell labelled rows apart (Fisher's), in units of the scatter within a label.
+
+        -> as many as there are labels, less one; labels are 0 to k - 1
+        """
+        from scipy.linalg import eigh
+
+        x = rows.astype(np.float64)
+        mean, scale = x.mean(0), np.maximum(x.std(0), 1e-9)
+        x = (x - mean) / scale
+        sizes = np.bincount(labels)
+        middles = np.zeros((len(sizes), x.shape[1]))
+        np.add.at(middles, labels, x)
+        middles /= sizes[:, None]
+        x -= middles[labels]
+        within = x.T @ x / len(x)
+        within += SHRINKAGE * (np.trace(within) / len(within) + 1e-12) * np.eye(len(within))
+        between = (middles.T * sizes) @ middles / len(x)
+        p = min(len(sizes) - 1, len(mean))
+        _, vectors = eigh(between, within, subset_by_index=(len(mean) - p, len(mean) - 1))
+        vectors = vectors[:, ::-1] / scale[:, None]
+        heaviest = vectors[np.abs(vectors).argmax(0), np.arange(p)]
+        return cls(mean, np.ascontiguousarray(vectors * np.where(heaviest < 0, -1.0, 1.0)), p)
 
     def led(self) -> Space:
         """The leading directions alone."""

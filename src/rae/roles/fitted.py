@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from rae.errors import ConfigError, FeatureError, NotFittedError, RunError
+from rae.errors import ConfigError, FeatureError, GraphError, NotFittedError, RunError
+from rae.graph import Graph
 from rae.roles.canonical import CHUNK, Doubles, Floats, Ints, Space, chunks, positions, sample
-from rae.roles.number import Choice, choose, cluster, squared
+from rae.roles.number import Choice, choose, cluster, few_positions, squared
+from rae.roles.steady import shaken, steady
+from rae.runtime import generator
 
 if TYPE_CHECKING:
     from rae.roles.cards import Card
 
 SAMPLE = 20_000  # rows the roles are fitted on; every row is assigned
 STARTS = 10  # k-means starts of the final fit
+NOISE, COPIES, NODES = 0.1, 8, 80_000  # edges added to a noisy copy of the graph, copies, nodes in all of them
 NARROW = 0.1  # of the distance between two centres: memberships never become sharper than this
 
 
@@ -82,16 +87,36 @@ class Roles:
 
     # ----------------------------------------------------------------------------- fit, apply
 
-    def fit(self, z: Any, *, model: str | None = None) -> Self:
+    def fit(
+        self,
+        z: Any,
+        *,
+        graph: Graph | None = None,
+        embed: Callable[[Graph], Any] | None = None,
+        model: str | None = None,
+    ) -> Self:
         """Find the roles in these vectors, in whatever order they come.  (n, d)
 
+        `graph`, whose nodes they are, and `embed`, which gives the vectors of another graph
+        (`RAE.transform` of a model of structure alone), let roles be found through noise in the edges.
         `model`, the checksum of the model file, ties the roles to it.
         """
         z = checked(z)
+        if graph is not None and graph.n_nodes != len(z):
+            raise GraphError(f"the graph must have the nodes of the vectors ({len(z):,}), got {graph.n_nodes:,}")
         rows = sample(z, SAMPLE, self.seed)
         space = Space.of(rows)
         x = space.project(rows)
-        choice = choose(x, space.leading, self.max_k, self.seed) if self.k == "auto" else _given(x, int(self.k))
+        through = None
+        if self.k == "auto" and graph is not None and embed is not None and not few_positions(x, self.max_k):
+            through = _through_noise(z, graph, embed, self.max_k, self.seed)
+        if through is not None:
+            space, choice = through
+            x = space.project(rows)
+        elif self.k == "auto":
+            choice = choose(x, space.leading, self.max_k, self.seed)
+        else:
+            choice = _given(x, int(self.k))
         if choice.centers is None:
             space, x = space.led(), x[:, : space.leading]
             centers = cluster(x, choice.k, self.seed, STARTS)
@@ -157,12 +182,12 @@ class Roles:
 
     @property
     def criterion(self) -> str:
-        """By which rule the number was chosen: "given", "positions" or "prediction strength"."""
+        """By which rule the number was chosen: "given", "positions", "steady positions" or "prediction strength"."""
         return self.fitted.choice.criterion
 
     @property
     def curve(self) -> dict[int, float]:
-        """Prediction strength by number of roles, where that was the rule."""
+        """Prediction strength by number of roles, or what positions regain by their rank, where that was the rule."""
         return self.fitted.choice.curve
 
     @property
@@ -215,6 +240,28 @@ def checked(z: Any, width: int | None = None) -> Floats:
             bad = a + int(np.flatnonzero(~np.isfinite(matrix[a:b]).all(1))[0])
             raise FeatureError(f"vectors must be finite, got NaN or infinity, first in row {bad:,}")
     return matrix
+
+
+def _through_noise(
+    z: Floats, graph: Graph, embed: Callable[[Graph], Any], max_k: int, seed: int
+) -> tuple[Space, Choice] | None:
+    """The roles of steady positions, seen in the directions that tell their members apart however they are shaken."""
+    found = steady(graph, max_k, seed)
+    if found is None:
+        return None
+    draw = generator(seed, "roles", "noise")
+    members = np.flatnonzero(found.labels >= 0)
+    if len(members) > SAMPLE:
+        members = np.sort(draw.choice(members, SAMPLE, replace=False))
+    copies = [z[members]]
+    for _ in range(min(COPIES, max(1, NODES // graph.n_nodes))):
+        copies.append(checked(embed(shaken(graph, NOISE, draw)), z.shape[1])[members])
+    rows, labels = np.vstack(copies), np.tile(found.labels[members], len(copies))
+    space = Space.between(rows, labels)
+    centers = np.zeros((found.k, space.directions.shape[1]))
+    np.add.at(centers, labels, space.project(rows))
+    centers /= np.bincount(labels, minlength=found.k)[:, None]
+    return space, Choice(found.k, "steady positions", found.curve, centers)
 
 
 def _given(x: Doubles, k: int) -> Choice:

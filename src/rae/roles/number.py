@@ -1,5 +1,7 @@
 """How many roles: where nodes stand on a few exact positions, those; else as many as two halves agree on.
 
+(Between the two, where the graph is at hand, comes `rae.roles.steady`.)
+
 Exact positions: nodes in equal positions have equal vectors. Where there are at most `max_k`
 positions, four or more nodes to each on average, they are the roles. So are at most `max_k`
 positions that hold half of all nodes, each at least twice as many as any other position, if the
@@ -32,8 +34,8 @@ class Choice:
     """The number of roles, by which rule, and the curve that it was read from."""
 
     k: int
-    criterion: str  # "given", "positions" or "prediction strength"
-    curve: dict[int, float]  # k -> prediction strength; empty for the other rules
+    criterion: str  # "given", "positions", "steady positions" or "prediction strength"
+    curve: dict[int, float]  # k -> prediction strength, or position -> what it regains; empty for the other rules
     centers: Doubles | None = None  # the positions, where they are the roles
 
 
@@ -54,6 +56,12 @@ def choose(x: Doubles, leading: int, max_k: int, seed: int) -> Choice:
         return Choice(1, "prediction strength", {})
     strong = [k for k, value in curve.items() if value >= STRENGTH]
     return Choice(max(strong) if strong else max(curve, key=lambda k: curve[k]), "prediction strength", curve)
+
+
+def few_positions(x: Doubles, max_k: int) -> bool:
+    """Whether the rows stand on so few positions that each is a role."""
+    points, _, _ = positions(x)
+    return len(points) <= min(max_k, len(x) // EACH)
 
 
 def standing_out(x: Doubles, points: Doubles, counts: Ints, max_k: int) -> Doubles | None:

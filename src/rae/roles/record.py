@@ -1,7 +1,7 @@
 """Roles on disk: roles.safetensors to apply, roles.parquet per node, roles.json of cards, written last.
 
 roles.parquet    id, role (int32), confidence (float32), membership (list of float32, one per role)
-roles.json       format, model, k, criterion, rule in words, curve [[k, strength], ...], settings, nodes, cards
+roles.json       format, model, k, criterion, rule in words, curve [[k, value], ...], settings, nodes, cards
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from rae.roles.canonical import CHUNK, Floats, Ints, chunks
 from rae.roles.cards import Card
 from rae.roles.fitted import Assignment, Roles
 from rae.roles.number import STRENGTH
+from rae.roles.steady import REGAINED
 
 FORMAT, FORMAT_VERSION = "rae roles", 1
 TABLE, CARDS, FITTED = "roles.parquet", "roles.json", "roles.safetensors"
@@ -43,13 +44,20 @@ def record(roles: Roles, assignment: Assignment, cards: Sequence[Card]) -> dict[
         "k": roles.n_roles,
         "criterion": roles.criterion,
         "rule": rule(roles),
-        "threshold": STRENGTH if roles.curve else None,
+        "threshold": _threshold(roles),
         "curve": [[k, round(strength, 4)] for k, strength in roles.curve.items()],
         "settings": roles.fitted.settings,
         "nodes": len(assignment.labels),
         "confidence": round(float(np.median(assignment.confidence)), 4),
         "cards": [card.as_dict() for card in cards],
     }
+
+
+def _threshold(roles: Roles) -> float | None:
+    """The height in the curve that decides, where there is a curve."""
+    if not roles.curve:
+        return None
+    return REGAINED if roles.criterion == "steady positions" else STRENGTH
 
 
 def rule(roles: Roles) -> str:
@@ -59,6 +67,8 @@ def rule(roles: Roles) -> str:
         return f"{k} roles, as asked for"
     if roles.criterion == "positions":
         return f"{k} roles: the exact positions that most nodes share"
+    if roles.criterion == "steady positions":
+        return f"{k} roles: the positions that lose nodes and gain none when random edges are added"
     if not roles.curve:
         return "1 role: too few different nodes to tell roles apart"
     if roles.curve[k] >= STRENGTH:

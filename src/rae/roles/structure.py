@@ -9,7 +9,7 @@ import numpy as np
 
 from rae.graph import Graph
 from rae.kernels import structure as kernels
-from rae.roles.canonical import Doubles, Ints, chunks
+from rae.roles.canonical import Ints, chunks
 from rae.runtime import in_ranges
 
 MEASURES = ("degree", "neighbor_degree", "triangles", "clustering", "core")
@@ -22,7 +22,7 @@ def measures(graph: Graph) -> dict[str, np.ndarray[Any, Any]]:
     pairs = degree * (degree - 1) / 2
     return {
         "degree": degree,
-        "neighbor_degree": _mean_around(graph, degree),
+        "neighbor_degree": sums_around(graph, degree[:, None])[:, 0] / np.maximum(degree, 1),
         "triangles": around,
         "clustering": around / np.maximum(pairs, 1),
         "core": core_numbers(graph),
@@ -90,13 +90,14 @@ def edges_between(graph: Graph, labels: Ints, k: int) -> Ints:
     return table.reshape(k, k)
 
 
-def _mean_around(graph: Graph, degree: Ints) -> Doubles:
-    out = np.zeros(graph.n_nodes)
+def sums_around(graph: Graph, values: Ints) -> Ints:
+    """The sum over each node's neighbours, column by column.  (n, c) -> (n, c)"""
+    out = np.zeros(values.shape, np.int64)
     for a, b in chunks(graph.n_nodes):
         low, high = int(graph.offsets[a]), int(graph.offsets[b])
-        sums = np.concatenate([[0], np.cumsum(degree[graph.targets[low:high]])])
-        total = sums[graph.offsets[a + 1 : b + 1] - low] - sums[graph.offsets[a:b] - low]
-        out[a:b] = total / np.maximum(degree[a:b], 1)
+        sums = np.zeros((high - low + 1, values.shape[1]), np.int64)
+        np.cumsum(values[graph.targets[low:high]], axis=0, out=sums[1:])
+        out[a:b] = sums[graph.offsets[a + 1 : b + 1] - low] - sums[graph.offsets[a:b] - low]
     return out
 
 
