@@ -75,15 +75,16 @@ def _adjacency(graph: Graph) -> sp.csr_array:
 
 def _of_neighbors(graph: Graph, column: Array) -> Array:
     """Mean, standard deviation, smallest and largest of a column over the neighbours; 0 where there are none."""
-    values = column[graph.targets, 0]
-    counts = np.maximum(graph.degrees, 1)
-    filled = np.append(values, 0.0)  # reduceat needs an entry to stand on for trailing empty rows
-    starts = np.asarray(graph.offsets[:-1], np.int64)
+    out = np.zeros((graph.n_nodes, 4))
     some = graph.degrees > 0
-    mean = np.add.reduceat(filled, starts) * some / counts
-    squares = np.add.reduceat(filled**2, starts) * some / counts
-    low, high = np.minimum.reduceat(filled, starts) * some, np.maximum.reduceat(filled, starts) * some
-    return np.stack([mean, np.sqrt(np.maximum(squares - mean**2, 0)), low, high], 1)
+    if not some.any():
+        return out
+    # reduceat runs from one start to the next: only rows that have neighbours may give one.
+    values, starts = column[graph.targets, 0], np.asarray(graph.offsets[:-1], np.int64)[some]
+    mean, squares = (np.add.reduceat(v, starts) / graph.degrees[some] for v in (values, values**2))
+    spread = np.sqrt(np.maximum(squares - mean**2, 0))
+    out[some] = np.stack([mean, spread, np.minimum.reduceat(values, starts), np.maximum.reduceat(values, starts)], 1)
+    return out
 
 
 def _sparse(features: Any) -> sp.csr_array:

@@ -247,13 +247,16 @@ def _costs(filled: Sequence[Filled]) -> str:
     for each in filled:
         runs = [line for cell in each.cells.values() for line in cell]
         if runs:
-            spent = sum(float(line["seconds"]) / int(line["rows_together"]) for line in runs)
+            spent, cpu = (
+                sum(float(line[key]) / int(line["rows_together"]) for line in runs) / 60
+                for key in ("seconds", "cpu_seconds")
+            )
             peak = max(float(line["peak_mb"]) for line in runs)
-            lines.append((spent, f"| {each.table.title} | {len(runs):,} | {spent / 60:.1f} | {peak:,.0f} |"))
-    total = sum(spent for spent, _ in lines)
+            lines.append((cpu, f"| {each.table.title} | {len(runs):,} | {cpu:.1f} | {spent:.1f} | {peak:,.0f} |"))
+    total = sum(cpu for cpu, _ in lines)
     if not lines:
         return ""
-    head = ["| table | lines | minutes of one core | peak memory of a process, MB |", "|---|---|---|---|"]
+    head = ["| table | lines | minutes of a core | minutes by the clock | peak memory, MB |", "|---|---|---|---|---|"]
     return "\n".join(
         [
             "## Where the time goes",
@@ -261,7 +264,8 @@ def _costs(filled: Sequence[Filled]) -> str:
             *head,
             *(text for _, text in sorted(lines, reverse=True)),
             "",
-            f"Together {total / 60:.0f} minutes of one core; `--jobs 2` halves it on two.",
+            f"Together {total:.0f} minutes of one core, shared out among the processes of `--jobs`; the clock runs faster "
+            "than the core where the machine has other work.",
         ]
     )
 

@@ -14,7 +14,7 @@ from rae.graph import Graph
 DEGREE = Row("degree", "floor", {"method": "degree"}, "log-degree alone")
 REFEX = Row("ReFeX-style features", "other", {"method": "refex"})
 GRAPHWAVE = Row("GraphWave", "other", {"method": "graphwave"})
-NODE2VEC = Row("node2vec", "other", {"method": "node2vec", "p": 1.0, "q": 0.5})
+NODE2VEC = Row("node2vec", "other", {"method": "node2vec", "p": 1.0, "q": 0.5, "walks": 50})
 UNTRAINED = Row("RAE, untrained", "ours", {"method": "rae", "steps": 0})
 WITHIN = Row("RAE, J_within", "ours", {"method": "rae", "loss": "within"})
 NEIGHBOR = Row("RAE, J_neighbor", "ours", {"method": "rae", "loss": "neighbor"})

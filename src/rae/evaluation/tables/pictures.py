@@ -74,7 +74,8 @@ def _tsne(dataset: str, seed: int, effort: Effort) -> Scores:
     z = RAE(TSNE.config(seed, effort)).fit_transform(papers.graph, papers.features)
     rows = papers.split.test if dataset == "pubmed" else np.flatnonzero(papers.labels >= 0)
     rows = rows if effort.steps is None else rows[::10]
-    xy = manifold.TSNE(init="pca", random_state=seed, n_jobs=1).fit_transform(z[rows])
+    perplexity = min(30.0, (len(rows) - 1) / 3)
+    xy = manifold.TSNE(init="pca", perplexity=perplexity, random_state=seed, n_jobs=1).fit_transform(z[rows])
     labels = papers.labels[rows]
     found = _points(TSNE, xy, labels)[TSNE.name]
     # The score is the embedding's own silhouette; that of the picture stands beside it.

@@ -1,0 +1,556 @@
+"""Evidence, statistics, floors, probes, the runner and the report."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy import stats
+
+from rae import Graph, datasets
+from rae.cli.program import main
+from rae.errors import FileError, RaeError
+from rae.evaluation import figures, floors, probes, report, runner
+from rae.evaluation.cells import Effort, Published, Row, Score, Table, Work
+from rae.evaluation.evidence import Ledger, chosen, identity
+from rae.evaluation.publish import publish
+from rae.evaluation.statistics import against_floor, summary, two_sample, verdict
+from rae.evaluation.tables import TABLES
+from rae.features import structural_features
+
+
+def line(score=1.0, *, table="t", row="r", dataset="d", seed=0, settings=None, **more):
+    return {
+        "table": table,
+        "row": row,
+        "dataset": dataset,
+        "seed": seed,
+        "score": score,
+        "settings": settings or {},
+        "also": {},
+        "seconds": 2.0,
+        "cpu_seconds": 1.0,
+        "peak_mb": 100.0,
+        "rows_together": 1,
+        **more,
+    }
+
+
+# ------------------------------------------------------------------------------- evidence
+
+
+def test_lines_come_back_as_they_were_kept(tmp_path):
+    ledger = Ledger(tmp_path / "results")
+    kept = [line(1.5, seed=s, settings={"fanout": [4, 4]}) for s in range(3)]
+
+    ledger.append(kept[:2])
+    ledger.append(kept[2:])
+
+    assert ledger.read("t") == kept
+    assert ledger.read("another") == []
+
+
+def test_a_line_is_itself_whatever_its_score_and_another_with_another_setting():
+    assert identity(line(1.0)) == identity(line(2.0))
+    assert identity(line(settings={"a": 1, "b": 2})) == identity(line(settings={"b": 2, "a": 1}))
+    assert identity(line(settings={"a": 1})) != identity(line(settings={"a": 2}))
+
+
+def test_of_two_lines_with_one_identity_the_first_counts(tmp_path):
+    ledger = Ledger(tmp_path)
+    ledger.append([line(1.0), line(2.0)])
+
+    assert [kept["score"] for kept in ledger.read("t")] == [1.0]
+
+
+def test_a_torn_last_line_is_passed_over_and_cut_off_by_the_next(tmp_path):
+    ledger = Ledger(tmp_path)
+    ledger.append([line(seed=0)])
+    with ledger.path("t").open("a") as file:
+        file.write('{"table": "t", "row"')
+
+    assert len(ledger.read("t")) == 1
+    ledger.append([line(seed=1)])
+    assert [kept["seed"] for kept in ledger.read("t")] == [0, 1]
+
+
+@pytest.mark.parametrize("text", ["not json\n{}\n", '{"table": "t"}\n', "[1, 2]\n"])
+def test_a_file_of_another_kind_is_refused_with_its_line(tmp_path, text):
+    (tmp_path / "t.jsonl").write_text(text)
+
+    with pytest.raises(FileError, match=r"t\.jsonl, line 1: expected"):
+        Ledger(tmp_path).read("t")
+
+
+def test_a_cell_takes_only_lines_with_exactly_its_settings():
+    lines = [line(seed=1), line(seed=0), line(seed=2, settings={"steps": 2}), line(seed=3, row="other")]
+
+    assert [kept["seed"] for kept in chosen(lines, "r", "d", {})] == [0, 1]
+
+
+# ----------------------------------------------------------------------------- statistics
+
+
+def test_the_interval_is_students():
+    scores = np.array([70.0, 72.0, 75.0, 71.0])
+    found = summary(scores)
+
+    low, high = stats.t.interval(0.95, 3, loc=scores.mean(), scale=stats.sem(scores))
+    assert (found.low, found.high) == pytest.approx((low, high))
+    assert found.sd == pytest.approx(scores.std(ddof=1))
+
+
+def test_one_run_has_no_spread():
+    assert summary([3.0]) == summary([3.0])
+    assert (summary([3.0]).sd, summary([3.0]).low, summary([3.0]).high) == (0.0, 3.0, 3.0)
+
+
+@pytest.mark.parametrize(
+    ("ours", "published", "word"),
+    [
+        ([78.5, 78.7], Published(78.0, 0.9), "reproduced"),
+        ([80.0, 80.2], Published(78.0, 0.9), "better"),
+        ([76.0, 76.2], Published(78.0, 0.9), "worse"),
+        ([58.0], Published(58.9), "reproduced"),
+        ([55.0], Published(58.9), "worse"),
+        ([50.0, 60.0], Published(58.9), "reproduced"),  # our own spread is the only yardstick
+    ],
+)
+def test_a_published_value_is_judged_by_its_own_spread(ours, published, word):
+    assert verdict(summary(ours), published) == word
+
+
+def test_a_floor_is_cleared_only_beyond_doubt():
+    assert against_floor([80, 81, 80, 81], [75]) == "above"
+    assert against_floor([80, 81, 80, 81], [80.4]) == "level with"
+    assert against_floor([80, 81, 80, 81], [85]) == "below"
+
+
+def test_paired_runs_see_a_gap_that_spread_would_hide():
+    floor = [60.0, 70.0, 80.0, 90.0]
+
+    assert against_floor([s + 1 + 0.1 * (i % 2) for i, s in enumerate(floor)], floor) == "above"
+    assert against_floor([61.0, 71.0, 81.0], floor) == "level with"  # unpaired: not the same runs
+
+
+def test_the_t_test_is_the_textbooks():
+    a, b = [1.0, 2.0, 3.0, 4.0], [2.0, 3.0, 4.0, 6.0]
+
+    assert two_sample(a, b) == pytest.approx((stats.ttest_ind(a, b).statistic, 6, stats.ttest_ind(a, b).pvalue))
+
+
+# --------------------------------------------------------------------------------- floors
+
+
+def test_the_two_hop_mean_is_two_plain_averages():
+    graph = Graph.from_edges([(0, 1), (1, 2)], ids=[0, 1, 2, 3])
+    x = np.array([[1, 1], [0, 2], [4, 0], [0, 0]], np.float32)
+
+    share = np.array([[0.5, 0.5], [0, 1], [1, 0], [0, 0]])
+    mean = np.array([[0.5, 0.5, 0, 0], [1 / 3, 1 / 3, 1 / 3, 0], [0, 0.5, 0.5, 0], [0, 0, 0, 1]])
+    want = mean @ mean @ share
+    want[:3] /= np.linalg.norm(want[:3], axis=1, keepdims=True)
+    for features in (x, sp.csr_array(x)):
+        np.testing.assert_allclose(floors.two_hop_mean(graph, features).toarray(), want, atol=1e-12)
+
+
+def test_neighbour_statistics_are_those_of_a_plain_loop():
+    graph = datasets.load("power-law", n_nodes=60, n_edges=90, seed=2).graph
+    assert graph.n_isolated or graph.degrees.min() == 1
+    own = np.log1p(graph.degrees)
+
+    found = floors.two_hop_degrees(graph)
+    for u in range(graph.n_nodes):
+        near = own[graph.neighbors(u)] if graph.degrees[u] else np.zeros(1)
+        np.testing.assert_allclose(found[u, :5], [own[u], near.mean(), near.std(), near.min(), near.max()], atol=1e-7)
+
+
+def test_a_trailing_isolated_node_has_no_neighbour_statistics():
+    graph = Graph.from_edges([(0, 1)], ids=[0, 1, 2])
+
+    assert floors.two_hop_degrees(graph)[2].tolist() == [0.0] * 10
+
+
+def test_profiles_count_every_node_once_per_number():
+    graphs = [Graph.from_edges([(0, 1), (1, 2)]), Graph.from_edges([(0, i) for i in range(1, 6)])]
+
+    found = floors.degree_profiles(graphs, 4).reshape(2, 5, 4)
+    assert found.sum(2).tolist() == [[3] * 5, [6] * 5]
+    assert found[1, 0].tolist() == [0, 5, 0, 1]  # five leaves, one hub
+    assert floors.graph_sizes(graphs).tolist() == np.log1p([[3, 2], [6, 5]]).tolist()
+
+
+# --------------------------------------------------------------------------------- probes
+
+
+def test_the_best_cut_is_the_best_of_all_cuts():
+    draw = np.random.default_rng(0)
+    p, y = draw.random(30), draw.random(30) < 0.5
+
+    tried = [((p >= cut) == y).mean() for cut in np.linspace(-0.01, 1.01, 3000)]
+    assert probes.best_cut(p, y) == pytest.approx(max(tried))
+
+
+def test_the_cut_chosen_on_test_folds_flatters():
+    draw = np.random.default_rng(1)
+    found = probes.cross_validated(draw.normal(size=(60, 3)), np.arange(60) % 2, 0)
+
+    assert found.best_cut > found.accuracy + 3  # pure noise, and still it looks better than chance
+
+
+def test_three_classes_have_no_cut():
+    z = np.repeat(np.eye(3), 20, axis=0)
+
+    found = probes.cross_validated(z, np.repeat([0, 1, 2], 20), 0)
+    assert found.best_cut is None
+    assert found.accuracy == 100.0
+
+
+def test_perfect_vectors_recover_perfect_roles():
+    house = datasets.load("house")
+
+    found = probes.recovery(structural_features(house.graph), house.labels, 0)
+    assert found["homogeneity"] < 100  # one hop does not tell all seven roles apart
+    found = probes.recovery(np.eye(house.n_classes)[house.labels], house.labels, 0)
+    assert found["v_measure"] == pytest.approx(100)
+    assert found["ari"] == pytest.approx(100)
+
+
+def test_equals_that_are_not_equal_are_seen():
+    classes = np.array([0, 0, 1, 1])
+
+    assert probes.spread_of_equals(np.array([[0.0], [0.0], [1.0], [1.0]]), classes) == 0
+    assert probes.spread_of_equals(np.array([[0.0], [0.5], [1.0], [1.0]]), classes) > 50
+
+
+# --------------------------------------------------------------------------------- runner
+
+
+def table(compute, rows=("a",), runs=3, **more):
+    made = tuple(Row(name, "floor" if name == "floor" else "ours", {"way": name}) for name in rows)
+    return Table("toy-table", "A toy table", "points", "None.", (Work(made, compute, ("x",), runs),), **more)
+
+
+@pytest.fixture
+def toy(monkeypatch):
+    """A table whose cells cost nothing, and how often each was computed."""
+    calls = []
+
+    def count(dataset, seed, effort):
+        calls.append(seed)
+        return {"a": Score(10.0 + seed, {"more": seed})}
+
+    made = table(count, from_files=False)
+    monkeypatch.setitem(TABLES, made.name, made)
+    return made, calls
+
+
+def test_a_run_that_exists_is_not_repeated(toy, tmp_path):
+    made, calls = toy
+    ledger = Ledger(tmp_path)
+
+    first = runner.reproduce([made], ledger, runs=2)
+    second = runner.reproduce([made], ledger)
+
+    assert (first.made, first.kept) == (2, 0)
+    assert (second.made, second.kept) == (1, 2)
+    assert calls == [0, 1, 2]
+    assert [kept["score"] for kept in ledger.read(made.name)] == [10.0, 11.0, 12.0]
+
+
+def test_a_trial_is_kept_apart_from_the_evidence(toy, tmp_path):
+    made, calls = toy
+    ledger = Ledger(tmp_path)
+
+    runner.reproduce([made], ledger, runs=1, effort=Effort(steps=2))
+    runner.reproduce([made], ledger, runs=1)
+
+    assert calls == [0, 0]
+    assert len(ledger.read(made.name)) == 2
+    assert len(report.fill(made, ledger.read(made.name)).cells["a", "x"]) == 1
+
+
+def test_a_failed_run_is_told_and_the_others_are_kept(monkeypatch, tmp_path):
+    def fail_once(dataset, seed, effort):
+        if seed == 1:
+            raise RaeError("no luck")
+        return {"a": Score(1.0)}
+
+    made = table(fail_once, from_files=False)
+    monkeypatch.setitem(TABLES, made.name, made)
+
+    outcome = runner.reproduce([made], Ledger(tmp_path))
+    assert outcome.made == 2
+    assert outcome.failed == {"toy-table, x, seed 1": "RaeError: no luck"}
+
+
+def test_absent_data_is_said_to_be_absent(monkeypatch, tmp_path):
+    made = table(lambda *_: {}, from_files=True)
+    monkeypatch.setenv("RAE_DATA", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+    assert runner.reproduce([made], Ledger(tmp_path)).absent == ["x"]
+    assert "data not present" in report._section(report.fill(made, []))
+
+
+def test_progress_counts_the_runs(toy, tmp_path):
+    told = []
+    runner.reproduce([toy[0]], Ledger(tmp_path), progress=lambda *call: told.append(call))
+
+    assert told == [("runs", 1, 3, {}), ("runs", 2, 3, {}), ("runs", 3, 3, {})]
+
+
+def test_two_processes_make_the_lines_of_one(tmp_path):
+    toy = TABLES["toy"]
+    trial = Effort(steps=1)
+
+    alone = runner.reproduce([toy], Ledger(tmp_path / "one"), runs=2, effort=trial)
+    both = runner.reproduce([toy], Ledger(tmp_path / "two"), runs=2, effort=trial, jobs=2)
+
+    assert alone.made == both.made
+    scores = [
+        {identity(kept): kept["score"] for kept in Ledger(tmp_path / name).read("toy")} for name in ("one", "two")
+    ]
+    assert scores[0] == scores[1]
+
+
+def test_a_killed_worker_is_one_sentence_and_what_is_done_is_kept(tmp_path):
+    code = (
+        "import os, sys\n"
+        "from pathlib import Path\n"
+        "from rae.errors import RaeError\n"
+        "from rae.evaluation import runner\n"
+        "from rae.evaluation.cells import Effort\n"
+        "jobs = [runner.Job('toy', 0, 'house', s, Effort(1)) for s in range(2)]\n"
+        "if __name__ == '__main__':\n"
+        "    done = runner._computed(jobs + [runner.Job('toy', 0, 'kill', 0, Effort(1))] * 2, 2)\n"
+        "    try:\n"
+        "        for job, lines in done: print('done', job.dataset, flush=True)\n"
+        "    except RaeError as error: print(error)\n"
+        "else:\n"
+        "    from rae.evaluation import data\n"
+        "    get = data.get\n"
+        "    data.get = lambda name: os._exit(9) if name == 'kill' else get(name)\n"
+    )
+    (tmp_path / "killed.py").write_text(code)
+
+    out = subprocess.run([sys.executable, "killed.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert "a worker process was killed" in out.stdout, out.stderr
+    assert "--jobs 1" in out.stdout
+
+
+def test_the_peak_of_memory_is_measured_without_proc_too(monkeypatch, tmp_path):
+    monkeypatch.setattr(runner, "_STATUS", tmp_path / "absent")
+
+    runner._forget_peak()
+    assert runner._peak_mb() > 10
+
+
+# --------------------------------------------------------------------------------- report
+
+
+@pytest.fixture
+def judged():
+    """A table with a floor that is not cleared, a published value, and an absent data set."""
+    rows = (Row("floor", "floor"), Row("good", "ours"), Row("bad", "ours", note="a note"))
+    works = (Work(rows, lambda *_: {}, ("cora", "far away"), 3),)
+    made = Table(
+        "judged", "Judged", "%", "How.", works, {("good", "cora"): Published(79.0, 1.0)}, also={"more": "and more"}
+    )
+    lines = [
+        *(line(75.0, table="judged", row="floor", dataset="cora", seed=s) for s in range(3)),
+        *(line(80.0 + s, table="judged", row="good", dataset="cora", seed=s, also={"more": s}) for s in range(3)),
+        *(line(70.0 + s, table="judged", row="bad", dataset="cora", seed=s) for s in range(3)),
+    ]
+    return report.fill(made, lines)
+
+
+def test_the_page_says_reproduced_better_or_worse_and_which_floor_is_not_cleared(judged):
+    page = report.page([judged], {"figures/a.png": "What it shows."})
+
+    assert "| **good** | 81.0 ± 1.0 (79.0) | data not present |" in page
+    assert "- Cora: bad is **below** the floor “floor”." in page
+    assert "| [Judged](#judged) | 1 better | 1 above, 1 below |" in page
+    assert "| bad (a note) | Cora | 71.00 ± 1.00 | 68.52 to 73.48 | 3 |" in page
+    assert "| 1.0 ± 1.0 |" in page  # the further number
+    assert "![What it shows.](figures/a.png)" in page
+    assert "Together 0 minutes of one core" in page
+
+
+def test_a_page_without_lines_still_reads(judged):
+    empty = report.fill(judged.table, [])
+
+    page = report.page([empty], {})
+    assert "Where the time goes" not in page
+    assert "not cleared" not in page
+
+
+def test_a_table_that_clears_every_floor_says_so(judged):
+    made = report.fill(judged.table, [x for cell in judged.cells.values() for x in cell if x["row"] != "bad"])
+
+    assert "Every row of ours is above every floor." in report.page([made], {})
+
+
+def test_the_terminal_table_folds_to_the_width(judged):
+    wide, narrow = report.terminal(judged, 100), report.terminal(judged, 30)
+
+    assert "81.0 (79.0) n3  no data" in wide
+    assert len(narrow.splitlines()) > len(wide.splitlines())
+    assert all(len(text) <= 40 for text in narrow.splitlines()[2:])
+
+
+def test_the_papers_t_test_and_the_accuracy_lost_are_told_from_lines():
+    toy, lost = TABLES["toy"], TABLES["inductive"]
+
+    def lines(made, base):
+        return [
+            line(
+                base(row.name) + seed % 3,
+                table=made.name,
+                row=row.name,
+                dataset=dataset,
+                seed=seed,
+                settings=dict(row.settings),
+            )
+            for row in made.rows
+            for dataset in made.datasets
+            for seed in range(4)
+        ]
+
+    page = report.page([report.fill(toy, lines(toy, lambda name: 90.0 if "within" in name else 80.0))], {})
+    assert "- house: t = 14.77, df = 6" in page
+    assert ": significant at 5 %." in page
+    page = report.page([report.fill(lost, lines(lost, lambda name: 70.0 if "without" in name else 72.0))], {})
+    assert "- Cora, J_within: 2.0 points lost (95 % interval 2.0 to 2.0)." in page
+
+
+# ------------------------------------------------------------------- figures, command line
+
+
+def test_without_lines_there_is_no_figure_and_nothing_fails(tmp_path):
+    assert publish(Ledger(tmp_path / "results"), tmp_path / "docs") == [tmp_path / "docs" / "reproduce.md"]
+
+
+def test_the_command_makes_tables_figures_and_the_report_and_goes_on_where_it_was(tmp_path, capsys, monkeypatch):
+    monkeypatch.delenv("RAE_DATA", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    call = ["reproduce", "figures", "--runs", "1", "--jobs", "1", "--out", str(tmp_path), "--quiet"]
+
+    assert main([*call, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["made"] == 8
+    assert told["absent"] == ["cora", "citeseer", "pubmed"]
+    assert main(call) == 0
+    assert "0 runs made, 8 were there" in capsys.readouterr().out
+    page = (tmp_path / "docs" / "reproduce.md").read_text()
+    assert "figures/exemplars.png" in page
+    svg = (tmp_path / "docs" / "figures" / "exemplars.svg").read_bytes()
+    assert svg.startswith(b"<?xml")
+    assert main(call) == 0
+    assert (tmp_path / "docs" / "figures" / "exemplars.svg").read_bytes() == svg  # same lines, same bytes
+
+
+def test_every_figure_is_drawn_from_lines_alone(tmp_path):
+    ledger = Ledger(tmp_path)
+    for number, (name, made) in enumerate(TABLES.items()):
+        if name not in ("figures", "recovery"):
+            continue
+        for work in made.works:
+            for row in work.rows:
+                for dataset in work.datasets:
+                    ledger.append([_pictured(made.name, row, dataset, number)])
+
+    files = publish(ledger, tmp_path / "docs")
+    names = {path.name for path in files}
+    assert names == {"reproduce.md", "exemplars.png", "citations.png", "training.png", "noise.png"}
+    assert all(path.stat().st_size > 1000 for path in files)
+
+
+def _pictured(name, row, dataset, seed):
+    n = datasets.load(dataset).graph.n_nodes if dataset in ("house", "barbell") else 12
+    points = np.random.default_rng(seed).normal(size=(n, 2)).tolist()
+    also = {"points": points, "labels": [i % 3 for i in range(n)], "silhouette_of_picture": 10.0}
+    if "curve" in row.name:
+        also = {"step": [0, 5], "value": [2.0, 1.0], "rank": [3.0, 4.0]}
+    return line(50.0, table=name, row=row.name, dataset=dataset, settings=dict(row.settings), also=also)
+
+
+def test_a_trial_writes_no_report(tmp_path, capsys):
+    call = ["reproduce", "toy", "--runs", "1", "--steps", "1", "--jobs", "1", "--out", str(tmp_path), "--quiet"]
+
+    assert main(call) == 0
+    assert not (tmp_path / "docs").exists()
+    assert "RAE, J_within" in capsys.readouterr().out
+
+
+def test_a_failed_run_gives_exit_code_2_and_keeps_the_rest(tmp_path, capsys, monkeypatch):
+    def fail(*_):
+        raise RaeError("no luck")
+
+    made = table(fail, from_files=False)
+    for name in TABLES:
+        monkeypatch.setitem(TABLES, name, made)
+    monkeypatch.setitem(TABLES, made.name, made)
+
+    assert main(["reproduce", "node", "--out", str(tmp_path), "--jobs", "1", "--steps", "1", "--quiet"]) == 2
+    assert "3 runs failed, the first: toy-table, x, seed 0: RaeError: no luck" in capsys.readouterr().err
+
+
+def test_download_is_tried_only_when_asked_for_and_told_when_it_fails(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("RAE_DATA", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    asked = []
+
+    def refuse(name):
+        asked.append(name)
+        raise rae_errors.DatasetError(f"{name} cannot be had")
+
+    from rae import errors as rae_errors
+
+    monkeypatch.setattr(datasets, "load", refuse)
+    call = ["reproduce", "inductive", "--out", str(tmp_path), "--jobs", "1", "--steps", "1"]
+    assert main(call) == 0
+    assert asked == []
+    assert main([*call, "--download"]) == 0
+    assert asked == ["cora", "pubmed"]
+    err = capsys.readouterr().err
+    assert "warning: cora cannot be had" in err
+
+
+def test_an_interrupt_leaves_whole_lines_and_the_next_call_goes_on(tmp_path):
+    call = [sys.executable, "-m", "rae", "reproduce", "toy", "--out", ".", "--jobs", "2", "--quiet"]
+    env = {**os.environ, "OMP_NUM_THREADS": "1"}
+    work = subprocess.Popen(call, cwd=tmp_path, env=env, stderr=subprocess.PIPE, text=True)
+    kept = Ledger(tmp_path / "results")
+    deadline = time.monotonic() + 60
+    while len(kept.read("toy")) < 4 and time.monotonic() < deadline:
+        time.sleep(0.2)
+    work.send_signal(signal.SIGINT)
+    _, err = work.communicate(timeout=60)
+
+    assert work.returncode == 130
+    assert "Traceback" not in err
+    lines = kept.read("toy")
+    assert 4 <= len(lines) < 602
+    assert kept.path("toy").read_bytes().endswith(b"\n")
+
+
+def test_a_missing_drawing_library_is_named_with_its_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(RaeError, match=r"rae\[bench\]"):
+        figures._pyplot()
+
+
+def test_a_missing_graph_drawing_library_is_named_with_its_extra(monkeypatch):
+    from rae.evaluation.tables.pictures import layout
+
+    monkeypatch.setitem(sys.modules, "networkx", None)
+    with pytest.raises(RaeError, match=r"rae\[bench\]"):
+        layout(Graph.from_edges([(0, 1)]))
