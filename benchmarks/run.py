@@ -10,9 +10,8 @@ HERE = Path(__file__).parent
 STEPS = [
     ["speed.py"],
     ["speed.py", "--threads", "2"],
-    ["cora.py"],
     ["variants.py"],
-    ["airports.py"],
+    ["baselines.py"],
     ["roles.py"],
     ["explore.py"],
 ]

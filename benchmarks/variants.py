@@ -11,9 +11,10 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from cora import accuracy, line
 
 import rae
+from rae.evaluation.evidence import machine
+from rae.evaluation.probes import node_accuracy
 
 VARIANTS = {
     "paper, within": {},
@@ -46,7 +47,8 @@ def main() -> None:
             if any((x["row"], x["seed"]) == (name, seed) for x in kept):
                 continue
             z = rae.RAE(rae.PAPER, seed=seed, **settings).fit_transform(data.graph, data.features)
-            new = {**line(data, name, seed, accuracy(z, data), {}), "table": "variants", "settings": settings}
+            found = {"table": "variants", "row": name, "dataset": "cora", "seed": seed}
+            new = {**found, "score": node_accuracy(z, data.labels, data.split), "settings": settings, **machine()}
             kept.append(new)
             with options.out.open("a") as file:
                 file.write(json.dumps(new) + "\n")

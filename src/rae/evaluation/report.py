@@ -264,7 +264,7 @@ def _costs(filled: Sequence[Filled]) -> str:
             *head,
             *(text for _, text in sorted(lines, reverse=True)),
             "",
-            f"Together {total:.0f} minutes of one core, shared out among the processes of `--jobs`; the clock runs faster "
+            f"Together {total:.0f} minutes of one core, shared among the processes of `--jobs`; the clock runs faster "
             "than the core where the machine has other work.",
         ]
     )
