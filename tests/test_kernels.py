@@ -65,6 +65,12 @@ CASES = {
     "mean_rows": lambda: (OFFSETS[10:], TARGETS, X, 10, np.ones((15, 7), np.float32), 0, 15),
     "mean_rows to the end": lambda: (OFFSETS, TARGETS, X, 0, np.ones((30, 7), np.float32), 0, 30),
     "mean_rows half": lambda: (OFFSETS, TARGETS, HALF.view(np.uint16), 0, np.ones((30, 7), np.float32), 0, 30),
+    **{
+        f"scale_last {k}": lambda k=k: (
+            X, TARGETS, 5, 5 + k, np.ones(7, np.float32), np.float32(0.5), np.zeros(7, np.float32)
+        )
+        for k in range(4)
+    },
     "scatter_rows": lambda: (OFFSETS, TARGETS, X, np.zeros((30, 7), np.float32), 2, 6),
     "sparse_dense": lambda: (OFFSETS, TARGETS, VALUES, 5, X, np.ones((20, 7), np.float32), 0, 20),
     "sparse_dense_grad": lambda: (OFFSETS, TARGETS, VALUES, X, np.zeros((30, 7), np.float32), 1, 7),
@@ -98,7 +104,7 @@ def test_the_compiled_kernel_does_what_its_source_says(case, monkeypatch):
     kernel = getattr(cpu, case.split()[0])
     compiled, plain = CASES[case](), CASES[case]()
     answer = kernel(*compiled)
-    for name in ("mix", "stream", "draw", "fill_mask", "tanh_row", "add_rows", "has_edge"):
+    for name in ("mix", "stream", "draw", "fill_mask", "tanh_row", "add_rows", "has_edge", "scale_last"):
         monkeypatch.setattr(cpu, name, getattr(cpu, name).py_func)
 
     assert kernel.py_func(*plain) == answer
