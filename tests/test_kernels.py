@@ -39,6 +39,8 @@ cpu.count_ends(SOURCE, TARGET, COUNTS)
 STARTS = np.cumsum(COUNTS)
 
 CASES = {
+    "sort_values": lambda: (numbers(200),),
+    "sort_values short": lambda: (np.array([3, 1, 2], np.int32),),
     "count_ends": lambda: (SOURCE, TARGET, np.zeros(31, np.int64)),
     "place_ends": lambda: (SOURCE, TARGET, STARTS[:-1].copy(), np.zeros(STARTS[-1], np.int32)),
     "sort_rows": lambda: (STARTS, numbers(STARTS[-1]), np.zeros(31, np.int64), 0, 30),

@@ -18,7 +18,15 @@ if TYPE_CHECKING:
     from rae.estimator import RAE
     from rae.features import FeatureTable, structural_features
     from rae.graph import Graph
-    from rae.io import read_edges, read_embeddings, read_features, write_embeddings
+    from rae.io import (
+        build_graph,
+        open_graph,
+        read_edges,
+        read_embeddings,
+        read_features,
+        write_embeddings,
+        write_graph,
+    )
     from rae.roles import Roles
     from rae.run import Run
     from rae.runtime import set_threads
@@ -36,6 +44,8 @@ _HOMES = {
     "Roles": "roles",
     "Run": "run",
     "TOY": "config",
+    "build_graph": "io",
+    "open_graph": "io",
     "read_edges": "io",
     "read_embeddings": "io",
     "read_features": "io",
@@ -44,6 +54,7 @@ _HOMES = {
     "similar": "search",
     "structural_features": "features",
     "write_embeddings": "io",
+    "write_graph": "io",
 }
 _MODULES = ("datasets", "errors")
 
@@ -57,8 +68,10 @@ __all__ = [
     "Graph",
     "Roles",
     "Run",
+    "build_graph",
     "datasets",
     "errors",
+    "open_graph",
     "read_edges",
     "read_embeddings",
     "read_features",
@@ -67,6 +80,7 @@ __all__ = [
     "similar",
     "structural_features",
     "write_embeddings",
+    "write_graph",
 ]
 
 

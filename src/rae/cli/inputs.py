@@ -92,11 +92,22 @@ def reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def read_inputs(reading: Reading, console: Console) -> Inputs:
     """The graph and the features of these files; what was merged, dropped or added is said aloud."""
+    from rae.io.graphs import is_graph_folder
+
+    began = time.perf_counter()
+    graph, features = (_from_folder if is_graph_folder(reading.edges) else _from_file)(reading, console)
+    spent = time.perf_counter() - began
+    counts = counted(graph, features)
+    console.note(described(counts))
+    files = {"edges": _file(reading.edges)} | ({"features": _file(reading.features)} if reading.features else {})
+    return Inputs(graph, features, counts, spent, files)
+
+
+def _from_file(reading: Reading, console: Console) -> tuple[Graph, Any]:
     from rae.features import FeatureTable
     from rae.io.edges import open_edges
 
-    began = time.perf_counter()
-    header = _header(reading.header, reading.source, reading.target)
+    header = named_header(reading.header, reading.source, reading.target)
     opened = open_edges(reading.edges, source=reading.source, target=reading.target, header=header)
     if len(opened.table.names) > 2 and not opened.guessed:
         console.note(str(opened))
@@ -105,14 +116,36 @@ def read_inputs(reading: Reading, console: Console) -> Inputs:
     if isinstance(features, FeatureTable):
         if _needs_text(graph, features, opened.in_text, reading):
             graph = opened.graph(as_text=True)
-        graph, features = _joined(graph, features, reading, console)
-    elif features is not None:
+        return _joined(graph, features, reading, console)
+    if features is not None:
         console.note("features have no ids: row i is taken for the i-th node, ids in ascending order")
-    spent = time.perf_counter() - began
-    counts = counted(graph, features)
-    console.note(described(counts))
-    files = {"edges": _file(reading.edges)} | ({"features": _file(reading.features)} if reading.features else {})
-    return Inputs(graph, features, counts, spent, files)
+    return graph, features
+
+
+def _from_folder(reading: Reading, console: Console) -> tuple[Graph, Any]:
+    """The graph of a folder, mapped, and its features; rows without ids follow the ids, whatever the folder's order."""
+    from rae.features import FeatureTable
+    from rae.io.graphs import open_graph, row_order
+
+    for name in ("source", "target", "header"):
+        if getattr(reading, name) is not None:
+            raise click.UsageError(f"{flag(name)} says how an edge file is read, {reading.edges} is a graph folder")
+    graph = open_graph(reading.edges)
+    features = _read_features(reading)
+    if isinstance(features, FeatureTable):
+        return _joined(graph, features, reading, console)
+    if features is not None:
+        console.note("features have no ids: row i is taken for the i-th node, ids in ascending order")
+        if row_order(reading.edges) is not None and features.shape[0] == graph.n_nodes:
+            features = features[_places(graph)]
+    return graph, features
+
+
+def _places(graph: Graph) -> Any:
+    """For each row the place of its id among all ids, ascending."""
+    from rae.ids import coded
+
+    return coded(graph.id_column)[0]
 
 
 def counted(graph: Graph, features: Any) -> dict[str, int]:
@@ -149,7 +182,7 @@ def _read_features(reading: Reading) -> Any:
     from rae.io import read_features
 
     columns = reading.columns.split(",") if reading.columns else None
-    header = _header(reading.features_header, reading.id_column, reading.feature_column, *(columns or ()))
+    header = named_header(reading.features_header, reading.id_column, reading.feature_column, *(columns or ()))
     return read_features(
         reading.features,
         header=header,
@@ -160,7 +193,7 @@ def _read_features(reading: Reading) -> Any:
     )
 
 
-def _header(told: bool | None, *names: str | None) -> bool | None:
+def named_header(told: bool | None, *names: str | None) -> bool | None:
     """Whether the file has a header: as told, else yes if columns are asked for by a name, else unknown."""
     return True if told is None and any(name and not name.isdigit() for name in names) else told
 
@@ -228,4 +261,6 @@ def _in_kind(ids: Any, graph: Graph) -> Any:
 
 def _file(path: str | None) -> dict[str, Any]:
     assert path is not None
-    return {"path": path, "bytes": Path(path).stat().st_size}
+    there = Path(path)
+    files = there.iterdir() if there.is_dir() else [there]
+    return {"path": path, "bytes": sum(file.stat().st_size for file in files)}

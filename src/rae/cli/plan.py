@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 
 import click
 
@@ -34,7 +33,7 @@ def plan(console: Console, reading: Reading, config: Config) -> None:
 
     console.use_threads()
     inputs = read_inputs(reading, console)
-    file_bytes = sum(Path(f["path"]).stat().st_size for f in inputs.files.values())
+    file_bytes = sum(f["bytes"] for f in inputs.files.values())
     made = make_plan(inputs.graph, inputs.features, config, file_bytes=file_bytes, read_seconds=inputs.seconds)
     counts = inputs.counts | {"width": config.width, "file_bytes": file_bytes}
     text = "\n\n".join(

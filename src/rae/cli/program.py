@@ -19,6 +19,7 @@ from rae.cli.demo import demo
 from rae.cli.embed import embed
 from rae.cli.explore import explore
 from rae.cli.fit import fit
+from rae.cli.graph import graph
 from rae.cli.info import info
 from rae.cli.plan import plan
 from rae.cli.reproduce import reproduce
@@ -58,7 +59,7 @@ def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
 @click.group(
     cls=_Group,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    commands=[demo, fit, roles, similar, explore, embed, info, plan, reproduce],
+    commands=[demo, fit, roles, similar, explore, embed, graph, info, plan, reproduce],
 )
 @click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="the version")
 @global_options
@@ -74,6 +75,7 @@ def app() -> None:
     rae similar runs/mine NODE               who else is like this node
     rae explore runs/mine                    a page to see it with: map, roles, neighbourhoods
     rae embed runs/mine new.csv --out z.parquet
+    rae graph build edges.csv --out mine     a folder that opens at once, for large graphs
     rae info runs/mine                       what was done, and how it went
     rae plan edges.csv                       memory and time, before any of it
     rae reproduce all                        the paper's tables and figures, again

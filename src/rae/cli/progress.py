@@ -73,19 +73,18 @@ def running(
 ) -> str:
     """One line for a stage under way; parts that do not fit the width are left out, least needed first.
 
+    A total of 0 is one that nobody knows yet.
+
     >>> running("embed", 5, 10, 2.0, {}, 60, bar=False)
     'embed  5/10  2.5/s  0:02 left'
     """
     rate = done / spent if spent > 0 else 0.0
     parts = [
         (0, stage),
-        (0, f"{done:,}/{total:,}"),
+        (0, f"{done:,}/{total:,}" if total else f"{done:,}"),
         *((1, f"{name} {value:.3g}") for name, value in _worth_showing(info)),
-        *(
-            [(2, f"{rate:,.1f}/s" if rate < 10 else f"{rate:,.0f}/s"), (3, f"{clock((total - done) / rate)} left")]
-            if rate
-            else []
-        ),
+        *([(2, f"{rate:,.1f}/s" if rate < 10 else f"{rate:,.0f}/s")] if rate else []),
+        *([(3, f"{clock((total - done) / rate)} left")] if rate and total else []),
     ]
     for least in (3, 2, 1):
         if len(_line(parts)) < width:

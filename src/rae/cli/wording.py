@@ -11,6 +11,7 @@ from rae.config import Config
 
 _FLAGS = {
     **{f.name: flag(f.name) for f in (*fields(Config), *fields(Reading)) if f.name != "edges"},
+    "force": "--force",
     "id": "--id-column",
     "feature": "--feature-column",
     "value": "--value-column",

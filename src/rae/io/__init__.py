@@ -1,7 +1,17 @@
-"""Files in and out: edges, features and embeddings as Parquet, CSV, Arrow, NumPy and plain edge lists."""
+"""Files in and out: edges, graphs, features and embeddings as Parquet, CSV, Arrow, NumPy and plain edge lists."""
 
+from rae.io.build import build_graph
 from rae.io.edges import read_edges
 from rae.io.embeddings import read_embeddings, write_embeddings
 from rae.io.features import read_features
+from rae.io.graphs import open_graph, write_graph
 
-__all__ = ["read_edges", "read_embeddings", "read_features", "write_embeddings"]
+__all__ = [
+    "build_graph",
+    "open_graph",
+    "read_edges",
+    "read_embeddings",
+    "read_features",
+    "write_embeddings",
+    "write_graph",
+]

@@ -10,6 +10,7 @@ from typing import Any
 from rae.errors import GraphError
 from rae.graph import Graph
 from rae.ids import id_array, is_text
+from rae.io.graphs import is_graph_folder, open_graph
 from rae.io.tables import Table, open_table, read_ids
 from rae.io.text import TextTable
 from rae.names import edge_columns
@@ -71,8 +72,13 @@ def read_edges(
     the first two. Other columns are not read. `header` says whether a text file begins with one; by
     default its rows tell (see `rae.io.header.has_header`). `ids` are the nodes, in that order, edges
     or not; by default the ends of the edges. Whole numbers stay whole at any size, text stays text;
-    with `as_text` whole numbers are text too.
+    with `as_text` whole numbers are text too. A graph folder is opened as it is.
     """
+    if is_graph_folder(path):
+        told = {"source": source, "target": target, "header": header, "ids": ids, "as_text": as_text or None}
+        if given := [name for name, value in told.items() if value is not None]:
+            raise GraphError(f"{path} is a graph folder, which takes no {given[0]}=; leave it out")
+        return open_graph(path)
     return open_edges(path, source=source, target=target, header=header).graph(ids, as_text=as_text)
 
 

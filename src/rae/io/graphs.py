@@ -34,21 +34,43 @@ def write_graph(path: str | os.PathLike[str], graph: Graph) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / INFO).unlink(missing_ok=True)  # until it is back, the folder is incomplete
     for name, array in ((OFFSETS, graph.offsets), (TARGETS, graph.targets)):
-        with atomic_path(folder / name) as hidden, hidden.open("wb") as file:
-            np.lib.format.write_array(file, np.ascontiguousarray(array), allow_pickle=False)
-    with atomic_path(folder / IDS) as hidden, pa.OSFile(str(hidden), "wb") as sink:
-        table = pa.table({"id": graph.id_column})
+        write_array(folder / name, array)
+    write_ids(folder / IDS, graph.id_column)
+    write_info(folder, graph.n_nodes, graph.n_edges, graph.counts)
+
+
+def write_array(path: Path, array: np.ndarray[Any, Any]) -> None:
+    """Write a .npy file, whole or not at all."""
+    with atomic_path(path) as hidden, hidden.open("wb") as file:
+        np.lib.format.write_array(file, np.ascontiguousarray(array), allow_pickle=False)
+
+
+def write_ids(path: Path, ids: pa.Array) -> None:
+    """Write a column of ids as Arrow, whole or not at all."""
+    with atomic_path(path) as hidden, pa.OSFile(str(hidden), "wb") as sink:
+        table = pa.table({"id": ids})
         with pa.ipc.new_file(sink, table.schema) as writer:
             writer.write_table(table)
+
+
+def write_info(folder: Path, n_nodes: int, n_edges: int, counts: Counts, order: str | None = None) -> None:
+    """Write graph.json, which makes the folder whole; `order` is said where rows do not follow the ids."""
     info = {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
-        "n_nodes": graph.n_nodes,
-        "n_edges": graph.n_edges,
-        "counts": asdict(graph.counts),
+        "n_nodes": n_nodes,
+        "n_edges": n_edges,
+        "counts": asdict(counts),
+        **({} if order is None else {"order": order}),
         "sha256": {name: checksum(folder / name) for name in (OFFSETS, TARGETS, IDS)},
     }
     write_json(folder / INFO, info)
+
+
+def row_order(path: str | os.PathLike[str]) -> str | None:
+    """The order that the rows of this graph folder were put in, None where they follow the ids."""
+    order = _info(Path(path)).get("order")
+    return None if order is None else str(order)
 
 
 def is_graph_folder(path: str | os.PathLike[str]) -> bool:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,6 +19,8 @@ from rae.io.files import File, look, parts, reading
 from rae.io.text import TextTable, sniff
 
 log = logging.getLogger("rae")
+
+BATCH = 1 << 20  # rows of a Parquet file read at a time
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,16 @@ class ArrowTable:
         with reading(self.files[0].path):
             whole = pa.concat_tables(read, promote_options="permissive")
         return [whole.column(name) for name in wanted]
+
+    def batches(self, positions: Sequence[int]) -> Iterator[list[pa.Array]]:
+        """The columns at these positions, at most `BATCH` rows at a time."""
+        wanted = [self.names[i] for i in positions]
+        for file in self.files:
+            with reading(file.path), file.open() as stream:
+                source = pa.BufferReader(stream.read()) if file.packed else stream
+                for batch in _record_batches(source, file.kind, wanted):
+                    batch.validate(full=True)
+                    yield [batch.column(name) for name in wanted]
 
 
 Table = TextTable | ArrowTable
@@ -99,6 +112,41 @@ def read_ids(table: Table, positions: Mapping[str, int], *, as_text: bool = Fals
         if whole is not None:
             return whole
     return [id_array(column) for column in columns]
+
+
+def id_batches(table: Table, positions: Mapping[str, int], kind: pa.DataType | None) -> Iterator[list[pa.Array]]:
+    """The columns as `read_ids` gives them, piece by piece; text as `kind`, a cell that is not so ends it.
+
+    `NotOfKind` says that a text file must be read again as another kind: whole numbers first, text last.
+    """
+    if isinstance(table, ArrowTable):
+        path = table.files[0].path
+        for columns in table.batches(list(positions.values())):
+            yield [_id_column(path, role, column) for role, column in zip(positions, columns, strict=True)]
+        return
+    for columns in table.batches(dict.fromkeys(positions.values(), pa.string())):
+        for (role, position), column in zip(positions.items(), columns, strict=True):
+            if pc.any(pc.equal(column, "")).as_py():
+                _refuse_empty(table, role, position)
+        if kind is None:
+            yield columns
+        elif (whole := _as_whole([pa.chunked_array([column]) for column in columns], kind)) is not None:
+            yield whole
+        else:
+            raise NotOfKind
+
+
+class NotOfKind(Exception):  # noqa: N818  # no error of the user's: the reader turns to the next kind
+    """A text column holds something that is not of the kind that was tried."""
+
+
+def _record_batches(source: Any, kind: str, wanted: list[str]) -> Iterator[pa.RecordBatch]:
+    if kind == "parquet":
+        yield from pq.ParquetFile(source).iter_batches(BATCH, columns=wanted)
+        return
+    stored = pa.ipc.open_file(source)
+    for i in range(stored.num_record_batches):
+        yield stored.get_batch(i).select(wanted)
 
 
 def _as_whole(columns: Sequence[pa.ChunkedArray], kind: pa.DataType) -> list[pa.Array] | None:

@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv
@@ -46,24 +47,41 @@ class TextTable:
         """The columns at these positions, in this order, as these types; text is never null."""
         if not self.sample:
             return [pa.chunked_array([], kind) for kind in kinds.values()]
-        longest = max(sum(map(len, row)) + len(row) for row in self.sample)
         try:
             with reading(self.file.path), self._data() as stream:
-                table = pa.csv.read_csv(
-                    stream,
-                    read_options=pa.csv.ReadOptions(
-                        column_names=[str(i) for i in range(len(self.names))], block_size=max(BLOCK, 8 * longest)
-                    ),
-                    parse_options=pa.csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
-                    convert_options=pa.csv.ConvertOptions(
-                        column_types={str(i): kind for i, kind in kinds.items()},
-                        include_columns=[str(i) for i in kinds],
-                        strings_can_be_null=False,
-                    ),
-                )
+                table = pa.csv.read_csv(stream, **self._options(kinds))
         except FileError as error:
             raise self._explained(kinds) or error from None
         return [table.column(str(i)) for i in kinds]
+
+    def batches(self, kinds: Mapping[int, pa.DataType]) -> Iterator[list[pa.Array]]:
+        """The columns as `read` gives them, a few hundred thousand rows at a time."""
+        if not self.sample:
+            return
+        try:
+            with (
+                reading(self.file.path),
+                self._data() as stream,
+                pa.csv.open_csv(stream, **self._options(kinds)) as rows,
+            ):
+                for batch in rows:
+                    yield [batch.column(str(i)) for i in kinds]
+        except FileError as error:
+            raise self._explained(kinds) or error from None
+
+    def _options(self, kinds: Mapping[int, pa.DataType]) -> dict[str, Any]:
+        longest = max(sum(map(len, row)) + len(row) for row in self.sample)
+        return {
+            "read_options": pa.csv.ReadOptions(
+                column_names=[str(i) for i in range(len(self.names))], block_size=max(BLOCK, 8 * longest)
+            ),
+            "parse_options": pa.csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
+            "convert_options": pa.csv.ConvertOptions(
+                column_types={str(i): kind for i, kind in kinds.items()},
+                include_columns=[str(i) for i in kinds],
+                strings_can_be_null=False,
+            ),
+        }
 
     def find(self, bad: Callable[[Row], bool]) -> tuple[int, Row] | None:
         """The line of the file, from 1, and the cells of the first row that is bad; slow, for errors only."""

@@ -1,0 +1,113 @@
+"""From an edge file of any size to a graph folder, in bounded memory.
+
+    read     edges in batches, as they are written, to files of ids beside the folder
+    number   ids to 0..n-1 in ascending order: by a table where whole numbers lie close together, else by
+             hashing; text by Arrow. Never a Python object per node.
+    place    a stripe of rows at a time: both ends of its edges, each row sorted, doubled ones merged
+    order    where asked for: rows renumbered so that neighbours stand near each other
+
+What is in memory: a few arrays with a number per node, one batch, one stripe. Everything is made in
+a hidden folder that takes the name when it is whole.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+
+import numpy as np
+
+from rae.errors import ConfigError, FileError, GraphError
+from rae.graph import Graph
+from rae.io.edges import EdgeFile, open_edges
+from rae.io.graphs import IDS, INFO, OFFSETS, TARGETS, open_graph, write_graph, write_ids, write_info
+from rae.io.spill import Report, Unusual, spill
+from rae.io.stripes import place, reorder
+
+log = logging.getLogger("rae")
+
+ORDERS = ("none", "locality")
+
+
+def build_graph(
+    edges: str | os.PathLike[str],
+    path: str | os.PathLike[str],
+    *,
+    source: str | None = None,
+    target: str | None = None,
+    header: bool | None = None,
+    order: str = "none",
+    force: bool = False,
+    report: Report | None = None,
+) -> Graph:
+    """The graph of an edge file, opened from the folder `path` that it was written to.
+
+    The folder is what `write_graph` writes of what `read_edges` reads, byte for byte, but the whole is
+    never in memory. `source`, `target` and `header` as in `read_edges`. `order="locality"` puts rows
+    that are near each other in the graph near each other in memory, which makes embedding faster; ids
+    stay what they are. `force` replaces a graph folder that is there.
+    """
+    folder = _free(Path(path), force)
+    if order not in ORDERS:
+        raise ConfigError(f"order must be one of {', '.join(ORDERS)}, got {order!r}")
+    opened = open_edges(edges, source=source, target=target, header=header)
+    hidden = folder.with_name(f".{folder.name}.building")
+    _remove(hidden)  # of a build that was killed
+    hidden.mkdir(parents=True)
+    try:
+        _build(opened, hidden, order, report or (lambda *_: None))
+        if folder.exists():
+            _remove(folder)
+        hidden.replace(folder)
+    finally:
+        _remove(hidden)
+    return open_graph(folder)
+
+
+def _free(folder: Path, force: bool) -> Path:
+    """The folder, if it may be written."""
+    if not folder.exists():
+        return folder
+    inside = {p.name for p in folder.iterdir()} if folder.is_dir() else {folder.name}
+    if inside - {INFO, OFFSETS, TARGETS, IDS}:
+        raise FileError(f"{folder} exists and is not only a graph folder; choose another name")
+    if inside and not force:
+        raise FileError(f"{folder} exists; choose another name, or pass force=True to replace it")
+    return folder
+
+
+def _remove(folder: Path) -> None:
+    if folder.exists():
+        (folder / INFO).unlink(missing_ok=True)  # cut off from here on, it is incomplete and says so
+        _clear(folder)
+        folder.rmdir()
+
+
+def _clear(folder: Path) -> None:
+    for file in folder.iterdir():
+        file.unlink()
+
+
+def _build(opened: EdgeFile, folder: Path, order: str, report: Report) -> None:
+    try:
+        spilled = spill(opened, folder, report)
+    except (Unusual, GraphError):  # dates, UUIDs, decimals, pairs: right, but all in memory; or ids that it refuses
+        _clear(folder)
+        graph = opened.graph()
+        ids, counts = graph.id_column, graph.counts
+        write_graph(folder, graph)
+        (folder / INFO).unlink()
+    else:
+        ids = spilled.numbered(report)
+        counts = place(spilled, len(ids), folder, report)
+        spilled.remove()
+        write_ids(folder / IDS, ids)
+    if order == "locality":
+        ids = reorder(folder, ids, report)
+        write_ids(folder / IDS, ids)
+    n_edges = int(np.load(folder / OFFSETS, mmap_mode="r")[-1]) // 2
+    report("check", 0, 1)
+    write_info(folder, len(ids), n_edges, counts, None if order == "none" else order)
+    report("check", 1, 1)
+    log.info("%s: %s; %s", opened.path, opened, counts)

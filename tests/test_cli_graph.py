@@ -1,0 +1,105 @@
+"""`rae graph build`, and the folder wherever EDGES is asked for."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import rae as library
+from rae.cli.program import main
+from rae.io import read_embeddings
+
+SMALL = ["--dims", "6,3", "--fanout", "3,3", "--steps", "4", "--batch-size", "16"]
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "edges.csv").write_text("a,b\nb,c\nc,d\nd,e\na,c\nb,a\ne,e\na,f\na,g\ng,h\n")
+    return tmp_path
+
+
+@pytest.fixture
+def rae(capsys):
+    def call(*args: object) -> tuple[int, str, str]:
+        code = main([str(a) for a in args])
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return call
+
+
+def test_build_writes_a_folder_and_says_what_it_counted(here, rae):
+    code, out, _ = rae("graph", "build", "edges.csv", "--out", "g")
+
+    assert code == 0
+    assert "8 nodes, 8 edges" in out
+    assert "10 rows read, 1 doubled merged, 1 self-loops dropped" in out
+    assert library.open_graph("g", verify=True).n_edges == 8
+
+
+def test_build_tells_programs_in_json(here, rae):
+    code, out, _ = rae("graph", "build", "edges.csv", "--out", "g", "--order", "locality", "--json", "--quiet")
+
+    told = json.loads(out)
+    assert code == 0
+    assert told["counts"] == {"nodes": 8, "edges": 8, "rows": 10, "doubled": 1, "self_loops": 1}
+    assert told["order"] == "locality"
+    assert set(told["files"]) == {"graph.json", "ids.arrow", "offsets.npy", "targets.npy"}
+
+
+def test_a_folder_that_is_there_is_kept_unless_forced(here, rae):
+    rae("graph", "build", "edges.csv", "--out", "g")
+    code, _, err = rae("graph", "build", "edges.csv", "--out", "g")
+
+    assert code == 2
+    assert "--force" in err
+    assert rae("graph", "build", "edges.csv", "--out", "g", "--force")[0] == 0
+
+
+def test_a_folder_is_fitted_embedded_and_planned_as_its_file_is(here, rae):
+    rae("graph", "build", "edges.csv", "--out", "g")
+    for edges, run in (("edges.csv", "one"), ("g", "two")):
+        assert rae("fit", edges, "--out", run, "--no-page", *SMALL)[0] == 0
+        assert rae("embed", run, edges, "--out", f"{run}.parquet")[0] == 0
+        assert rae("plan", edges, *SMALL)[0] == 0
+    (ids, z), (same_ids, same) = (read_embeddings(f"{run}.parquet")[:2] for run in ("one", "two"))
+
+    assert list(ids) == list(same_ids)
+    assert np.array_equal(z, same)
+
+
+def test_how_an_edge_file_is_read_is_no_matter_of_a_folder(here, rae):
+    rae("graph", "build", "edges.csv", "--out", "g")
+    code, _, err = rae("fit", "g", "--source", "a", *SMALL)
+
+    assert code == 2
+    assert "--source says how an edge file is read, g is a graph folder" in err
+
+
+def test_features_follow_their_ids_into_a_folder(here, rae):
+    rows = "".join(f"{name},{i},{i / 2}\n" for i, name in enumerate("abcdefghz"))
+    (here / "nodes.csv").write_text("id,size,age\n" + rows)
+    rae("graph", "build", "edges.csv", "--out", "g", "--order", "locality")
+    code, _, err = rae("fit", "g", "--features", "nodes.csv", "--out", "run", "--no-page", *SMALL)
+
+    assert code == 0
+    assert "1 feature rows have no edge, first 'z': added as isolated nodes" in err
+
+
+def test_features_without_ids_follow_the_ids_whatever_the_order_of_the_folder(here, rae):
+    np.save(here / "x.npy", np.random.default_rng(0).normal(size=(8, 5)).astype(np.float32))
+    rae("graph", "build", "edges.csv", "--out", "g")
+    rae("graph", "build", "edges.csv", "--out", "moved", "--order", "locality")
+    rae("fit", "g", "--features", "x.npy", "--out", "run", "--no-page", *SMALL)
+    found = {}
+    for folder in ("g", "moved"):
+        assert rae("embed", "run", folder, "--features", "x.npy", "--out", f"{folder}.parquet")[0] == 0
+        ids, z = read_embeddings(f"{folder}.parquet")[:2]
+        found[folder] = dict(zip(list(ids), z, strict=True))
+
+    assert list(found["g"]) != list(found["moved"])
+    for name, vector in found["g"].items():
+        np.testing.assert_allclose(vector, found["moved"][name], atol=1e-5)

@@ -1,0 +1,260 @@
+"""Building a graph folder: the bytes of reading and writing at once, whatever the cut, the kind and the file."""
+
+from __future__ import annotations
+
+import datetime
+import gzip
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.feather
+import pyarrow.parquet as pq
+import pytest
+
+import rae
+from rae import RAE
+from rae.errors import ConfigError, FileError, GraphError
+from rae.io import build_graph, open_graph, read_edges, write_graph
+from rae.io.graphs import row_order
+
+RNG = np.random.default_rng(3)
+ENDS = RNG.integers(60, size=(500, 2))
+SPREAD = np.int64(0x1F3D5B79A2C4E68)  # times 60 at most: below 2**63
+
+
+@pytest.fixture(autouse=True)
+def small_pieces(monkeypatch):
+    monkeypatch.setattr("rae.io.spill.BATCH", 90)
+    monkeypatch.setattr("rae.io.tables.BATCH", 50)
+    monkeypatch.setattr("rae.io.stripes.STRIPE", 64)
+
+
+def _columns(kind):
+    wide = ENDS.astype(np.int64) * SPREAD - 7
+    return {
+        "close": ENDS,
+        "narrow": ENDS.astype(np.int16),
+        "negative": ENDS - 30,
+        "wide": wide,
+        "unsigned": ENDS.astype(np.uint64) + np.uint64(2**63),
+        "unsigned wide": ENDS.astype(np.uint64) * np.uint64(SPREAD),
+        "text": np.array([[f"n{v}é" for v in pair] for pair in ENDS]),
+        "dates": np.array([[datetime.date(2000, 1, 1) + datetime.timedelta(int(v)) for v in p] for p in ENDS]),
+        "two kinds": None,
+    }[kind]
+
+
+def _table(kind):
+    if kind == "two kinds":
+        return pa.table({"source": ENDS[:, 0].astype(np.int32), "target": ENDS[:, 1]})
+    both = _columns(kind)
+    return pa.table({"source": pa.array(list(both[:, 0])), "target": pa.array(list(both[:, 1]))})
+
+
+def _names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def _same(first, second):
+    names = ("graph.json", "ids.arrow", "offsets.npy", "targets.npy")
+    assert _names(first) == list(names)
+    for name in names:
+        assert (first / name).read_bytes() == (second / name).read_bytes(), name
+
+
+def _both(path, tmp_path, **options):
+    build_graph(path, tmp_path / "built", **options)
+    write_graph(tmp_path / "written", read_edges(path, **options))
+    _same(tmp_path / "built", tmp_path / "written")
+    return open_graph(tmp_path / "built", verify=True)
+
+
+KINDS = ["close", "narrow", "negative", "wide", "unsigned", "unsigned wide", "text", "dates", "two kinds"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_parquet_of_any_kind_is_built_to_the_bytes_of_reading_and_writing(kind, tmp_path):
+    pq.write_table(_table(kind), tmp_path / "e.parquet")
+
+    graph = _both(tmp_path / "e.parquet", tmp_path)
+    assert graph.n_nodes == 60
+    assert graph.counts.rows == 500
+    assert graph.counts.doubled > 0 < graph.counts.self_loops
+
+
+@pytest.mark.parametrize("kind", ["close", "wide", "unsigned", "unsigned wide", "text"])
+@pytest.mark.parametrize("packed", [False, True])
+def test_text_is_built_to_the_bytes_of_reading_and_writing(kind, packed, tmp_path):
+    lines = "\n".join(" ".join(map(str, pair)) for pair in _columns(kind)).encode()
+    path = tmp_path / "e.txt"
+    path.write_bytes(gzip.compress(lines) if packed else lines)
+
+    _both(path, tmp_path)
+
+
+def test_arrow_files_and_folders_of_parquet_are_built(tmp_path):
+    pyarrow.feather.write_feather(_table("text"), str(tmp_path / "e.arrow"), chunksize=70)
+    _both(tmp_path / "e.arrow", tmp_path)
+    (tmp_path / "parts").mkdir()
+    pq.write_table(_table("text").slice(0, 200), tmp_path / "parts" / "a.parquet")
+    pq.write_table(_table("text").slice(200), tmp_path / "parts" / "b.parquet")
+    build_graph(tmp_path / "parts", tmp_path / "built", force=True)
+    _same(tmp_path / "built", tmp_path / "written")
+
+
+def test_parts_of_different_width_are_one_kind(tmp_path):
+    (tmp_path / "parts").mkdir()
+    pq.write_table(_table("narrow"), tmp_path / "parts" / "a.parquet")
+    pq.write_table(_table("close"), tmp_path / "parts" / "b.parquet")
+
+    assert _both(tmp_path / "parts", tmp_path).counts.rows == 1_000
+
+
+def test_a_word_late_in_the_file_makes_all_ids_text(tmp_path, monkeypatch):
+    monkeypatch.setattr("rae.io.text.BLOCK", 256)
+    lines = [f"{a},{b}" for a, b in ENDS]
+    (tmp_path / "e.csv").write_text("source,target\n" + "\n".join([*lines, "007,x"]))
+
+    assert "007" in _both(tmp_path / "e.csv", tmp_path).ids
+
+
+def test_columns_and_headers_are_as_in_read_edges(tmp_path):
+    (tmp_path / "e.csv").write_text("when,a,b\n1,5,6\n2,6,7\n")
+
+    assert list(_both(tmp_path / "e.csv", tmp_path, source="a", target="b").ids) == [5, 6, 7]
+
+
+@pytest.mark.parametrize(
+    ("content", "error", "says"),
+    [
+        ("source,target\n", GraphError, "holds no edges"),
+        ("source,target\n1,2\n3,\n", GraphError, "line 3 has an empty target"),
+        ("source,target\n1,2\n3,4,5\n", FileError, "line 3 has 3 cells"),
+    ],
+)
+def test_a_bad_file_is_refused_and_leaves_nothing(content, error, says, tmp_path):
+    (tmp_path / "e.csv").write_text(content)
+    with pytest.raises(error, match=says):
+        build_graph(tmp_path / "e.csv", tmp_path / "g")
+
+    assert _names(tmp_path) == ["e.csv"]
+
+
+def test_missing_ids_are_refused_with_their_row_in_the_whole_file(tmp_path):
+    column = pa.array([1] * 300 + [None])
+    pq.write_table(pa.table({"source": column, "target": pa.array([2] * 301)}), tmp_path / "e.parquet")
+    with pytest.raises(GraphError, match="first in row 300"):
+        build_graph(tmp_path / "e.parquet", tmp_path / "g")
+
+
+@pytest.fixture
+def edges(tmp_path):
+    pq.write_table(_table("text"), tmp_path / "e.parquet")
+    return tmp_path / "e.parquet"
+
+
+def test_what_is_there_is_replaced_only_when_asked_and_never_other_files(edges, tmp_path):
+    build_graph(edges, tmp_path / "g")
+    with pytest.raises(FileError, match="exists; choose"):
+        build_graph(edges, tmp_path / "g")
+    build_graph(edges, tmp_path / "g", force=True)
+    (tmp_path / "g" / "precious.txt").write_text("mine")
+    with pytest.raises(FileError, match="not only a graph folder"):
+        build_graph(edges, tmp_path / "g", force=True)
+    with pytest.raises(FileError, match="not only a graph folder"):
+        build_graph(edges, edges, force=True)
+    (tmp_path / "empty").mkdir()
+    assert build_graph(edges, tmp_path / "empty").n_nodes == 60
+    with pytest.raises(ConfigError, match="order must be one of none, locality"):
+        build_graph(edges, tmp_path / "other", order="rcm")
+
+
+def test_a_killed_build_leaves_no_folder_and_the_next_one_cleans_up(edges, tmp_path):
+    script = f"""
+        import time, rae.io.spill
+        rae.io.spill.BATCH = 1
+        def report(*_):
+            print("on", flush=True)
+            time.sleep(9)
+        rae.build_graph({str(edges)!r}, {str(tmp_path / "g")!r}, report=report)
+    """
+    with subprocess.Popen([sys.executable, "-c", textwrap.dedent(script)], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.send_signal(signal.SIGKILL)
+    assert (tmp_path / ".g.building").is_dir()
+    assert not (tmp_path / "g").exists()
+    with pytest.raises(FileError):
+        open_graph(tmp_path / ".g.building")
+
+    build_graph(edges, tmp_path / "g")
+    assert _names(tmp_path) == ["e.parquet", "g"]
+
+
+def test_progress_is_reported_stage_by_stage(edges, tmp_path):
+    told = []
+    build_graph(edges, tmp_path / "g", order="locality", report=lambda *words: told.append(words))
+
+    assert list(dict.fromkeys(stage for stage, _, _ in told)) == ["read", "number", "place", "order", "check"]
+    assert all(done <= total or not total for _, done, total in told)
+
+
+# ------------------------------------------------------------------------------ the order of rows
+
+
+def test_another_order_is_the_same_graph_of_the_same_ids(edges, tmp_path):
+    plain, moved = build_graph(edges, tmp_path / "a"), build_graph(edges, tmp_path / "b", order="locality")
+
+    assert row_order(tmp_path / "a") is None
+    assert row_order(tmp_path / "b") == "locality"
+    assert list(moved.ids) != list(plain.ids)
+    assert sorted(moved.ids) == list(plain.ids)
+    for i, name in enumerate(plain.ids):
+        row = moved.neighbors(int(moved.rows([name])[0]))
+        assert (np.diff(row) > 0).all()
+        assert sorted(moved.ids[row]) == [plain.ids[j] for j in plain.neighbors(i)]
+
+
+def test_another_order_gives_every_id_the_same_vector(edges, tmp_path):
+    plain, moved = build_graph(edges, tmp_path / "a"), build_graph(edges, tmp_path / "b", order="locality")
+    model = RAE(dims=(8, 4), fanout=(3, 3), steps=4).fit(plain)
+
+    rows = moved.rows(list(plain.ids))
+    np.testing.assert_allclose(model.transform(moved)[rows], model.transform(plain), atol=1e-5)
+
+
+def test_neighbours_stand_nearer_each_other(tmp_path):
+    n = 2_000
+    ring = RNG.permutation(n)
+    pq.write_table(pa.table({"source": ring, "target": np.roll(ring, 1)}), tmp_path / "e.parquet")
+    plain = build_graph(tmp_path / "e.parquet", tmp_path / "a")
+    moved = build_graph(tmp_path / "e.parquet", tmp_path / "b", order="locality")
+
+    def distance(graph):
+        return np.abs(graph.targets - np.repeat(np.arange(n), graph.degrees)).mean()
+
+    assert distance(moved) < distance(plain) / 50
+
+
+# ------------------------------------------------------------------------------ taken as edges
+
+
+def test_a_folder_is_read_where_edges_are(edges, tmp_path):
+    rae.build_graph(edges, tmp_path / "g")
+
+    assert rae.read_edges(tmp_path / "g").n_edges == rae.open_graph(tmp_path / "g").n_edges
+    with pytest.raises(GraphError, match="takes no source="):
+        rae.read_edges(tmp_path / "g", source="a")
+
+
+def test_opening_reads_no_text(edges, tmp_path, monkeypatch):
+    rae.build_graph(edges, tmp_path / "g")
+    edges.unlink()
+    began = time.perf_counter()
+    assert rae.open_graph(tmp_path / "g").n_nodes == 60
+    assert time.perf_counter() - began < 1
