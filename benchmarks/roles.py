@@ -1,8 +1,9 @@
 """Roles against known answers: planted graphs, air-traffic graphs, and a million nodes; kept as JSON lines.
 
-    RAE_DATA=... python benchmarks/roles.py [planted] [criteria] [airports] [million] [--out results/roles.jsonl]
+    RAE_DATA=... python benchmarks/roles.py [planted] [fresh] [criteria] [airports] [million] [--out FILE]
 
 planted    the number of roles found beside the number planted, adjusted Rand index (ARI), homogeneity, completeness
+fresh      the number of steady positions on graphs that no constant of that rule was chosen on
 criteria   the number that other rules would have found: silhouette, BIC of a mixture, HDBSCAN
 airports   roles beside the activity classes: ARI, NMI and purity; and k-means on log-degree with the same k
 million    `rae roles` on a run of a million nodes: seconds and peak memory of the process
@@ -35,6 +36,8 @@ from sklearn.metrics import (
 from sklearn.mixture import GaussianMixture
 
 import rae
+import rae.roles.steady
+from rae.datasets.roles import refine
 from rae.roles.canonical import Space, sample
 from rae.run import Run
 
@@ -54,6 +57,17 @@ PLANTED = [
         for signal in (0.15, 0.3)
     ),
 ]
+FRESH = range(200, 210)  # seeds; the constants of rae.roles.steady were chosen on seeds 0 to 11, and on SHAPES[:4]
+SHAPES = {  # edges of a shape that hangs by its node 0 on every third node of a cycle
+    "house": [(0, 1), (1, 2), (2, 3), (3, 0), (2, 4), (3, 4)],
+    "star": [(0, leaf) for leaf in range(1, 6)],
+    "fan": [(0, leaf) for leaf in range(1, 6)] + [(leaf, leaf + 1) for leaf in range(1, 5)],
+    "clique": [(a, b) for b in range(5) for a in range(b)],
+    "kite": [(0, 1), (1, 2), (2, 3), (3, 0), (1, 3), (2, 4)],
+    "path": [(0, 1), (1, 2)],
+    "hexagon": [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (5, 0)],
+}
+HOUSES = ((30, 10), (100, 100), (400, 100))  # cycle and houses on it, beside the 300 and 100 of SHAPES
 AIRPORTS = ("brazil", "europe", "usa")
 NODES, EDGES = 1_000_000, 5_000_000
 
@@ -82,6 +96,29 @@ def planted(name: str, options: dict, settings: dict, seed: int) -> dict:
         "curve": {k: round(v, 3) for k, v in roles.curve.items()},
         "seconds": took,
     }
+
+
+def fresh(shape: str, cycle: int, count: int, noise: float) -> dict:
+    """The number of steady positions found, seed by seed, beside the roles planted and those that one step can see."""
+    found = []
+    for seed in FRESH:
+        clean, noisy = hung(SHAPES[shape], cycle, count, noise, seed)
+        steady = rae.roles.steady.steady(noisy, 20, 0)
+        found.append(0 if steady is None else steady.k)
+    visible = len(np.unique(rae.roles.steady.seen(clean)))
+    return {"nodes": clean.n_nodes, "planted": int(refine(clean).max()) + 1, "visible": visible, "found": found}
+
+
+def hung(shape: list, cycle: int, count: int, noise: float, seed: int) -> tuple[rae.Graph, rae.Graph]:
+    """A cycle with so many shapes at regular places, and the same graph with random edges added."""
+    places, size = np.arange(count) * cycle // count, 1 + max(map(max, shape))
+    first = cycle + np.arange(count) * size
+    inside = (first[:, None, None] + np.array(shape)).reshape(-1, 2)
+    ring = np.stack([np.arange(cycle), (np.arange(cycle) + 1) % cycle], 1)
+    edges = np.concatenate([ring, inside, np.stack([places, first], 1)])
+    ids = np.arange(cycle + count * size)
+    more = np.random.default_rng(seed).integers(len(ids), size=(round(noise * len(edges)), 2))
+    return rae.Graph.from_edges(edges, ids=ids), rae.Graph.from_edges(np.concatenate([edges, more]), ids=ids)
 
 
 def criteria(name: str, options: dict, settings: dict, seed: int) -> dict:
@@ -168,6 +205,13 @@ def jobs(parts: list[str]) -> list[tuple[dict, object]]:
                 for k in ("auto", 4):
                     what = {"table": "airports", "dataset": name, "k": k, "seed": seed}
                     out.append((what, lambda n=name, k=k, r=seed: airports(n, k, r)))
+    if "fresh" in parts:
+        graphs = [*((shape, 300, 100) for shape in SHAPES), *(("house", *sizes) for sizes in HOUSES)]
+        for shape, cycle, count in graphs:
+            for noise in NOISE[1:]:
+                options = {"cycle": cycle, "shapes": count, "noise": noise}
+                what = {"table": "fresh", "dataset": shape, "options": options}
+                out.append((what, lambda s=shape, c=cycle, n=count, x=noise: fresh(s, c, n, x)))
     if "criteria" in parts:
         for name, options, settings in PLANTED:
             what = {"table": "criteria", "dataset": name, "options": options, "settings": settings, "seed": 0}
@@ -191,6 +235,10 @@ def summary(lines: list[dict]) -> str:
             ari, told = (np.mean([r[key] for r in rows]) for key in ("ari", "ari_told_k"))
             numbers = f"planted {x['planted']:2} found {found:9} ARI {ari:.2f} told k {told:.2f}"
             out.append(f"{x['dataset']:16}{options:32} {numbers}")
+        elif x["table"] == "fresh":
+            options = " ".join(f"{k}={v:g}" for k, v in x["options"].items())
+            counted = ", ".join(f"{k} ({x['found'].count(k)}x)" for k in sorted(set(x["found"])))
+            out.append(f"{x['dataset']:16}{options:32} planted {x['planted']} visible {x['visible']} found {counted}")
         elif x["table"] == "criteria":
             options = " ".join(f"{k}={v:g}" for k, v in x["options"].items())
             others = ", ".join(f"{rule} {x[rule]}" for rule in ("silhouette", "bic", "hdbscan"))
@@ -209,7 +257,7 @@ def summary(lines: list[dict]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", default=["planted", "criteria", "airports", "million"])
+    parser.add_argument("parts", nargs="*", default=["planted", "fresh", "criteria", "airports", "million"])
     parser.add_argument("--out", type=Path, default=Path("results/roles.jsonl"))
     options = parser.parse_args()
     warnings.simplefilter("ignore", rae.errors.CollapseWarning)

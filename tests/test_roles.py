@@ -176,7 +176,7 @@ def test_steady_roles_are_saved_and_told(deep, tmp_path):
     np.testing.assert_array_equal(loaded.predict(z), roles.labels)
     assert loaded.curve == roles.curve
     assert sum(value < told["threshold"] for _, value in told["curve"][:7]) == 7
-    assert told["threshold"] == 0.5
+    assert told["threshold"] == 0.35
     assert rule(roles).startswith("7 roles: the positions that lose nodes")
 
 

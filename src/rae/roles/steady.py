@@ -23,7 +23,7 @@ from rae.runtime import generator
 
 SHARE = 0.03  # edges added in one shake
 NODES, SHAKES = 240_000, 150  # nodes seen over all shakes, and shakes at most
-REGAINED = 0.5  # a steady position gets back less than this of what it loses
+REGAINED = 0.35  # a steady position gets back less than this of what it loses
 FEWER = 0.3  # of the median steady position: members at least, without those who came in
 LEAST, RARE = 3, 0.002  # members at least, and their share of all nodes
 HELD = 0.35  # of all nodes, in steady positions
