@@ -9,7 +9,8 @@ moved to its name when it is whole.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -21,12 +22,13 @@ from rae.encoder import Encoder
 from rae.errors import FeatureError
 from rae.graph import Graph
 from rae.inference.exact import TILE, Report
-from rae.inference.layout import Layout, layout
+from rae.inference.layout import AT_WORK, Layout, layout
 from rae.inference.rows import FeatureRows
 from rae.inference.tasks import Job, averaged_rows, finish, gather, project
 from rae.io.atomic import atomic_path
 from rae.io.embeddings import GROUP_BYTES, EmbeddingWriter, check_writable
 from rae.io.parts import Parts, digest_of, mapped
+from rae.runtime import threads, torch_alone
 
 FOLDER = ".parts"  # after the output's name: where intermediate rows lie
 GROWING = ".output.tmp"
@@ -67,6 +69,7 @@ def embed_to(
     width = sum(encoder.width for encoder in encoders.values())
     told = _counted(report, 2 * len(cut.parts()) * sum(len(job.levels) for job in jobs))
     with (
+        torch_alone(),
         atomic_path(path, aside=parts.folder / GROWING) as hidden,
         EmbeddingWriter(hidden, graph.id_column, width, Path(path).suffix, model=model, dtype=dtype) as writer,
     ):
@@ -86,23 +89,16 @@ def _run_level(job: Job, k: int, told: Callable[[], None], done: Callable[[int],
     """Make the vectors of level k that are not there, part by part; `done` hears of each part in order."""
     n_parts, n_stripes = len(job.layout.parts()), len(job.stripes(k))
     missing = [not job.parts.has(job.vectors_name(k, part)) for part in range(n_parts)]
-    for part in range(n_parts):
-        if any(missing):
-            project(job, k, part)
+    for _ in _in_order(lambda part: project(job, k, part) if any(missing) else None, n_parts):
         told()
-    for stripe in range(n_stripes if any(missing) else 0):
-        rows = averaged_rows(job, k, stripe)
-        for part in range(n_parts):
-            if missing[part]:
-                gather(job, k, part, stripe, rows)
-            if n_stripes == 1:
-                told()
-                if done is not None:
-                    done(part)
-        del rows
-    for part in range(n_parts if n_stripes > 1 or not any(missing) else 0):
-        if missing[part]:
-            finish(job, k, part)
+    if any(missing) and n_stripes == 1:
+        finished = _gathered(job, k, 0, missing)
+    else:
+        for stripe in range(n_stripes if any(missing) else 0):
+            for _ in _gathered(job, k, stripe, missing):
+                pass
+        finished = _in_order(lambda part: finish(job, k, part), n_parts)
+    for part in finished:
         told()
         if done is not None:
             done(part)
@@ -110,6 +106,30 @@ def _run_level(job: Job, k: int, told: Callable[[], None], done: Callable[[int],
         job.parts.drop(job.rows_name(k, part))
         for stripe in range(n_stripes if n_stripes > 1 else 0):
             job.parts.drop(job.means_name(k, part, stripe))
+
+
+def _gathered(job: Job, k: int, stripe: int, missing: list[bool]) -> Iterator[int]:
+    """Each part when its gathering is done; the rows of all nodes are in memory until the last one is."""
+    rows = averaged_rows(job, k, stripe)
+    yield from _in_order(lambda part: gather(job, k, part, stripe, rows) if missing[part] else None, len(missing))
+
+
+def _in_order(task: Callable[[int], None], n_parts: int) -> Iterator[int]:
+    """Each part when its task is done, in order; with threads, a few parts are at work at a time."""
+    if threads() == 1:
+        for part in range(n_parts):
+            task(part)
+            yield part
+        return
+    with ThreadPoolExecutor(AT_WORK) as pool:
+        futures = [pool.submit(task, part) for part in range(n_parts)]
+        try:
+            for part, future in enumerate(futures):
+                future.result()
+                yield part
+        finally:
+            for future in futures:
+                future.cancel()
 
 
 def _cut(memory: int | str, encoders: Mapping[str, Encoder], rows: FeatureRows, kept: np.dtype[Any]) -> Layout:

@@ -5,7 +5,7 @@ node's neighbours stand anywhere, so the rows that a level averages must be in m
 at once; where they do not fit, they are cut into stripes of columns and averaged stripe by stripe.
 A mean is taken column by column, so neither cut changes a bit of the result.
 
-    budget  >=  program + what is held anyway + one part at work + a row group + n x columns x 4 (half: 2)
+    budget  >=  program + what is held anyway + parts at work + a row group + n x columns x 4 (half: 2)
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from rae.errors import ConfigError
 from rae.inference.exact import TILE
 
 PROGRAM = 540_000_000  # Python, torch, numba and pyarrow, before any data
-PART_BYTES = 128 << 20  # a part at work, at most: larger ones gain nothing
+PART_BYTES = 128 << 20  # the parts at work, at most: larger ones gain nothing
+AT_WORK = 2  # parts at a time: one is computed while the other is written
 LINE = 16  # float32 columns in a cache line: narrower stripes read more than they use
 UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
 
@@ -53,7 +54,7 @@ def layout(
     """
     budget = memory_bytes(memory)
     fixed = PROGRAM + held + 2 * group
-    per_row = 12 * max(*widths, width) + 4 * -(-n_targets // n_nodes)
+    per_row = AT_WORK * (12 * max(*widths, width) + 4 * -(-n_targets // n_nodes))
     room = min(PART_BYTES, max(0, budget - fixed) // 4)
     rows = max(TILE, room // per_row // TILE * TILE)
     rows = min(rows, -(-n_nodes // TILE) * TILE)
