@@ -103,3 +103,39 @@ def test_features_without_ids_follow_the_ids_whatever_the_order_of_the_folder(he
     assert list(found["g"]) != list(found["moved"])
     for name, vector in found["g"].items():
         np.testing.assert_allclose(vector, found["moved"][name], atol=1e-5)
+
+
+# ---------------------------------------------------------------------------- what will not fit
+
+
+def test_a_fit_that_will_not_fit_is_warned_of_and_goes_on(here, rae, monkeypatch):
+    monkeypatch.setattr("rae.plan.available_memory", lambda root: 1_000_000)
+    monkeypatch.setattr("rae.plan._resident", lambda root: 0)
+    code, _, err = rae("fit", "edges.csv", "--out", "run", "--no-page", *SMALL)
+
+    assert code == 0
+    assert "warning: this will take about 54" in err
+    assert "and 1.0 MB is available; pass a smaller --batch-size" in err
+
+
+@pytest.mark.parametrize(("bounds", "advice"), [([], "--memory 800kB"), (["--memory", "2GiB"], "a smaller --memory")])
+def test_an_embedding_that_will_not_fit_is_advised_to_go_to_disk(here, rae, monkeypatch, bounds, advice):
+    monkeypatch.setattr("rae.plan.available_memory", lambda root: 1_000_000)
+    monkeypatch.setattr("rae.plan.memory", lambda *_, **__: {"peak": 10**12, "step": 1, "embedding": 9})
+
+    assert f"pass {advice}" in rae("fit", "edges.csv", "--out", "run", "--no-page", *bounds, *SMALL)[2]
+
+
+def test_a_fit_that_fits_is_not_warned_of(here, rae, monkeypatch):
+    monkeypatch.setattr("rae.plan.available_memory", lambda root: 10**12)
+
+    assert "available" not in rae("fit", "edges.csv", "--out", "run", "--no-page", *SMALL)[2]
+
+
+def test_plan_says_what_is_available_and_keeps_to_a_budget(here, rae, monkeypatch):
+    monkeypatch.setattr("rae.plan.available_memory", lambda: 3 * 10**9)
+    code, out, _ = rae("plan", "edges.csv", "--memory", "2GiB", *SMALL)
+
+    assert code == 0
+    assert "available  3.0 GB" in out
+    assert rae("plan", "edges.csv", "--memory", "lots", *SMALL)[0] == 2

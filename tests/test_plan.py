@@ -9,7 +9,8 @@ import scipy.sparse as sp
 from rae import PAPER, Config, Graph
 from rae.errors import GraphError
 from rae.features import prepare
-from rae.plan import PROGRAM, fit_seconds, memory, plan, rows_by_level
+from rae.inference.layout import PROGRAM
+from rae.plan import available_memory, fit_seconds, memory, plan, rows_by_level, shortage
 from rae.sampling import sample_blocks
 
 SMALL = Config(dims=(8, 4), fanout=(4, 3), steps=3, batch_size=32)
@@ -99,3 +100,68 @@ def test_a_graph_without_edges_is_refused_before_any_step():
     lonely = Graph.from_edges([], ids=[1, 2, 3])
     with pytest.raises(GraphError, match="training needs edges"):
         fit_seconds(lonely, prepare(lonely, None, SMALL), SMALL, "within")
+
+
+def test_what_is_not_prepared_yet_is_counted_as_if_it_were(graph):
+    given = np.ones((graph.n_nodes, 5), np.float32)
+    for features, config in ((None, SMALL), (given, SMALL), (given, SMALL.replace(add_structure=True))):
+        assert memory(graph, features, config)["features"] == prepare(graph, features, config).nbytes
+
+
+def test_a_graph_folder_costs_no_reading(graph):
+    parts = memory(graph, None, SMALL, file_bytes=10**12, from_folder=True)
+
+    assert parts["read"] == 0
+    assert parts["peak"] < 10**12
+
+
+def test_a_budget_bounds_what_embedding_takes():
+    large = Graph.from_edges((np.arange(1_000_000), np.roll(np.arange(1_000_000), 1)))
+    untrained = PAPER.replace(steps=0)
+    whole, bounded, tight = (memory(large, None, untrained, budget=b)["peak"] for b in (None, "9GiB", "950MB"))
+
+    assert tight == 950_000_000
+    assert tight < bounded < whole / 2
+
+
+# ----------------------------------------------------------------------------- memory there is
+
+
+def _machine(root, **files):
+    for name, text in files.items():
+        path = root / name.replace("__", "/").replace("DOT", ".")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return root
+
+
+MEMINFO = "MemTotal:  9000 kB\nMemFree:  10 kB\nMemAvailable:  8000 kB\n"
+
+
+def test_the_machine_says_what_is_available(tmp_path):
+    assert available_memory(tmp_path) is None
+    assert available_memory(_machine(tmp_path, proc__meminfo=MEMINFO)) == 8_000 * 1024
+
+
+def test_a_control_group_that_allows_less_counts(tmp_path):
+    _machine(
+        tmp_path, proc__meminfo=MEMINFO, sys__fs__cgroup__memoryDOTmax="max\n", sys__fs__cgroup__memoryDOTcurrent="5"
+    )
+    assert available_memory(tmp_path) == 8_000 * 1024
+    _machine(tmp_path, sys__fs__cgroup__memoryDOTmax="5000\n", sys__fs__cgroup__memoryDOTcurrent="3000\n")
+    assert available_memory(tmp_path) == 2_000
+    _machine(tmp_path, sys__fs__cgroup__memoryDOTstat="anon 1\ninactive_file 500\nslab 2\n")
+    assert available_memory(tmp_path) == 2_500
+    where = tmp_path / "sys/fs/cgroup/memory"
+    where.mkdir()
+    (where / "memory.limit_in_bytes").write_text("1000")
+    (where / "memory.usage_in_bytes").write_text("400")
+    assert available_memory(tmp_path) == 600
+
+
+def test_what_the_process_holds_already_is_not_needed_again(tmp_path):
+    _machine(tmp_path, proc__meminfo="MemAvailable: 100 kB", proc__self__status="Name: x\nVmRSS:\t 50 kB\n")
+
+    assert shortage(150 * 1024, tmp_path) is None
+    assert shortage(151 * 1024, tmp_path) == (101 * 1024, 100 * 1024)
+    assert shortage(10**18, tmp_path / "elsewhere") is None

@@ -8,15 +8,21 @@ Memory is a formula. With b anchors a step, p positives, fan-outs f_1 (from the 
     step      4 bytes x HELD x sum over levels of rows_k d_k  (activations, masks and gradients),
               + the feature rows gathered, + 16 bytes per weight of the two encoders (weight, gradient, Adam)
     embedding 4 n (width + the two largest arrays of a level that are alive together)
-    read      the file and the columns made of it, before the graph is there
+              with a memory budget: one part at work, two row groups, and 4 n times the widest rows that
+              are averaged, or what the budget leaves, whichever is less
+    read      the file and the columns made of it, before the graph is there; nothing for a graph folder
     peak      program + the larger of read and graph + features + the larger of step and embedding
 
 Time is measured: reading as it happened, a few real steps, one exact embedding of a random graph with
 the same mean degree and the same features (of the graph itself if it is small), scaled by its nodes.
+A small graph's rows lie in the cache, so the averaging is timed apart: on the small graph, and on
+runs of rows of the graph itself, in its own order, whose neighbours lie anywhere in memory.
 """
 
 from __future__ import annotations
 
+import itertools
+import re
 import tempfile
 import time
 import warnings
@@ -34,15 +40,21 @@ from rae.encoder import Encoder
 from rae.errors import CollapseWarning, GraphError
 from rae.features import Matrix, prepare
 from rae.graph import Graph
-from rae.inference import embed
+from rae.inference import embed, memory_bytes
+from rae.inference.layout import PART_BYTES, PROGRAM
+from rae.inference.rows import FeatureRows
 from rae.io import write_embeddings
-from rae.runtime import generator
+from rae.io.embeddings import GROUP_BYTES
+from rae.kernels import cpu
+from rae.runtime import generator, threads
 from rae.training import fit
 
-PROGRAM = 540_000_000  # Python, torch and numba, before any data
 HELD = 14  # arrays of a level that are alive at the end of a forward pass and during the backward pass
 PER_ROW = 64  # bytes per row of the edge file while the graph is made: two columns, codes, ranks
 SAMPLE = 8_192  # nodes embedded and written to measure the rates
+COLUMNS = 64  # width at which averaging is timed
+RUNS, RUN = 64, 512  # runs of rows that are averaged to time it, and rows of a run
+MOST = 1 << 20  # rows in memory for that, at most: 256 MiB
 STEPS = 3  # real steps that are timed, after one that warms up
 
 
@@ -54,8 +66,20 @@ class Plan:
     seconds: dict[str, float]
 
 
-def plan(graph: Graph, features: Any, config: Config, *, file_bytes: int = 0, read_seconds: float = 0.0) -> Plan:
-    """What fitting this graph with these settings will take, and what embedding it will."""
+def plan(
+    graph: Graph,
+    features: Any,
+    config: Config,
+    *,
+    file_bytes: int = 0,
+    read_seconds: float = 0.0,
+    budget: int | str | None = None,
+    from_folder: bool = False,
+) -> Plan:
+    """What fitting this graph with these settings will take, and what embedding it will.
+
+    `budget` is the memory that embedding may take, as for `embed_to`; a graph folder costs no reading.
+    """
     x = prepare(graph, features, config)
     seconds = {
         "read": read_seconds,
@@ -65,22 +89,75 @@ def plan(graph: Graph, features: Any, config: Config, *, file_bytes: int = 0, re
     }
     seconds["embed"], seconds["write"] = _embedding_seconds(graph, x, config)
     seconds["total"] = sum(seconds.values())
-    return Plan(memory(graph, x, config, file_bytes), seconds)
+    room = memory(graph, features, config, file_bytes=file_bytes, budget=budget, from_folder=from_folder)
+    return Plan(room, seconds)
 
 
-def memory(graph: Graph, x: Matrix, config: Config, file_bytes: int = 0) -> dict[str, int]:
-    """Expected bytes of the graph, the features, a training step, the embedding, and of all at the worst moment."""
-    n, n_features = graph.n_nodes, int(x.shape[1])
+def memory(
+    graph: Graph,
+    features: Any,
+    config: Config,
+    *,
+    file_bytes: int = 0,
+    budget: int | str | None = None,
+    from_folder: bool = False,
+) -> dict[str, int]:
+    """Expected bytes of the graph, the features, a training step, the embedding, and of all at the worst moment.
+
+    Nothing is computed that grows with the features, so that a fit can be warned of before it starts.
+    """
+    rows = FeatureRows.of(graph, features, config)
+    n = graph.n_nodes
+    given = 0 if rows.given is None else _bytes(rows.given)
+    structural = 4 * n * (rows.width - (0 if rows.given is None else int(rows.given.shape[1])))
     parts = {
         "program": PROGRAM,
-        "read": file_bytes + PER_ROW * graph.counts.rows,
+        "read": 0 if from_folder else file_bytes + PER_ROW * graph.counts.rows,
         "graph": graph.offsets.nbytes + graph.targets.nbytes + graph.id_column.nbytes,
-        "features": _bytes(x),
-        "step": _step_bytes(graph, x, config) if config.steps else 0,
-        "embedding": 4 * n * (config.width * (2 if config.loss == "both" else 1) + _alive(n_features, config)),
+        "features": given + structural,
+        "step": _step_bytes(graph, rows.width, (given + structural) / n, config) if config.steps else 0,
+        "embedding": 4 * n * (config.width * (2 if config.loss == "both" else 1) + _alive(config)),
     }
-    working = parts["graph"] + parts["features"] + max(parts["step"], parts["embedding"])
-    return parts | {"peak": PROGRAM + max(parts["read"] + parts["graph"], working)}
+    fitting = PROGRAM + parts["graph"] + parts["features"] + parts["step"]
+    embedding = PROGRAM + parts["graph"] + parts["features"] + parts["embedding"]
+    if budget is not None:
+        parts["embedding"] = PART_BYTES + 2 * GROUP_BYTES + 4 * n * _averaged(rows.width, config)
+        embedding = min(memory_bytes(budget), PROGRAM + parts["graph"] + given + parts["embedding"])
+    return parts | {"peak": max(PROGRAM + parts["read"] + parts["graph"], fitting, embedding)}
+
+
+def shortage(needed: int, root: Path = Path("/")) -> tuple[int, int] | None:
+    """Bytes that a process which will need so many in all still has to get, and those there are; None if they do."""
+    free = available_memory(root)
+    held = _resident(root)
+    return None if free is None or needed - held <= free else (needed - held, free)
+
+
+def available_memory(root: Path = Path("/")) -> int | None:
+    """Bytes that can be had without swapping: of the machine and of the control group; None where nobody says."""
+    groups = [
+        ("sys/fs/cgroup/memory.max", "sys/fs/cgroup/memory.current"),
+        ("sys/fs/cgroup/memory/memory.limit_in_bytes", "sys/fs/cgroup/memory/memory.usage_in_bytes"),
+    ]
+    found = [_number(root / "proc/meminfo", r"MemAvailable:\s+(\d+) kB", 1024)]
+    for limit, used in groups:
+        most, now = (_number(root / name, r"(\d+)\s*") for name in (limit, used))
+        if most is not None and now is not None:
+            cached = _number((root / used).with_name("memory.stat"), r"(?s).*?\binactive_file (\d+).*") or 0
+            found.append(max(0, most - now + cached))  # pages of files are given back when they are needed
+    return min((free for free in found if free is not None), default=None)
+
+
+def _resident(root: Path) -> int:
+    return _number(root / "proc/self/status", r"(?s).*?VmRSS:\s+(\d+) kB.*", 1024) or 0
+
+
+def _number(path: Path, pattern: str, unit: int = 1) -> int | None:
+    try:
+        found = re.search(pattern, path.read_text(encoding="ascii", errors="replace"))
+    except OSError:
+        return None
+    return int(found[1]) * unit if found else None
 
 
 def rows_by_level(graph: Graph, n_egos: int, config: Config) -> list[float]:
@@ -111,7 +188,7 @@ def fit_seconds(graph: Graph, x: Matrix, config: Config, loss: str) -> float:
     return float(first + np.median(others) * (config.steps - 1))
 
 
-def _step_bytes(graph: Graph, x: Matrix, config: Config) -> int:
+def _step_bytes(graph: Graph, n_features: int, row_bytes: float, config: Config) -> int:
     b = min(config.batch_size, graph.n_nodes)
     within = config.loss != "neighbor"
     shuffled = round(config.shuffled * config.negatives) if within and config.shuffle == "neighbors" else 0
@@ -119,16 +196,21 @@ def _step_bytes(graph: Graph, x: Matrix, config: Config) -> int:
     context = rows_by_level(graph, b * (config.positives + (0 if within else 1)), config)
     context[-1] += b * shuffled
     held = sum(HELD * (r + s) * d for r, s, d in zip(anchor[1:], context[1:], config.dims, strict=True))
-    gathered = (anchor[0] + context[0]) * _bytes(x) / graph.n_nodes
-    widths = (int(x.shape[1]), *config.dims)
+    gathered = (anchor[0] + context[0]) * row_bytes
+    widths = (n_features, *config.dims)
     weights = sum(a * d + (d * d if config.projections == 2 else 0) for a, d in zip(widths, config.dims, strict=False))
     return int(4 * held + gathered + 2 * 16 * weights)
 
 
-def _alive(n_features: int, config: Config) -> int:
+def _alive(config: Config) -> int:
     """Columns of the level's input, projection and output that exist at once, at the widest level."""
     widths = (0, *config.dims)  # the inputs are counted as features
     return max(below + 2 * here for below, here in zip(widths, config.dims, strict=False))
+
+
+def _averaged(n_features: int, config: Config) -> int:
+    """Columns of the widest rows that are averaged, where levels project first if that narrows."""
+    return max(min(pair) for pair in itertools.pairwise((n_features, *config.dims)))
 
 
 def _bytes(x: Matrix) -> int:
@@ -156,5 +238,34 @@ def _embedding_seconds(graph: Graph, x: Matrix, config: Config) -> tuple[float, 
     with tempfile.TemporaryDirectory() as folder:
         write_embeddings(Path(folder) / "z.parquet", pa.array(np.arange(len(z))), z)
     written = time.perf_counter()
-    scale = n / len(z) * len(losses(config))
-    return (embedded - began) * scale, (written - embedded) * scale
+    widths = sum(min(pair) for pair in itertools.pairwise((int(x.shape[1]), *config.dims)))
+    spent = embedded - began
+    if small is not graph and fanout is None:  # its rows lie in the cache, those of the graph do not
+        spent = max(spent - widths * _averaging_seconds(small), spent / 4)
+        spent += widths * _averaging_seconds(graph) * len(z) / n
+    scale = n / len(z)
+    fresh = 4 * (n - len(z)) * (config.width + _alive(config)) * _touching_seconds()
+    return (spent * scale + fresh) * len(losses(config)), (written - embedded) * scale * len(losses(config))
+
+
+def _touching_seconds() -> float:
+    """Seconds that a byte of new memory costs, told from 64 MiB of it."""
+    began = time.perf_counter()
+    touched = np.ones(1 << 26, np.uint8).nbytes
+    return (time.perf_counter() - began) / touched
+
+
+def _averaging_seconds(graph: Graph) -> float:
+    """Seconds to average one column over every neighbourhood, told from a few runs of rows."""
+    n = graph.n_nodes
+    rows = np.ones((min(n, MOST), COLUMNS), np.float32)
+    out = np.empty((RUN, COLUMNS), np.float32)
+    spent, targets = 0.0, 0
+    for a in np.linspace(0, max(0, n - RUN), RUNS, dtype=np.int64):
+        offsets = graph.offsets[a : a + RUN + 1]
+        near = (graph.targets[offsets[0] : offsets[-1]] % len(rows)).astype(graph.targets.dtype)
+        began = time.perf_counter()
+        cpu.mean_rows(offsets - offsets[0], near, rows, 0, out, 0, len(offsets) - 1)
+        spent += time.perf_counter() - began
+        targets += len(near)
+    return spent / COLUMNS * len(graph.targets) / max(targets, 1) / threads()

@@ -64,10 +64,27 @@ def fit(
     folder = Path(out) if out else default_folder(reading.edges)
     check_free(folder, force=force)
     console.use_threads()
-    run = fit_run(read_inputs(reading, console), config, folder, console, force=force, lean=lean, bounds=bounds)
+    inputs = read_inputs(reading, console)
+    warn_of_memory(inputs, config, bounds, console)
+    run = fit_run(inputs, config, folder, console, force=force, lean=lean, bounds=bounds)
     if page or (page is None and run.counts["nodes"] <= PAGE_MOST):
         add_page(run, console)
     report(run, console)
+
+
+def warn_of_memory(inputs: Inputs, config: Config, bounds: Bounds, console: Console) -> None:
+    """Say so, before anything is started, if it will not fit in memory."""
+    from rae.plan import memory, shortage
+
+    parts = memory(inputs.graph, inputs.features, config, budget=bounds.memory, from_folder=True)
+    short = shortage(parts["peak"])
+    if short is None:
+        return
+    needed, free = short
+    way = "a smaller --memory" if bounds.memory else f"--memory {size(0.8 * free).replace(' ', '')}"
+    if parts["step"] > parts["embedding"]:
+        way = "a smaller --batch-size"
+    console.warn(f"this will take about {size(needed)} more memory and {size(free)} is available; pass {way}")
 
 
 def default_folder(edges: str) -> Path:

@@ -15,10 +15,11 @@ from rae.config import Config
 
 @click.command(short_help="memory and time a fit will take, before any fit")
 @reading_options
+@click.option("--memory", metavar="SIZE", help="memory that embedding may take, as for `rae fit`, e.g. 4GiB")
 @config_options
 @global_options
 @click.pass_obj
-def plan(console: Console, reading: Reading, config: Config) -> None:
+def plan(console: Console, reading: Reading, config: Config, memory: str | None) -> None:
     """Say how much memory and time `rae fit` with the same arguments will take.
 
     EDGES is read, since that is how nodes are counted, and a few training steps are timed; nothing
@@ -28,19 +29,35 @@ def plan(console: Console, reading: Reading, config: Config) -> None:
     rae plan edges.csv
     rae plan edges.parquet --features users.csv --loss both --steps 500
     rae plan edges.tsv.gz --batch-size 1024 --json
+    rae plan folder-of-rae-graph-build --memory 4GiB
     """
+    from rae.inference import memory_bytes
+    from rae.io.graphs import is_graph_folder
+    from rae.plan import available_memory
     from rae.plan import plan as make_plan
 
+    if memory is not None:
+        memory_bytes(memory)  # a misspelt size is said before anything is read
     console.use_threads()
     inputs = read_inputs(reading, console)
     file_bytes = sum(f["bytes"] for f in inputs.files.values())
-    made = make_plan(inputs.graph, inputs.features, config, file_bytes=file_bytes, read_seconds=inputs.seconds)
+    made = make_plan(
+        inputs.graph,
+        inputs.features,
+        config,
+        file_bytes=file_bytes,
+        read_seconds=inputs.seconds,
+        budget=memory,
+        from_folder=is_graph_folder(reading.edges),
+    )
+    free = available_memory()
     counts = inputs.counts | {"width": config.width, "file_bytes": file_bytes}
+    shown = made.memory if free is None else made.memory | {"available": free}
     text = "\n\n".join(
         [
             columns([(name.replace("_", " "), f"{n:,}") for name, n in counts.items()]),
-            "memory expected\n" + columns([(name, size(n)) for name, n in made.memory.items()], "  "),
+            "memory expected\n" + columns([(name, size(n)) for name, n in shown.items()], "  "),
             "time expected\n" + columns([(name, seconds(spent)) for name, spent in made.seconds.items()], "  "),
         ]
     )
-    console.result(text, {"counts": counts, **dataclasses.asdict(made)})
+    console.result(text, {"counts": counts, **dataclasses.asdict(made), "available": free})

@@ -75,7 +75,7 @@ class Numbers:
         base = np.array(self.low, self._wide)
         for ends in self._ends():
             present[(ends - base).astype(np.int64)] = True
-        place = np.cumsum(present, dtype=index_type(np.count_nonzero(present))) - 1
+        place = np.cumsum(present, dtype=index_type(int(np.count_nonzero(present)))) - 1
         for i, ends in enumerate(self._ends()):
             _append(self.folder / CODES, place[(ends - base).astype(np.int64)])
             report("number", i + 1, len(self.lengths))
