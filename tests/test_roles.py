@@ -17,6 +17,7 @@ from rae.roles.compare import compare
 from rae.roles.number import choose, standing_out
 from rae.roles.record import record, rule
 from rae.roles.steady import seen, shaken, steady
+from rae.run import Run
 
 
 def blobs(k, n=600, width=12, spread=0.35, seed=0):
@@ -267,6 +268,18 @@ def test_a_given_number_and_exact_positions_need_no_shaking(deep):
 def test_a_graph_of_other_nodes_is_refused(three):
     with pytest.raises(GraphError, match=r"nodes of the vectors \(600\), got 80"):
         Roles().fit(three[0], graph=load("house").graph)
+
+
+@pytest.mark.parametrize("lean", [False, True])
+def test_a_run_is_shaken_if_it_keeps_its_graph(deep, tmp_path, lean):
+    graph = load("house", cycle=300, shapes=100, noise=0.05).graph
+    z = deep.fit_transform(graph)
+    run = Run.create(tmp_path / "run", deep, graph.id_column, z, graph=None if lean else graph)
+    roles = run.fit_roles(max_k=8)
+
+    assert roles.criterion == ("prediction strength" if lean else "steady positions")
+    assert run.role_record()["k"] == roles.n_roles
+    assert lean or roles.n_roles == 7
 
 
 def test_directions_between_labels_ignore_what_scatters_within():
