@@ -21,6 +21,7 @@ from rae import Graph
 from rae.errors import FeatureError, FileError, RaeError
 from rae.features import FeatureTable
 from rae.io import read_features, text
+from rae.io.parts import mapped
 
 
 def file(tmp_path: Path, content: Any, name: str = "features.csv") -> Path:
@@ -376,3 +377,14 @@ def test_pickles_are_refused_and_not_run(tmp_path: Path) -> None:
         with pytest.raises(FileError, match=r"pickle|Object arrays"):
             read_features(tmp_path / name)
     assert not ran.exists()
+
+
+def test_a_float32_array_on_disk_stays_there(tmp_path):
+    x = np.arange(12, dtype=np.float32).reshape(4, 3)
+    np.save(tmp_path / "x.npy", x)
+    read = read_features(tmp_path / "x.npy")
+
+    assert mapped(read) is not None
+    np.testing.assert_array_equal(read, x)
+    np.save(tmp_path / "y.npy", np.asfortranarray(x).astype(np.float64))
+    np.testing.assert_array_equal(read_features(tmp_path / "y.npy"), x)

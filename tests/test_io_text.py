@@ -242,3 +242,33 @@ def test_a_doubled_or_wrong_column_name_is_said(tmp_path: Path) -> None:
         read_edges(path, source="wieght")
     with pytest.raises(ValueError, match=r"there is no column 'q'; the columns are 'x', 'x', 'weight'"):
         read_edges(path, target="q")
+
+
+@pytest.mark.parametrize(
+    ("content", "plain"),
+    [
+        (b"1 2\n30 4\n", True),
+        (b"1  2\n30 4\n", True),  # runs of blanks are squeezed before they are counted
+        (b"1 2\n30 4", False),  # a last line without an end may hide a 07 elsewhere
+        (b"1 2\n07 4\n", False),
+        (b"1 2\n+7 4\n", False),
+        (b"1 2\n-7 4\n", False),
+        (b"1 2\n0x1F 4\n", False),
+        (b"1 2\r\n30 4\r\n", True),
+        (b"1 2\r\n3 4\r007 8\n", False),
+        (b"1 2\n\n3 4\n", False),
+        (b'1 2\n"3" 4\n', False),
+        (b"1 2\n3 word\n", False),
+        (b"1 2\n3 9223372036854775808\n", False),
+        (b"1 2 3\n4 5 6\n", False),
+    ],
+)
+def test_numbers_are_read_fast_only_where_their_writing_is_plain_for_sure(tmp_path, content, plain):
+    path = tmp_path / "e.txt"
+    path.write_bytes(content)
+    table = open_table(path, False)
+    if plain:
+        assert [c.to_pylist() for c in next(table.whole_numbers([0, 1]))] == [[1, 30], [2, 4]]
+        return
+    with pytest.raises(text.NotPlain):
+        list(table.whole_numbers([0, 1]))

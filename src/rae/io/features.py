@@ -183,10 +183,12 @@ def _from_numpy(file: File, as_text: bool) -> FeatureTable | Matrix:
         raise FileError(f"{file.path} is a packed NumPy file; unpack it first")
     # allow_pickle=False throughout: an array of Python objects could run code.
     try:
-        with file.path.open("rb") as stream:
-            loaded = np.load(stream, allow_pickle=False)
-            if file.kind == "zip":
-                loaded = {name: array for name, array in loaded.items() if isinstance(array, np.ndarray)}
+        if file.kind == "npy":  # mapped: what is float32 and row by row stays on disk
+            loaded: Any = np.asarray(np.load(file.path, mmap_mode="r", allow_pickle=False))
+        else:
+            with file.path.open("rb") as stream:
+                inside = np.load(stream, allow_pickle=False).items()
+                loaded = {name: array for name, array in inside if isinstance(array, np.ndarray)}
     except (ValueError, OSError, EOFError, KeyError, MemoryError, SyntaxError, zipfile.BadZipFile) as error:
         reason = str(error).strip().splitlines()[0].rstrip(".") if str(error).strip() else type(error).__name__
         raise FileError(f"{file.path} is no NumPy file of plain numbers ({reason}); save it again") from None

@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 
 from rae.ids import is_text
 from rae.io.edges import EdgeFile
-from rae.io.tables import NotOfKind, id_batches
-from rae.io.text import TextTable
+from rae.io.tables import TEXT_KINDS, id_batches
+from rae.io.text import NotPlain, TextTable
 from rae.kernels import build
 
 BATCH = 1 << 22  # edges numbered and placed at a time
@@ -135,17 +135,17 @@ class Words(Numbers):
 
 def spill(opened: EdgeFile, folder: Path, report: Report) -> Numbers:
     """The edges of the file, on disk, of the first kind that all of them are of."""
-    kinds = (pa.int64(), pa.uint64(), None) if isinstance(opened.table, TextTable) else (None,)
+    kinds = TEXT_KINDS if isinstance(opened.table, TextTable) else (None,)
     for kind in kinds:
         try:
             return _spill_as(opened, folder, kind, report)
-        except NotOfKind:
+        except NotPlain:
             for left in folder.iterdir():
                 left.unlink()
     raise AssertionError("text is of every kind")
 
 
-def _spill_as(opened: EdgeFile, folder: Path, kind: pa.DataType | None, report: Report) -> Numbers:
+def _spill_as(opened: EdgeFile, folder: Path, kind: Any, report: Report) -> Numbers:
     positions = dict(zip(("source", "target"), opened.ends, strict=True))
     spilled: Numbers | None = None
     for source, target in _gathered(id_batches(opened.table, positions, kind)):

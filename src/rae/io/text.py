@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 
@@ -68,6 +69,34 @@ class TextTable:
                     yield [batch.column(str(i)) for i in kinds]
         except FileError as error:
             raise self._explained(kinds) or error from None
+
+    def whole_numbers(self, positions: Sequence[int]) -> Iterator[list[pa.Array]]:
+        """The two columns of a table that has no other as int64, in batches; `NotPlain` if that loses their writing.
+
+        Arrow reads numbers three times as fast as text, but takes 007 for 7. The plain writing of a number
+        is its shortest, so all cells are plain where every row has its line feed and the file is as long
+        as its digits, delimiters and ends of lines. Other notations of numbers are left to `batches`.
+        """
+        if sorted(positions) != list(range(len(self.names))) or len(self.names) != 2 or not self.sample:
+            raise NotPlain
+        options = self._options(dict.fromkeys(positions, pa.int64()))
+        options["convert_options"].null_values = []
+        expected = n_rows = 0
+        try:
+            with self._data() as stream:
+                plain = _Plain(stream)
+                with pa.csv.open_csv(pa.PythonFile(plain, mode="r"), **options) as rows:
+                    for batch in rows:
+                        columns = [batch.column(str(i)) for i in positions]
+                        expected += sum(
+                            _digits(column.to_numpy()) + len(column) for column in columns
+                        )
+                        n_rows += len(batch)
+                        yield columns
+        except (pa.ArrowException, OSError, EOFError):  # said in full by the careful way
+            raise NotPlain from None
+        if plain.odd or plain.feeds != n_rows or plain.length != expected:
+            raise NotPlain
 
     def _options(self, kinds: Mapping[int, pa.DataType]) -> dict[str, Any]:
         longest = max(sum(map(len, row)) + len(row) for row in self.sample)
@@ -128,6 +157,41 @@ def _fits(cell: str, kind: pa.DataType) -> bool:
     if pa.types.is_boolean(kind):
         return cell.casefold() in ("true", "false", "1", "0", "")
     return not pa.types.is_floating(kind) or is_number(cell)
+
+
+class NotPlain(Exception):  # noqa: N818  # no error of the user's: the reader takes the careful way
+    """A text column that is not the plain writing of whole numbers, or that cannot be told to be."""
+
+
+class _Plain:
+    """A stream of bytes that counts them and notes such as stand in other notations of numbers."""
+
+    closed = False
+
+    def __init__(self, stream: pa.NativeFile) -> None:
+        self._stream = stream
+        self.length = self.feeds = 0  # bytes that are no carriage returns; line feeds
+        self.odd = False
+
+    def read(self, size: int) -> bytes:
+        block: bytes = self._stream.read(size)
+        self.length += len(block) - block.count(b"\r")
+        self.feeds += block.count(b"\n")
+        self.odd = self.odd or any(byte in block for byte in (b"x", b"X", b'"', b"-"))
+        return block
+
+    def close(self) -> None:
+        self._stream.close()
+
+
+def _digits(numbers: Any) -> int:
+    """How many digits these numbers, none below 0, are written with.
+
+    >>> _digits(np.array([0, 9, 10, 123]))
+    7
+    """
+    most = len(str(numbers.max())) if len(numbers) else 0
+    return len(numbers) + sum(int(np.count_nonzero(numbers >= 10**k)) for k in range(1, most))
 
 
 class _Cleaned:
