@@ -19,7 +19,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rae import Graph, read_embeddings, write_embeddings
+from rae import Graph, ids, read_embeddings, write_embeddings
 from rae.errors import GraphError, RaeError
 from rae.graph import Counts
 from rae.ids import index_in
@@ -354,3 +354,17 @@ def test_pyg_data_that_names_nodes_beyond_its_number_is_refused():
         Graph.from_pyg(Data(edge_index=torch.zeros(3, 2, dtype=torch.long), num_nodes=2))
     with pytest.raises(GraphError, match="one entry per node"):
         Graph.from_pyg(Data(edge_index=torch.tensor([[0], [1]]), num_nodes=2), ids=[1])
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.uint8, np.int16, np.int32, np.int64, np.uint64])
+@pytest.mark.parametrize("end", ["low", "high"])
+def test_numbers_that_lie_close_together_are_coded_as_all_others_are(kind, end, monkeypatch):
+    limits = np.iinfo(kind)
+    low, high = (limits.min, limits.min + 100) if end == "low" else (limits.max - 100, limits.max)
+    column = pa.array(np.random.default_rng(0).integers(low, high, 300, dtype=kind, endpoint=True))
+    codes, found = ids.coded(column)
+    monkeypatch.setattr(ids, "CLOSE", 0)
+    same_codes, same = ids.coded(column)
+
+    assert np.array_equal(codes, same_codes)
+    assert found.equals(same)

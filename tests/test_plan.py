@@ -90,6 +90,13 @@ def test_a_large_graph_is_measured_on_a_small_one(monkeypatch, graph):
     assert plan(graph, None, SMALL).seconds["embed"] > 0
 
 
+def test_parts_on_disk_take_longer_than_none(graph, monkeypatch):
+    monkeypatch.setattr("rae.plan._part_seconds", lambda: 1.0)
+    whole, bounded = (plan(graph, None, SMALL, budget=budget).seconds["embed"] for budget in (None, "2GiB"))
+
+    assert bounded - whole > 4 * graph.n_nodes
+
+
 def test_more_steps_take_longer(graph):
     few, many = (plan(graph, None, SMALL.replace(steps=steps)).seconds["fit"] for steps in (1, 100_000))
 

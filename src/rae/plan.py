@@ -45,6 +45,7 @@ from rae.inference.layout import PART_BYTES, PROGRAM
 from rae.inference.rows import FeatureRows
 from rae.io import write_embeddings
 from rae.io.embeddings import GROUP_BYTES
+from rae.io.parts import Parts
 from rae.kernels import cpu
 from rae.runtime import generator, threads
 from rae.training import fit
@@ -88,6 +89,9 @@ def plan(
         "write": 0.0,
     }
     seconds["embed"], seconds["write"] = _embedding_seconds(graph, x, config)
+    if budget is not None:
+        widths = sum(map(min, itertools.pairwise((int(x.shape[1]), *config.dims)))) + sum(config.dims)
+        seconds["embed"] += 4 * graph.n_nodes * widths * len(losses(config)) * _part_seconds()
     seconds["total"] = sum(seconds.values())
     room = memory(graph, features, config, file_bytes=file_bytes, budget=budget, from_folder=from_folder)
     return Plan(room, seconds)
@@ -246,6 +250,17 @@ def _embedding_seconds(graph: Graph, x: Matrix, config: Config) -> tuple[float, 
     scale = n / len(z)
     fresh = 4 * (n - len(z)) * (config.width + _alive(config)) * _touching_seconds()
     return (spent * scale + fresh) * len(losses(config)), (written - embedded) * scale * len(losses(config))
+
+
+def _part_seconds() -> float:
+    """Seconds that a byte costs which goes to disk in parts and comes back."""
+    rows = np.ones(1 << 23, np.float32)
+    with tempfile.TemporaryDirectory() as folder:
+        began = time.perf_counter()
+        parts = Parts.open(Path(folder) / "parts", {})
+        parts.write("rows", [rows])
+        parts.read_into("rows", rows)
+        return (time.perf_counter() - began) / rows.nbytes
 
 
 def _touching_seconds() -> float:
