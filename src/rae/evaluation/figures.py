@@ -87,7 +87,7 @@ def _exemplars(plt: Any, filled: Mapping[str, Filled]) -> Any:
     rows = (pictures.GRAPH, pictures.RAE_MAP, pictures.GRAPHWAVE, pictures.NODE2VEC)
     if any(_only(filled, row, name) is None for row in rows for name in pictures.SMALL):
         return None
-    figure, axes = plt.subplots(2, 4, figsize=(12, 6.4))
+    figure, axes = plt.subplots(2, 4, figsize=(12, 7.4))
     for line, name in zip(axes, pictures.SMALL, strict=True):
         known = data.get(name)
         for axis, row in zip(line, rows, strict=True):
@@ -101,8 +101,7 @@ def _exemplars(plt: Any, filled: Mapping[str, Filled]) -> Any:
             _points(axis, xy, labels, known.label_names, size=34)
             score = "" if row is pictures.GRAPH else f"\nsilhouette {found['score'] / 100:.2f}"
             axis.set_title(f"{name}: {row.name}{score}" if row is not pictures.GRAPH else f"{name}: true roles")
-        handles, names = line[0].get_legend_handles_labels()
-        line[0].legend(handles, names, fontsize=6.5, loc="center", framealpha=0.85)
+        line[0].legend(fontsize=6.5, loc="upper center", bbox_to_anchor=(0.5, 0.0), ncol=2, frameon=False)
     return figure
 
 

@@ -277,15 +277,17 @@ def terminal(filled: Filled, width: int = 100) -> str:
     """A table for the terminal: one block of rows per data set where the columns would not fit."""
     table = filled.table
     wide = max(len(row.name) for row in table.rows) + 2
-    room = max(1, (width - wide) // 16)
+    cell = max(16, *(len(WORDS.get(name, name)) + 2 for name in table.datasets))
+    room = max(1, (width - wide) // cell)
     blocks = [table.datasets[i : i + room] for i in range(0, len(table.datasets), room)]
-    lines = [table.title, f"{table.unit}; (published); {'lower is better; ' if table.lower_is_better else ''}n runs"]
+    lower = "; lower is better" if table.lower_is_better else ""
+    lines = [table.title, f"{table.unit}{lower}; (published); n runs"]
     for block in blocks:
-        lines.append(" " * wide + "".join(WORDS.get(name, name)[:15].ljust(16) for name in block))
+        lines.append(" " * wide + "".join(WORDS.get(name, name).ljust(cell) for name in block))
         for row in table.rows:
-            cells = [_short(filled, row, dataset) for dataset in block]
-            if any(cell != "–" for cell in cells):
-                lines.append(row.name.ljust(wide) + "".join(cell.ljust(16) for cell in cells))
+            texts = [_short(filled, row, dataset) for dataset in block]
+            if any(text != "–" for text in texts):
+                lines.append(row.name.ljust(wide) + "".join(text.ljust(cell) for text in texts))
     return "\n".join(line.rstrip() for line in lines)
 
 

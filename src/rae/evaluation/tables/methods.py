@@ -9,9 +9,11 @@ import numpy as np
 from rae.baselines import Degree, GraphWave, Node2Vec, ReFeX
 from rae.estimator import RAE
 from rae.evaluation.cells import Effort, Row
+from rae.features import structural_features
 from rae.graph import Graph
 
 DEGREE = Row("degree", "floor", {"method": "degree"}, "log-degree alone")
+FEATURES = Row("structural features", "floor", {"method": "features"}, "what RAE is given")
 REFEX = Row("ReFeX-style features", "other", {"method": "refex"})
 GRAPHWAVE = Row("GraphWave", "other", {"method": "graphwave"})
 NODE2VEC = Row("node2vec", "other", {"method": "node2vec", "p": 1.0, "q": 0.5, "walks": 50})
@@ -19,7 +21,7 @@ UNTRAINED = Row("RAE, untrained", "ours", {"method": "rae", "steps": 0})
 WITHIN = Row("RAE, J_within", "ours", {"method": "rae", "loss": "within"})
 NEIGHBOR = Row("RAE, J_neighbor", "ours", {"method": "rae", "loss": "neighbor"})
 
-ROWS = (DEGREE, REFEX, GRAPHWAVE, NODE2VEC, UNTRAINED, WITHIN, NEIGHBOR)
+ROWS = (DEGREE, FEATURES, REFEX, GRAPHWAVE, NODE2VEC, UNTRAINED, WITHIN, NEIGHBOR)
 
 
 def vectors(row: Row, graph: Graph, seed: int, effort: Effort) -> np.ndarray[Any, Any]:
@@ -27,6 +29,8 @@ def vectors(row: Row, graph: Graph, seed: int, effort: Effort) -> np.ndarray[Any
     method = row.settings["method"]
     if method == "rae":
         return RAE(row.config(seed, effort)).fit_transform(graph)
+    if method == "features":
+        return structural_features(graph)
     embedder: Any = {"degree": Degree, "refex": ReFeX, "graphwave": GraphWave, "node2vec": Node2Vec}[method]
     settings = {name: value for name, value in row.settings.items() if name != "method"}
     if method == "node2vec":
