@@ -52,7 +52,7 @@ from rae.training import fit
 
 HELD = 14  # arrays of a level that are alive at the end of a forward pass and during the backward pass
 PER_ROW = 64  # bytes per row of the edge file while the graph is made: two columns, codes, ranks
-SAMPLE = 8_192  # nodes embedded and written to measure the rates
+SAMPLE = 32_768  # nodes embedded and written to measure the rates
 COLUMNS = 64  # width at which averaging is timed
 RUNS, RUN = 64, 512  # runs of rows that are averaged to time it, and rows of a run
 MOST = 1 << 20  # rows in memory for that, at most: 256 MiB
@@ -81,7 +81,9 @@ def plan(
 
     `budget` is the memory that embedding may take, as for `embed_to`; a graph folder costs no reading.
     """
+    began = time.perf_counter()
     x = prepare(graph, features, config)
+    prepared = time.perf_counter() - began
     seconds = {
         "read": read_seconds,
         "fit": sum(fit_seconds(graph, x, config, loss) for loss in losses(config)),
@@ -89,6 +91,8 @@ def plan(
         "write": 0.0,
     }
     seconds["embed"], seconds["write"] = _embedding_seconds(graph, x, config)
+    seconds["fit"] += prepared if config.steps else 0.0
+    seconds["embed"] += prepared
     if budget is not None:
         widths = sum(map(min, itertools.pairwise((int(x.shape[1]), *config.dims)))) + sum(config.dims)
         seconds["embed"] += 4 * graph.n_nodes * widths * len(losses(config)) * _part_seconds()
