@@ -17,7 +17,7 @@ from rae.io.embeddings import GROUP_BYTES
 
 SMALL = ["--dims", "24,8", "--fanout", "3,3", "--steps", "2", "--batch-size", "64"]
 # What the process may take: room for a few MB of data, so that parts are as small as they get.
-TIGHT = str(PROGRAM + 2 * GROUP_BYTES + (4 << 20))
+TIGHT = str(PROGRAM + 3 * GROUP_BYTES + (4 << 20))
 # As `rae` does it, but killed, as by kill -9, in the middle of writing its n-th part.
 DYING = """
 import os, signal, sys

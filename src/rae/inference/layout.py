@@ -19,6 +19,7 @@ from rae.inference.exact import TILE
 
 PROGRAM = 540_000_000  # Python, torch, numba and pyarrow, before any data
 PART_BYTES = 128 << 20  # the parts at work, at most: larger ones gain nothing
+WRITING = 3  # row groups that are in memory while one is written: waiting, encoded, on its way
 AT_WORK = 2  # parts at a time: one is computed while the other is written
 LINE = 16  # float32 columns in a cache line: narrower stripes read more than they use
 UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
@@ -53,7 +54,7 @@ def layout(
     of a number that is averaged, `held` bytes in memory whatever is done, `group` those of a row group.
     """
     budget = memory_bytes(memory)
-    fixed = PROGRAM + held + 2 * group
+    fixed = PROGRAM + held + WRITING * group
     per_row = AT_WORK * (12 * max(*widths, width) + 4 * -(-n_targets // n_nodes))
     room = min(PART_BYTES, max(0, budget - fixed) // 4)
     rows = max(TILE, room // per_row // TILE * TILE)
