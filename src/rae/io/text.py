@@ -88,9 +88,7 @@ class TextTable:
                 with pa.csv.open_csv(pa.PythonFile(plain, mode="r"), **options) as rows:
                     for batch in rows:
                         columns = [batch.column(str(i)) for i in positions]
-                        expected += sum(
-                            _digits(column.to_numpy()) + len(column) for column in columns
-                        )
+                        expected += sum(_digits(column.to_numpy()) + len(column) for column in columns)
                         n_rows += len(batch)
                         yield columns
         except (pa.ArrowException, OSError, EOFError):  # said in full by the careful way
