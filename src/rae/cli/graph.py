@@ -52,8 +52,8 @@ def build(
 ) -> None:
     """Build a graph folder from EDGES: Parquet, CSV, TSV or a plain edge list, gzipped or not.
 
-    Edges are read in batches and lie on disk until the folder is whole, so memory grows by some 60
-    bytes a node and not with the edges. Directions are dropped, doubled edges merged, self-loops
+    Edges are read in batches and lie on disk until the folder is whole, so memory grows with the
+    nodes, by some tens of bytes each, and not with the edges. Directions are dropped, doubled edges merged, self-loops
     left out, all counted. Ids stay what they are in the file. A build that is killed leaves no folder.
 
     \b
