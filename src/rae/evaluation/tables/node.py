@@ -34,6 +34,12 @@ BEYOND = Row(
     {"preset": "paper", "loss": "neighbor", "projections": 1, "input_dropout": 0.5},
     "ours, not the paper's",
 )
+ONE = Row(
+    "J_neighbor, one projection",
+    "ablation",
+    {"preset": "paper", "loss": "neighbor", "projections": 1},
+    "Algorithm 1's weights without those of Algorithm 2",
+)
 DEGREE = Row(
     "J_within, node degree added to X_a",
     "ablation",
@@ -113,6 +119,7 @@ TABLE = Table(
         Work((SHUFFLING,), partial(_fitted, SHUFFLING), DATASETS, RUNS),
         Work((WITHIN, NEIGHBOR, CONCAT), _both, DATASETS, RUNS),
         Work((BEYOND,), partial(_fitted, BEYOND), DATASETS, RUNS),
+        Work((ONE,), partial(_fitted, ONE), DATASETS, 10),
         Work((DEGREE,), partial(_fitted, DEGREE), DATASETS[:1], RUNS),
         Work((RELU,), partial(_fitted, RELU), DATASETS[:1], RUNS),
         Work((ROWS_SHUFFLED,), partial(_fitted, ROWS_SHUFFLED), DATASETS[:1], RUNS),
