@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rae.evaluation.cells import Table
-from rae.evaluation.tables import automorphism, graph, inductive, node, pictures, recovery, roles, toy
+from rae.evaluation.tables import airports, automorphism, graph, inductive, node, pictures, recovery, toy
 
 TABLES: dict[str, Table] = {
     table.name: table
@@ -13,8 +13,8 @@ TABLES: dict[str, Table] = {
         automorphism.TABLE,
         node.TABLE,
         graph.TABLE,
-        roles.TABLE,
-        roles.TRANSFER,
+        airports.TABLE,
+        airports.TRANSFER,
         inductive.TABLE,
         pictures.TABLE,
     )
@@ -24,7 +24,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "toy": (toy.TABLE.name, recovery.TABLE.name, automorphism.TABLE.name),
     "node": (node.TABLE.name,),
     "graph": (graph.TABLE.name,),
-    "roles": (roles.TABLE.name, roles.TRANSFER.name),
+    "roles": (airports.TABLE.name, airports.TRANSFER.name),
     "inductive": (inductive.TABLE.name,),
     "figures": (pictures.TABLE.name,),
 }

@@ -58,7 +58,7 @@ def _fitted_abroad(row: Row, dataset: str, seed: int, effort: Effort) -> Scores:
 
 
 TABLE = Table(
-    name="roles",
+    name="airports",
     title="Air-traffic graphs: the activity of an airport",
     unit="accuracy, %",
     protocol=(
