@@ -12,6 +12,8 @@ STEPS = [
     ["speed.py", "--threads", "2"],
     ["variants.py"],
     ["baselines.py"],
+    ["build.py"],
+    ["embedding.py"],
     ["roles.py"],
     ["explore.py"],
 ]

@@ -60,6 +60,11 @@ class Work:
     compute: Compute
     datasets: tuple[str, ...]
     runs: int
+    by_dataset: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # settings that follow the data set
+
+    def settings(self, row: Row, dataset: str, effort: Effort) -> dict[str, Any]:
+        """All that a line of this cell says about how it was made."""
+        return {**row.settings, **self.by_dataset.get(dataset, {}), **effort.settings()}
 
 
 @dataclass(frozen=True)

@@ -39,12 +39,11 @@ class Filled:
 
 def fill(table: Table, lines: Sequence[Line], effort: Effort | None = None, runs: int | None = None) -> Filled:
     """The table with those of the lines that were made with exactly the settings of its rows."""
-    extra = (effort or Effort()).settings()
     cells = {}
     for work in table.works:
         for row in work.rows:
             for dataset in work.datasets:
-                found = chosen(lines, row.name, dataset, {**row.settings, **extra})
+                found = chosen(lines, row.name, dataset, work.settings(row, dataset, effort or Effort()))
                 count = work.runs if runs is None else min(runs, work.runs)
                 if kept := [line for line in found if line["seed"] < count]:
                     cells[row.name, dataset] = kept

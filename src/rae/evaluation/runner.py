@@ -98,7 +98,7 @@ def _blank(job: Job, work: Work) -> list[Line]:
             "dataset": job.dataset,
             "seed": job.seed,
             "score": None,
-            "settings": {**row.settings, **job.effort.settings()},
+            "settings": work.settings(row, job.dataset, job.effort),
         }
         for row in work.rows
     ]
