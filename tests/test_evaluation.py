@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,13 +18,15 @@ from scipy import stats
 from rae import Graph, datasets
 from rae.cli.program import main
 from rae.errors import FileError, RaeError
-from rae.evaluation import figures, floors, probes, report, runner
+from rae.evaluation import cells, figures, floors, probes, report, runner
 from rae.evaluation.cells import Effort, Published, Row, Score, Table, Work
 from rae.evaluation.evidence import Ledger, chosen, identity
 from rae.evaluation.publish import publish
 from rae.evaluation.statistics import against_floor, summary, two_sample, verdict
 from rae.evaluation.tables import TABLES
 from rae.features import structural_features
+
+ROOT = Path(__file__).parents[1]
 
 
 def line(score=1.0, *, table="t", row="r", dataset="d", seed=0, settings=None, **more):
@@ -81,9 +84,28 @@ def test_a_torn_last_line_is_passed_over_and_cut_off_by_the_next(tmp_path):
     assert [kept["seed"] for kept in ledger.read("t")] == [0, 1]
 
 
-@pytest.mark.parametrize("text", ["not json\n{}\n", '{"table": "t"}\n', "[1, 2]\n"])
+def test_a_whole_last_line_without_its_end_is_kept(tmp_path):
+    ledger = Ledger(tmp_path)
+    ledger.append([line(seed=0)])
+    path = ledger.path("t")
+    path.write_bytes(path.read_bytes() + json.dumps(line(seed=1)).encode())
+
+    ledger.append([line(seed=2)])
+    assert [kept["seed"] for kept in ledger.read("t")] == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"not json\n{}\n",
+        b'{"table": "t"}\n',
+        b"[1, 2]\n",
+        b"\xff\xfe\n\n",
+        json.dumps(line() | {"score": None}).encode() + b"\n",
+    ],
+)
 def test_a_file_of_another_kind_is_refused_with_its_line(tmp_path, text):
-    (tmp_path / "t.jsonl").write_text(text)
+    (tmp_path / "t.jsonl").write_bytes(text)
 
     with pytest.raises(FileError, match=r"t\.jsonl, line 1: expected"):
         Ledger(tmp_path).read("t")
@@ -108,8 +130,9 @@ def test_the_interval_is_students():
 
 
 def test_one_run_has_no_spread():
-    assert summary([3.0]) == summary([3.0])
-    assert (summary([3.0]).sd, summary([3.0]).low, summary([3.0]).high) == (0.0, 3.0, 3.0)
+    found = summary([3.0])
+
+    assert (found.mean, found.sd, found.low, found.high, found.runs) == (3.0, 0.0, 3.0, 3.0, 1)
 
 
 @pytest.mark.parametrize(
@@ -127,17 +150,35 @@ def test_a_published_value_is_judged_by_its_own_spread(ours, published, word):
     assert verdict(summary(ours), published) == word
 
 
+def by_seed(*scores, start=0):
+    return dict(enumerate(scores, start))
+
+
 def test_a_floor_is_cleared_only_beyond_doubt():
-    assert against_floor([80, 81, 80, 81], [75]) == "above"
-    assert against_floor([80, 81, 80, 81], [80.4]) == "level with"
-    assert against_floor([80, 81, 80, 81], [85]) == "below"
+    ours = by_seed(80, 81, 80, 81)
+
+    assert against_floor(ours, {0: 75}) == "above"
+    assert against_floor(ours, {0: 80.4}) == "level with"
+    assert against_floor(ours, {0: 85}) == "below"
 
 
 def test_paired_runs_see_a_gap_that_spread_would_hide():
-    floor = [60.0, 70.0, 80.0, 90.0]
+    floor = by_seed(60.0, 70.0, 80.0, 90.0)
 
-    assert against_floor([s + 1 + 0.1 * (i % 2) for i, s in enumerate(floor)], floor) == "above"
-    assert against_floor([61.0, 71.0, 81.0], floor) == "level with"  # unpaired: not the same runs
+    assert against_floor({seed: score + 1 + 0.1 * (seed % 2) for seed, score in floor.items()}, floor) == "above"
+
+
+def test_runs_are_paired_by_their_seeds_and_only_over_those_that_both_have():
+    floor = by_seed(60.0, 70.0, 80.0)
+    ours = {seed: score - 1 - 0.1 * (seed % 2) for seed, score in by_seed(80.0, 85.0, 90.0, start=2).items()}
+
+    assert against_floor(ours, {**floor, 3: 85.0, 4: 90.0}) == "below"
+    assert against_floor(ours, floor) == "undecided beside"  # one seed in common
+    assert against_floor(ours, by_seed(60.0, 70.0)) == "undecided beside"  # none
+
+
+def test_one_run_decides_nothing():
+    assert against_floor({0: 70.1}, {0: 70.0}) == "undecided beside"
 
 
 def test_the_t_test_is_the_textbooks():
@@ -280,7 +321,7 @@ def test_a_trial_is_kept_apart_from_the_evidence(toy, tmp_path):
 def test_a_failed_run_is_told_and_the_others_are_kept(monkeypatch, tmp_path):
     def fail_once(dataset, seed, effort):
         if seed == 1:
-            raise RaeError("no luck")
+            raise ValueError("no luck")
         return {"a": Score(1.0)}
 
     made = table(fail_once, from_files=False)
@@ -288,7 +329,7 @@ def test_a_failed_run_is_told_and_the_others_are_kept(monkeypatch, tmp_path):
 
     outcome = runner.reproduce([made], Ledger(tmp_path))
     assert outcome.made == 2
-    assert outcome.failed == {"toy-table, x, seed 1": "RaeError: no luck"}
+    assert outcome.failed == {"toy-table, x, seed 1": "ValueError: no luck"}
 
 
 def test_absent_data_is_said_to_be_absent(monkeypatch, tmp_path):
@@ -297,7 +338,32 @@ def test_absent_data_is_said_to_be_absent(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 
     assert runner.reproduce([made], Ledger(tmp_path)).absent == ["x"]
-    assert "data not present" in report._section(report.fill(made, []))
+    assert "data not present" in report.page([report.fill(made, [])], {})
+
+
+def test_data_that_is_here_and_was_not_run_is_not_called_absent(toy):
+    page = report.page([report.fill(toy[0], [])], {})
+
+    assert "data not present" not in page
+    assert "not run" in page
+
+
+def test_a_score_that_is_no_number_is_a_failed_run(monkeypatch, tmp_path):
+    made = table(lambda *_: {"a": Score(float("nan"))}, from_files=False, runs=1)
+    monkeypatch.setitem(TABLES, made.name, made)
+
+    outcome = runner.reproduce([made], Ledger(tmp_path))
+    assert outcome.failed == {"toy-table, x, seed 0": "RaeError: a has no finite score"}
+
+
+def test_a_changed_default_is_a_new_line(monkeypatch, tmp_path):
+    row = next(row for row in TABLES["node"].rows if row.name == "J_within")
+    work = next(work for work in TABLES["node"].works if row in work.rows)
+    before = TABLES["node"].line_settings(work, row, "cora", Effort())
+    changed = {**cells.PRESETS, "paper": cells.PRESETS["paper"].replace(dropout=0.5)}
+
+    monkeypatch.setattr(cells, "PRESETS", changed)
+    assert TABLES["node"].line_settings(work, row, "cora", Effort()) != before
 
 
 def test_progress_counts_the_runs(toy, tmp_path):
@@ -321,7 +387,7 @@ def test_two_processes_make_the_lines_of_one(tmp_path):
     assert scores[0] == scores[1]
 
 
-def test_a_killed_worker_is_one_sentence_and_what_is_done_is_kept(tmp_path):
+def test_a_killed_worker_is_one_sentence_that_says_what_to_do(tmp_path):
     code = (
         "import os, sys\n"
         "from pathlib import Path\n"
@@ -359,15 +425,18 @@ def test_the_peak_of_memory_is_measured_without_proc_too(monkeypatch, tmp_path):
 @pytest.fixture
 def judged():
     """A table with a floor that is not cleared, a published value, and an absent data set."""
-    rows = (Row("floor", "floor"), Row("good", "ours"), Row("bad", "ours", note="a note"))
+    method = {"method": "none"}
+    rows = (Row("floor", "floor", method), Row("good", "ours", method), Row("bad", "ours", method, "a note", "good"))
     works = (Work(rows, lambda *_: {}, ("cora", "far away"), 3),)
-    made = Table(
-        "judged", "Judged", "%", "How.", works, {("good", "cora"): Published(79.0, 1.0)}, also={"more": "and more"}
-    )
+    values = {("good", "cora"): Published(79.0, 1.0)}
+    made = Table("judged", "Judged", "%", "How.", works, published=values, also={"more": "and more"})
     lines = [
-        *(line(75.0, table="judged", row="floor", dataset="cora", seed=s) for s in range(3)),
-        *(line(80.0 + s, table="judged", row="good", dataset="cora", seed=s, also={"more": s}) for s in range(3)),
-        *(line(70.0 + s, table="judged", row="bad", dataset="cora", seed=s) for s in range(3)),
+        *(line(75.0, table="judged", row="floor", dataset="cora", seed=s, settings=method) for s in range(3)),
+        *(
+            line(80.0 + s, table="judged", row="good", dataset="cora", seed=s, settings=method, also={"more": s})
+            for s in range(3)
+        ),
+        *(line(70.0 + s, table="judged", row="bad", dataset="cora", seed=s, settings=method) for s in range(3)),
     ]
     return report.fill(made, lines)
 
@@ -377,6 +446,7 @@ def test_the_page_says_reproduced_better_or_worse_and_which_floor_is_not_cleared
 
     assert "| **good** | 81.0 ± 1.0 (79.0) | data not present |" in page
     assert "- Cora: bad is **below** the floor “floor”." in page
+    assert "- Cora: bad: -10.0 points beside good (95 % interval -10.0 to -10.0); a note." in page
     assert "| [Judged](#judged) | 1 better | 1 above, 1 below |" in page
     assert "| bad (a note) | Cora | 71.00 ± 1.00 | 68.52 to 73.48 | 3 |" in page
     assert "| 1.0 ± 1.0 |" in page  # the further number
@@ -417,11 +487,12 @@ def test_the_papers_t_test_and_the_accuracy_lost_are_told_from_lines():
                 row=row.name,
                 dataset=dataset,
                 seed=seed,
-                settings=dict(row.settings),
+                settings=made.line_settings(work, row, dataset, Effort()),
             )
-            for row in made.rows
-            for dataset in made.datasets
-            for seed in range(4)
+            for work in made.works
+            for row in work.rows
+            for dataset in work.datasets
+            for seed in range(min(4, work.runs))
         ]
 
     page = report.page([report.fill(toy, lines(toy, lambda name: 90.0 if "within" in name else 80.0))], {})
@@ -457,6 +528,12 @@ def test_the_command_makes_tables_figures_and_the_report_and_goes_on_where_it_wa
     assert (tmp_path / "docs" / "figures" / "exemplars.svg").read_bytes() == svg  # same lines, same bytes
 
 
+def test_the_report_in_docs_is_what_the_lines_in_results_give(tmp_path):
+    publish(Ledger(ROOT / "results"), tmp_path)
+
+    assert (tmp_path / "reproduce.md").read_text() == (ROOT / "docs" / "reproduce.md").read_text()
+
+
 def test_every_figure_is_drawn_from_lines_alone(tmp_path):
     ledger = Ledger(tmp_path)
     for number, (name, made) in enumerate(TABLES.items()):
@@ -465,7 +542,8 @@ def test_every_figure_is_drawn_from_lines_alone(tmp_path):
         for work in made.works:
             for row in work.rows:
                 for dataset in work.datasets:
-                    ledger.append([_pictured(made.name, row, dataset, number)])
+                    settings = made.line_settings(work, row, dataset, Effort())
+                    ledger.append([_pictured(made.name, row, dataset, number, settings)])
 
     files = publish(ledger, tmp_path / "docs")
     names = {path.name for path in files}
@@ -473,13 +551,13 @@ def test_every_figure_is_drawn_from_lines_alone(tmp_path):
     assert all(path.stat().st_size > 1000 for path in files)
 
 
-def _pictured(name, row, dataset, seed):
+def _pictured(name, row, dataset, seed, settings):
     n = datasets.load(dataset).graph.n_nodes if dataset in ("house", "barbell") else 12
     points = np.random.default_rng(seed).normal(size=(n, 2)).tolist()
     also = {"points": points, "labels": [i % 3 for i in range(n)], "silhouette_of_picture": 10.0}
     if "curve" in row.name:
         also = {"step": [0, 5], "value": [2.0, 1.0], "rank": [3.0, 4.0]}
-    return line(50.0, table=name, row=row.name, dataset=dataset, settings=dict(row.settings), also=also)
+    return line(50.0, table=name, row=row.name, dataset=dataset, settings=settings, also=also)
 
 
 def test_a_trial_writes_no_report(tmp_path, capsys):
@@ -540,6 +618,9 @@ def test_an_interrupt_leaves_whole_lines_and_the_next_call_goes_on(tmp_path):
     lines = kept.read("toy")
     assert 4 <= len(lines) < 602
     assert kept.path("toy").read_bytes().endswith(b"\n")
+    again = runner.reproduce([TABLES["toy"]], kept, runs=1)
+    assert again.kept > 0
+    assert kept.read("toy")[: len(lines)] == lines
 
 
 def test_a_missing_drawing_library_is_named_with_its_extra(monkeypatch):

@@ -61,7 +61,7 @@ def check(lines, table, number, dataset):
     assert [line["row"] for line in lines] == [row.name for row in work.rows]
     for line, row in zip(lines, work.rows, strict=True):
         assert (line["table"], line["dataset"], line["seed"]) == (table, dataset, 0)
-        assert line["settings"] == work.settings(row, dataset, TWO_STEPS)
+        assert line["settings"] == TABLES[table].line_settings(work, row, dataset, TWO_STEPS)
         assert line["settings"]["trial_steps"] == 2
         assert math.isfinite(line["score"])
         assert line["seconds"] > 0

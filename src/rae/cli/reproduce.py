@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rae.evaluation.cells import Table
     from rae.evaluation.report import Filled
     from rae.evaluation.runner import Outcome
+    from rae.evaluation.statistics import Summary
 
 WHAT = ("toy", "node", "graph", "roles", "inductive", "figures", "all")
 
@@ -45,6 +46,7 @@ def reproduce(
     rae reproduce node --runs 5 --jobs 4
     rae reproduce all
     """
+    from rae.evaluation import figures
     from rae.evaluation.cells import Effort
     from rae.evaluation.evidence import Ledger
     from rae.evaluation.publish import publish
@@ -56,6 +58,8 @@ def reproduce(
     tables = [TABLES[name] for group, names in GROUPS.items() if what in (group, "all") for name in names]
     folder, effort = Path(out), Effort(steps)
     ledger = Ledger(folder / "results")
+    if steps is None:
+        figures.need_library()
     if download:
         _fetch(tables, console)
     with console.progress() as progress:
@@ -99,9 +103,15 @@ def _told(outcome: Outcome, made: Sequence[Path]) -> str:
     return "\n".join(lines)
 
 
+def _numbers(found: Summary) -> dict[str, Any]:
+    """A cell as JSON; one run has neither a spread nor an interval."""
+    every = dataclasses.asdict(found)
+    return every if found.runs > 1 else {"mean": found.mean, "runs": 1}
+
+
 def _as_data(filled: Sequence[Filled], outcome: Outcome, made: Sequence[Path]) -> dict[str, Any]:
     cells = [
-        {"table": f.table.name, "row": row.name, "dataset": dataset, **dataclasses.asdict(found)}
+        {"table": f.table.name, "row": row.name, "dataset": dataset, **_numbers(found)}
         for f in filled
         for row in f.table.rows
         for dataset in f.table.datasets

@@ -6,6 +6,8 @@ several (a concatenation costs nothing once both of its halves are there).
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,6 +23,12 @@ class Row:
     kind: str = "ours"  # floor, other (somebody else's method), ours, ablation
     settings: Mapping[str, Any] = field(default_factory=dict)
     note: str = ""
+    against: str = ""  # the row that an ablation changes in one point
+
+    @property
+    def ours(self) -> bool:
+        """Whether this row runs RAE itself."""
+        return self.settings.get("method", "rae") == "rae" and self.kind in ("ours", "ablation")
 
     def config(self, seed: int, effort: Effort) -> Config:
         """The settings of this row as a Config: `preset` and every other setting by name."""
@@ -62,10 +70,6 @@ class Work:
     runs: int
     by_dataset: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # settings that follow the data set
 
-    def settings(self, row: Row, dataset: str, effort: Effort) -> dict[str, Any]:
-        """All that a line of this cell says about how it was made."""
-        return {**row.settings, **self.by_dataset.get(dataset, {}), **effort.settings()}
-
 
 @dataclass(frozen=True)
 class Published:
@@ -93,11 +97,13 @@ class Table:
     unit: str
     protocol: str
     works: tuple[Work, ...]
+    settings: Mapping[str, Any] = field(default_factory=dict)  # of every row: the reader, the size of the graphs
     published: Mapping[tuple[str, str], Published] = field(default_factory=dict)  # by row and data set
     quoted: tuple[Quoted, ...] = ()
     also: Mapping[str, str] = field(default_factory=dict)  # further numbers to print: key of `also`, and its heading
     from_files: bool = True  # data sets are files that may be absent
     floors: bool = True  # compare our rows with the floors
+    published_as: str = ""  # the key of `also` that was made the way the published values were, where a line has it
     lower_is_better: bool = False
 
     @property
@@ -108,10 +114,28 @@ class Table:
         order = {"floor": 0, "other": 1, "ours": 2, "ablation": 3}
         return tuple(sorted((by_name[name] for name in rows), key=lambda row: order[row.kind]))
 
+    def line_settings(self, work: Work, row: Row, dataset: str, effort: Effort) -> dict[str, Any]:
+        """All that a line says about how it was made; the digest changes with any default or preset."""
+        said = {**self.settings, **row.settings, **work.by_dataset.get(dataset, {})}
+        if row.ours:
+            said["config"] = digest(row.config(0, Effort()))
+        return {**said, **effort.settings()}
+
     @property
     def datasets(self) -> tuple[str, ...]:
         """Every data set once, in the order of the works."""
         return tuple(dict.fromkeys(name for work in self.works for name in work.datasets))
+
+
+def digest(config: Config) -> str:
+    """Eight letters that stand for every setting but the seed."""
+    text = json.dumps({name: value for name, value in config.as_dict().items() if name != "seed"}, sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
+
+
+def quoted(name: str, source: str, datasets: Sequence[str], *values: float | None) -> Quoted:
+    """A row of published values, one per data set, None where there is none."""
+    return Quoted(name, {d: v for d, v in zip(datasets, values, strict=True) if v is not None}, source)
 
 
 def published(rows: Sequence[str], datasets: Sequence[str], values: Sequence[Sequence[Any]]) -> Any:

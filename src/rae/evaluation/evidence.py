@@ -20,13 +20,20 @@ from rae.errors import FileError
 
 Line = dict[str, Any]
 PACKAGES = ("rae", "torch", "numpy", "scipy", "scikit-learn", "numba", "gensim")
-NEEDED = ("table", "row", "dataset", "seed", "score", "settings")
+KINDS: dict[str, Any] = {
+    **dict.fromkeys(("table", "row", "dataset"), str),
+    **dict.fromkeys(("seed", "score", "seconds", "cpu_seconds", "peak_mb", "rows_together"), (int, float)),
+    **dict.fromkeys(("settings", "also"), dict),
+}
 
 
 def identity(line: Mapping[str, Any]) -> tuple[Any, ...]:
     """What makes a line itself: two lines with one identity are one run."""
-    settings = json.dumps(line["settings"], sort_keys=True)
-    return line["table"], line["row"], line["dataset"], line["seed"], settings
+    return line["table"], line["row"], line["dataset"], line["seed"], _in_order(line["settings"])
+
+
+def _in_order(settings: Mapping[str, Any]) -> str:
+    return json.dumps(dict(settings), sort_keys=True)
 
 
 @dataclass(frozen=True)
@@ -48,21 +55,18 @@ class Ledger:
         if not path.exists():
             return []
         kept: dict[tuple[Any, ...], Line] = {}
-        texts = path.read_text(encoding="utf-8").split("\n")
+        texts = path.read_bytes().split(b"\n")
         for number, text in enumerate(texts, 1):
             if not text.strip():
                 continue
             try:
                 line = json.loads(text)
-                missing = [key for key in NEEDED if key not in line]
-            except (ValueError, TypeError):
+            except ValueError:
                 if number == len(texts):
                     continue
                 raise FileError(f"{path}, line {number:,}: expected one JSON object, got {text[:40]!r}") from None
-            if missing:
-                raise FileError(
-                    f"{path}, line {number:,}: expected the key {missing[0]!r}; is it another kind of file?"
-                )
+            if (wrong := _wrong(line)) is not None:
+                raise FileError(f"{path}, line {number:,}: expected {wrong}; is it another kind of file?")
             kept.setdefault(identity(line), line)
         return list(kept.values())
 
@@ -78,15 +82,28 @@ class Ledger:
             os.fsync(file.fileno())
 
 
+def _wrong(line: Any) -> str | None:
+    """What a line lacks to be one of ours, None if it is."""
+    if not isinstance(line, dict):
+        return "an object"
+    return next(
+        (f"the key {key!r} and its value" for key, kind in KINDS.items() if not isinstance(line.get(key), kind)), None
+    )
+
+
 def _mend(file: Any) -> None:
-    """Cut off a last line that was never finished."""
+    """End the last line, or cut it off if it was never finished."""
     end = file.seek(0, os.SEEK_END)
     back = min(end, 1 << 22)
     file.seek(end - back)
     tail = file.read(back)
-    whole = tail.rfind(b"\n") + 1
-    if whole < len(tail):
-        file.truncate(end - (len(tail) - whole))
+    last = tail[tail.rfind(b"\n") + 1 :]
+    if last:
+        try:
+            json.loads(last)
+            file.write(b"\n")
+        except ValueError:
+            file.truncate(end - len(last))
     file.seek(0, os.SEEK_END)
 
 
@@ -108,10 +125,10 @@ def machine() -> dict[str, Any]:
 
 def chosen(lines: Iterable[Line], row: str, dataset: str, settings: Mapping[str, Any]) -> list[Line]:
     """The lines of one cell with exactly these settings, by seed."""
-    wanted = json.dumps(dict(settings), sort_keys=True)
+    wanted = _in_order(settings)
     cell = [
         line
         for line in lines
-        if line["row"] == row and line["dataset"] == dataset and json.dumps(line["settings"], sort_keys=True) == wanted
+        if line["row"] == row and line["dataset"] == dataset and _in_order(line["settings"]) == wanted
     ]
     return sorted(cell, key=lambda line: int(line["seed"]))

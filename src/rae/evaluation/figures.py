@@ -21,10 +21,7 @@ MARKS = ("o", "s", "^", "D", "v", "P", "X", "*")
 LINES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)), (0, (8, 2)))
 
 WHAT = {
-    "exemplars": (
-        "House and barbell coloured by true role: the graph, RAE with J_within, GraphWave, and node2vec. Equal roles "
-        "share a place in the role methods; node2vec keeps neighbours together instead."
-    ),
+    "exemplars": ("House and barbell coloured by true role: the graph, RAE with J_within, GraphWave, and node2vec."),
     "citations": "t-SNE of J_within on the three citation graphs, coloured by field (Pubmed: its test nodes).",
     "training": "Training on Cora, five seeds each: the loss, and the effective rank of a fixed batch of vectors.",
     "noise": "Roles found again as random edges are added: mean of the runs, with the 95 % interval.",
@@ -64,6 +61,11 @@ _STYLE = {
     "figure.constrained_layout.use": True,
     "savefig.facecolor": "white",
 }
+
+
+def need_library() -> None:
+    """Refuse now, not after an hour of computing, if nothing could be drawn."""
+    _pyplot()
 
 
 def _pyplot() -> Any:
@@ -181,5 +183,5 @@ def _curve(found: Filled, row: Any, graph: str) -> Iterator[tuple[float, float, 
     for noise in recovery.NOISE:
         scores = found.scores(row, f"{graph}, {noise} % noise")
         if scores:
-            s = summary(scores)
+            s = summary(list(scores.values()))
             yield noise, s.mean, s.low, s.high

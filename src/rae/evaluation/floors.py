@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from rae.features import Matrix
+from rae.features import Matrix, structural_features
 from rae.graph import Graph
 
 Array = np.ndarray[Any, Any]
@@ -16,9 +16,7 @@ Array = np.ndarray[Any, Any]
 
 def with_self(graph: Graph) -> sp.csr_array:
     """The matrix that replaces every row by the mean over {u} and N(u)."""
-    n = graph.n_nodes
-    ones = np.ones(len(graph.targets), np.float64)
-    adjacency = sp.csr_array((ones, graph.targets, graph.offsets), shape=(n, n)) + sp.eye_array(n, format="csr")
+    adjacency = _adjacency(graph) + sp.eye_array(graph.n_nodes, format="csr")
     return sp.csr_array(sp.diags_array(1 / adjacency.sum(1)) @ adjacency)
 
 
@@ -50,6 +48,16 @@ def two_hop_degrees(graph: Graph) -> Array:
 def graph_sizes(graphs: Sequence[Graph]) -> Array:
     """log(1 + nodes) and log(1 + edges) of every graph.  -> (g, 2)"""
     return np.log1p(np.array([(g.n_nodes, g.n_edges) for g in graphs], dtype=np.float64))
+
+
+def summed_features(graphs: Sequence[Graph], features: Sequence[Matrix] | None, seed: int) -> Array:
+    """What an encoder reads of each graph, summed over its nodes: raw degrees, and features where there are any."""
+    whole = Graph.disjoint_union(graphs)
+    x = structural_features(whole, scale="raw", above_cap="random", seed=seed).astype(np.float64)
+    if features is not None:
+        x = np.hstack([x, np.vstack([np.asarray(f) for f in features])])
+    sizes = np.array([g.n_nodes for g in graphs])
+    return np.asarray(np.add.reduceat(x, np.cumsum(sizes) - sizes, axis=0))
 
 
 def degree_profiles(graphs: Sequence[Graph], bins: int) -> Array:

@@ -23,7 +23,7 @@ Array = np.ndarray[Any, Any]
 
 
 def linear(C: float = 1.0) -> OneVsRestClassifier:
-    """The reader of every table: L2-penalised logistic regression, one class against the rest."""
+    """The paper's reader: L2-penalised logistic regression, one class against the rest."""
     return OneVsRestClassifier(LogisticRegression(C=C, max_iter=2000))
 
 
@@ -105,9 +105,9 @@ def flat(z: Array, width: int = 2) -> Array:
     return np.asarray(PCA(width, svd_solver="full").fit_transform(x))
 
 
-def silhouette(z: Array, labels: Array, sample: int | None = None) -> float:
+def silhouette(z: Array, labels: Array) -> float:
     """How much closer nodes are to their own role than to the next one, in percent of the way; 100 is perfect."""
-    return 100 * float(silhouette_score(z, labels, sample_size=sample, random_state=0))
+    return 100 * float(silhouette_score(z, labels))
 
 
 def recovery(z: Array, labels: Array, seed: int) -> dict[str, float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 import os
 import time
 import warnings
@@ -11,7 +12,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from pathlib import Path
 
 from rae.errors import CollapseWarning, RaeError
@@ -56,6 +57,7 @@ def reproduce(
 ) -> Outcome:
     """Make every line that these tables lack; `runs` lowers how many each row gets."""
     outcome = Outcome()
+    ledger.folder.mkdir(parents=True, exist_ok=True)  # a folder that cannot be written to is known before any work
     todo = list(_missing(tables, ledger, runs, effort or Effort(), outcome))
     with contextlib.closing(_computed(todo, min(jobs, len(todo)))) as results:
         for done, (job, lines) in enumerate(results, 1):
@@ -83,13 +85,13 @@ def _missing(
                 count = work.runs if runs is None else min(runs, work.runs)
                 for seed in range(count if dataset in work.datasets else 0):
                     job = Job(table.name, number, dataset, seed, effort)
-                    if all(identity(line) in have for line in _blank(job, work)):
+                    if all(identity(line) in have for line in _blank(job, table, work)):
                         outcome.kept += len(work.rows)
                     else:
                         yield job
 
 
-def _blank(job: Job, work: Work) -> list[Line]:
+def _blank(job: Job, table: Table, work: Work) -> list[Line]:
     """The lines of a job before their scores are known."""
     return [
         {
@@ -98,7 +100,7 @@ def _blank(job: Job, work: Work) -> list[Line]:
             "dataset": job.dataset,
             "seed": job.seed,
             "score": None,
-            "settings": work.settings(row, job.dataset, job.effort),
+            "settings": table.line_settings(work, row, job.dataset, job.effort),
         }
         for row in work.rows
     ]
@@ -108,12 +110,15 @@ def compute(job: Job) -> list[Line]:
     """The lines of one job, computed here and now."""
     from rae.evaluation.tables import TABLES
 
-    work = TABLES[job.table].works[job.work]
+    table = TABLES[job.table]
+    work = table.works[job.work]
     _forget_peak()
     began, cpu = time.perf_counter(), time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CollapseWarning)  # an untrained or tiny model is a row, not a mistake
         scores = work.compute(job.dataset, job.seed, job.effort)
+    if wrong := [name for name, found in scores.items() if not math.isfinite(found.score)]:
+        raise RaeError(f"{wrong[0]} has no finite score")
     cost = {
         "seconds": round(time.perf_counter() - began, 3),
         "cpu_seconds": round(time.process_time() - cpu, 3),  # a busy machine stretches the other
@@ -128,7 +133,7 @@ def compute(job: Job) -> list[Line]:
             **cost,
             **machine(),
         }
-        for line in _blank(job, work)
+        for line in _blank(job, table, work)
     ]
 
 
@@ -155,6 +160,10 @@ def _computed(todo: Sequence[Job], jobs: int) -> Generator[tuple[Job, list[Line]
                 "a worker process was killed, most likely for want of memory; what is done is kept: "
                 "call the same command again with fewer jobs (--jobs 1)"
             ) from None
+        except GeneratorExit:  # interrupted: nobody will keep what is under way, so it is not waited for
+            for process in active_children():
+                process.terminate()
+            raise
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
 
@@ -162,7 +171,7 @@ def _computed(todo: Sequence[Job], jobs: int) -> Generator[tuple[Job, list[Line]
 def _tried(job: Job) -> list[Line] | str:
     try:
         return compute(job)
-    except RaeError as error:
+    except Exception as error:  # one cell that fails must not cost the others
         return f"{type(error).__name__}: {error}"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -47,19 +47,27 @@ def verdict(ours: Summary, published: Published) -> str:
     return "worse" if ours.mean < published.mean - margin else "reproduced"
 
 
-def against_floor(ours: Sequence[float], floor: Sequence[float]) -> str:
-    """Above, level with or below a floor, by the 95 % interval of the difference; paired where both have the runs.
+def difference(ours: Mapping[int, float], other: Mapping[int, float]) -> Summary | None:
+    """Ours less the other, run by run over the seeds that both have; a row of one run stands for every seed.
 
-    >>> against_floor([80.0, 80.5, 80.2], [75.0])
+    >>> difference({0: 80.0, 1: 82.0}, {0: 79.0, 1: 80.0, 2: 60.0}).mean
+    1.5
+    """
+    if len(other) == 1:
+        other = dict.fromkeys(ours, next(iter(other.values())))
+    gaps = [ours[seed] - other[seed] for seed in ours if seed in other]
+    return summary(gaps) if gaps else None
+
+
+def against_floor(ours: Mapping[int, float], floor: Mapping[int, float]) -> str:
+    """Above, level with or below a floor, by the 95 % interval of the difference; one run decides nothing.
+
+    >>> against_floor({0: 80.0, 1: 80.5, 2: 80.2}, {0: 75.0})
     'above'
     """
-    if len(ours) == len(floor) > 1:
-        gap = summary([a - b for a, b in zip(ours, floor, strict=True)])
-    else:
-        # A floor of one run has no spread of its own: it is the same every time.
-        a, b = summary(ours), summary(floor)
-        half = math.hypot(a.high - a.mean, b.high - b.mean)
-        gap = Summary(a.mean - b.mean, 0.0, a.runs, a.mean - b.mean - half, a.mean - b.mean + half)
+    gap = difference(ours, floor)
+    if gap is None or gap.runs < 2:
+        return "undecided beside"
     if gap.low > 0:
         return "above"
     return "below" if gap.high < 0 else "level with"

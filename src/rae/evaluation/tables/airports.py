@@ -66,6 +66,7 @@ TABLE = Table(
         "so that every row is paired with the floors split by split. Standardised features, L2-penalised softmax "
         "regression (one class against the rest would handicap log-degree, since its classes are ordered)."
     ),
+    settings={"reader": "softmax, C = 1, standardised"},
     works=(
         Work((LOG_DEGREE, TWO_HOP, FEATURES), _floors, DATASETS, RUNS),
         *(Work((row,), partial(_fitted, row), DATASETS, RUNS) for row in (UNTRAINED, WITHIN, NEIGHBOR)),
@@ -80,6 +81,7 @@ TRANSFER = Table(
         "The model and the reader see one country alone; all airports of the other are embedded and classified. The "
         "classes are quartiles of activity within each country."
     ),
+    settings={"reader": "softmax, C = 1, standardised"},
     works=(
         Work((LOG_DEGREE, TWO_HOP, FEATURES), _floors_abroad, PAIRS, 1),
         *(Work((row,), partial(_fitted_abroad, row), PAIRS, 5) for row in (UNTRAINED, WITHIN, NEIGHBOR)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,19 @@ from rae.evaluation.cells import Effort, Row
 from rae.features import structural_features
 from rae.graph import Graph
 
+
+def _named(embedder: Any) -> dict[str, Any]:
+    """Every setting of a method but its seed."""
+    return {name: value for name, value in dataclasses.asdict(embedder).items() if name != "seed"}
+
+
 DEGREE = Row("degree", "floor", {"method": "degree"}, "log-degree alone")
 FEATURES = Row("structural features", "floor", {"method": "features"}, "what RAE is given")
-REFEX = Row("ReFeX-style features", "other", {"method": "refex"})
-GRAPHWAVE = Row("GraphWave", "other", {"method": "graphwave"})
-NODE2VEC = Row("node2vec", "other", {"method": "node2vec", "p": 1.0, "q": 0.5, "walks": 50})
+REFEX = Row("ReFeX-style features", "other", {"method": "refex", **_named(ReFeX())})
+GRAPHWAVE = Row("GraphWave", "other", {"method": "graphwave", **_named(GraphWave())})
+NODE2VEC = Row(
+    "node2vec", "other", {"method": "node2vec", **_named(Node2Vec(walks=50))}, "50 walks: the graphs are small"
+)
 UNTRAINED = Row("RAE, untrained", "ours", {"method": "rae", "steps": 0})
 WITHIN = Row("RAE, J_within", "ours", {"method": "rae", "loss": "within"})
 NEIGHBOR = Row("RAE, J_neighbor", "ours", {"method": "rae", "loss": "neighbor"})
@@ -34,7 +43,7 @@ def vectors(row: Row, graph: Graph, seed: int, effort: Effort) -> np.ndarray[Any
     embedder: Any = {"degree": Degree, "refex": ReFeX, "graphwave": GraphWave, "node2vec": Node2Vec}[method]
     settings = {name: value for name, value in row.settings.items() if name != "method"}
     if method == "node2vec":
-        settings |= {"seed": seed} | walking(effort)
+        settings |= {"seed": seed, **walking(effort)}
     return np.asarray(embedder(**settings).fit_transform(graph))
 
 

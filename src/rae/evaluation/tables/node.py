@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from functools import partial
 from typing import Any
 
@@ -11,7 +12,7 @@ import scipy.sparse as sp
 from rae.baselines import DeepWalk
 from rae.estimator import RAE
 from rae.evaluation import data, floors, probes
-from rae.evaluation.cells import Effort, Quoted, Row, Score, Scores, Table, Work, published
+from rae.evaluation.cells import Effort, Row, Score, Scores, Table, Work, published, quoted
 from rae.evaluation.tables.methods import walking
 
 DATASETS = ("cora", "citeseer", "pubmed")
@@ -21,8 +22,9 @@ TWO_HOP = Row("two-hop mean, no weights", "floor", {"method": "two-hop mean"})
 TWO_HOP_SOFTMAX = Row("two-hop mean, softmax reader", "floor", {"method": "two-hop mean", "reader": "softmax"})
 RAW = Row("raw X_a", "floor", {"method": "features"})
 RAW_SOFTMAX = Row("X_a of length one, softmax reader", "floor", {"method": "features, L2", "reader": "softmax"})
-DEEPWALK = Row("DeepWalk", "other", {"method": "deepwalk"})
-DEEPWALK_X = Row("DeepWalk + X_a", "other", {"method": "deepwalk + features"})
+_WALKS = {name: value for name, value in dataclasses.asdict(DeepWalk()).items() if name != "seed"}
+DEEPWALK = Row("DeepWalk", "other", {"method": "deepwalk", **_WALKS}, "its settings were compared on test nodes")
+DEEPWALK_X = Row("DeepWalk + X_a", "other", {"method": "deepwalk + features", **_WALKS})
 UNTRAINED = Row("untrained", "ours", {"preset": "paper", "steps": 0})
 SHUFFLING = Row("J_within (only shuffling)", "ours", {"preset": "paper", "loss": "within", "shuffled": 1.0})
 WITHIN = Row("J_within", "ours", {"preset": "paper", "loss": "within"})
@@ -30,40 +32,45 @@ NEIGHBOR = Row("J_neighbor", "ours", {"preset": "paper", "loss": "neighbor"})
 CONCAT = Row("concat(J_within, J_neighbor)", "ours", {"preset": "paper", "loss": "both"})
 BEYOND = Row(
     "J_neighbor, one projection, input dropout",
-    "ours",
+    "ablation",
     {"preset": "paper", "loss": "neighbor", "projections": 1, "input_dropout": 0.5},
-    "ours, not the paper's",
+    "not the paper's; found by a prototype that was judged on test nodes, so it flatters",
+    NEIGHBOR.name,
 )
 ONE = Row(
     "J_neighbor, one projection",
     "ablation",
     {"preset": "paper", "loss": "neighbor", "projections": 1},
     "Algorithm 1's weights without those of Algorithm 2",
+    NEIGHBOR.name,
 )
 DEGREE = Row(
     "J_within, node degree added to X_a",
     "ablation",
     {"preset": "paper", "loss": "within", "features": "X_a and degree"},
-    "the paper: reduces performance",
+    "the paper: this reduces performance",
+    WITHIN.name,
 )
 RELU = Row(
     "J_within, ReLU for tanh",
     "ablation",
     {"preset": "paper", "loss": "within", "activation": "relu"},
     "the paper: tanh is dramatically better",
+    WITHIN.name,
 )
 ROWS_SHUFFLED = Row(
     "J_within (only shuffling), whole rows",
     "ablation",
     {"preset": "paper", "loss": "within", "shuffled": 1.0, "shuffle": "rows"},
-    "the released code's shuffling",
+    "the released code's shuffling against the paper's",
+    SHUFFLING.name,
 )
 
 
 def _fitted(row: Row, dataset: str, seed: int, effort: Effort) -> Scores:
     papers = data.get(dataset)
     x = papers.features
-    if row is DEGREE or row.settings.get("features"):
+    if row.settings.get("features"):
         x = sp.csr_array(sp.hstack([x, papers.graph.degrees[:, None].astype(np.float32)]))
     z = RAE(row.config(seed, effort)).fit_transform(papers.graph, x)
     return {row.name: Score(probes.node_accuracy(z, papers.labels, papers.split))}
@@ -100,10 +107,6 @@ def _deepwalk(dataset: str, seed: int, effort: Effort) -> Scores:
     return {name: Score(probes.node_accuracy(v, papers.labels, papers.split)) for name, v in each.items()}
 
 
-def _quoted(name: str, source: str, *values: float | None) -> Quoted:
-    return Quoted(name, {d: v for d, v in zip(DATASETS, values, strict=True) if v is not None}, source)
-
-
 TABLE = Table(
     name="node",
     title="Node classification: three citation graphs",
@@ -124,6 +127,7 @@ TABLE = Table(
         Work((RELU,), partial(_fitted, RELU), DATASETS[:1], RUNS),
         Work((ROWS_SHUFFLED,), partial(_fitted, ROWS_SHUFFLED), DATASETS[:1], RUNS),
     ),
+    settings={"reader": "one against the rest, C = 1"},
     published=published(
         [r.name for r in (RAW, DEEPWALK, DEEPWALK_X, UNTRAINED, SHUFFLING, WITHIN, NEIGHBOR, CONCAT)],
         DATASETS,
@@ -139,15 +143,15 @@ TABLE = Table(
         ],
     ),
     quoted=(
-        _quoted("EP-B", "the paper", 78.1, 71.0, 80.0),
-        _quoted("DGI", "the paper", 82.3, 71.8, 76.8),
-        _quoted("BGRL", "its own paper's line of work", 82.7, 71.1, 79.6),
-        _quoted("CCA-SSG", "its own paper", 84.0, 73.1, 81.0),
-        _quoted("GraphMAE", "its own paper", 84.2, 73.4, 81.1),
-        _quoted("Planetoid (with labels)", "the paper", 75.7, 64.7, 77.2),
-        _quoted("GraphSAGE (with labels)", "the paper", 82.0, 70.8, 79.0),
-        _quoted("GCN (with labels)", "the paper", 81.5, 70.3, 79.0),
-        _quoted("GAT (with labels)", "the paper", 83.0, 72.5, 79.0),
-        _quoted("FastGCN (with labels)", "the paper", 81.8, None, 77.6),
+        quoted("EP-B", "the paper", DATASETS, 78.1, 71.0, 80.0),
+        quoted("DGI", "the paper", DATASETS, 82.3, 71.8, 76.8),
+        quoted("BGRL", "later papers", DATASETS, 82.7, 71.1, 79.6),
+        quoted("CCA-SSG", "later papers", DATASETS, 84.0, 73.1, 81.0),
+        quoted("GraphMAE", "later papers", DATASETS, 84.2, 73.4, 81.1),
+        quoted("Planetoid (with labels)", "the paper", DATASETS, 75.7, 64.7, 77.2),
+        quoted("GraphSAGE (with labels)", "the paper", DATASETS, 82.0, 70.8, 79.0),
+        quoted("GCN (with labels)", "the paper", DATASETS, 81.5, 70.3, 79.0),
+        quoted("GAT (with labels)", "the paper", DATASETS, 83.0, 72.5, 79.0),
+        quoted("FastGCN (with labels)", "the paper", DATASETS, 81.8, None, 77.6),
     ),
 )

@@ -38,6 +38,7 @@ TABLE = Table(
         "cliques at random places (18 roles). Noise adds that share of random edges. RAE: the default settings, "
         "structure alone."
     ),
+    settings={"reader": "5 directions, k-means", "graphs": "cycle 30 with 10 houses; 600 nodes of mixed shapes"},
     works=tuple(Work((row,), partial(_recovered, row), DATASETS, RUNS) for row in ROWS),
     also={"homogeneity": "homogeneity", "completeness": "completeness", "silhouette": "silhouette"},
     from_files=False,
