@@ -14,17 +14,17 @@ from rae.features import structural_features
 from rae.graph import Graph
 
 
-def _named(embedder: Any) -> dict[str, Any]:
+def named(embedder: Any) -> dict[str, Any]:
     """Every setting of a method but its seed."""
-    return {name: value for name, value in dataclasses.asdict(embedder).items() if name != "seed"}
+    return {f.name: getattr(embedder, f.name) for f in dataclasses.fields(embedder) if f.init and f.name != "seed"}
 
 
 DEGREE = Row("degree", "floor", {"method": "degree"}, "log-degree alone")
 FEATURES = Row("structural features", "floor", {"method": "features"}, "what RAE is given")
-REFEX = Row("ReFeX-style features", "other", {"method": "refex", **_named(ReFeX())})
-GRAPHWAVE = Row("GraphWave", "other", {"method": "graphwave", **_named(GraphWave())})
+REFEX = Row("ReFeX-style features", "other", {"method": "refex", **named(ReFeX())})
+GRAPHWAVE = Row("GraphWave", "other", {"method": "graphwave", **named(GraphWave())})
 NODE2VEC = Row(
-    "node2vec", "other", {"method": "node2vec", **_named(Node2Vec(walks=50))}, "50 walks: the graphs are small"
+    "node2vec", "other", {"method": "node2vec", **named(Node2Vec(walks=50))}, "50 walks: the graphs are small"
 )
 UNTRAINED = Row("RAE, untrained", "ours", {"method": "rae", "steps": 0})
 WITHIN = Row("RAE, J_within", "ours", {"method": "rae", "loss": "within"})

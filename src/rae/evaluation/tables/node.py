@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from functools import partial
 from typing import Any
 
@@ -13,7 +12,7 @@ from rae.baselines import DeepWalk
 from rae.estimator import RAE
 from rae.evaluation import data, floors, probes
 from rae.evaluation.cells import Effort, Row, Score, Scores, Table, Work, published, quoted
-from rae.evaluation.tables.methods import walking
+from rae.evaluation.tables.methods import named, walking
 
 DATASETS = ("cora", "citeseer", "pubmed")
 RUNS = 20
@@ -22,7 +21,7 @@ TWO_HOP = Row("two-hop mean, no weights", "floor", {"method": "two-hop mean"})
 TWO_HOP_SOFTMAX = Row("two-hop mean, softmax reader", "floor", {"method": "two-hop mean", "reader": "softmax"})
 RAW = Row("raw X_a", "floor", {"method": "features"})
 RAW_SOFTMAX = Row("X_a of length one, softmax reader", "floor", {"method": "features, L2", "reader": "softmax"})
-_WALKS = {name: value for name, value in dataclasses.asdict(DeepWalk()).items() if name != "seed"}
+_WALKS = named(DeepWalk())
 DEEPWALK = Row("DeepWalk", "other", {"method": "deepwalk", **_WALKS}, "its settings were compared on test nodes")
 DEEPWALK_X = Row("DeepWalk + X_a", "other", {"method": "deepwalk + features", **_WALKS})
 UNTRAINED = Row("untrained", "ours", {"preset": "paper", "steps": 0})
