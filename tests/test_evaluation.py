@@ -445,7 +445,7 @@ def test_the_page_says_reproduced_better_or_worse_and_which_floor_is_not_cleared
     page = report.page([judged], {"figures/a.png": "What it shows."})
 
     assert "| **good** | 81.0 ± 1.0 (79.0) | data not present |" in page
-    assert "- Cora: bad is **below** the floor “floor”." in page
+    assert "- Cora: **below** the floor “floor”: bad." in page
     assert "- Cora: bad: -10.0 points beside good (95 % interval -10.0 to -10.0); a note." in page
     assert "| [Judged](#judged) | 1 better | 1 above, 1 below |" in page
     assert "| bad (a note) | Cora | 71.00 ± 1.00 | 68.52 to 73.48 | 3 |" in page

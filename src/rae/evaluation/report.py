@@ -157,10 +157,13 @@ def _empty(filled: Filled, row: Row, dataset: str) -> str:
 
 def _not_cleared(filled: Filled) -> str:
     """In so many words, which of our rows does not clear which floor."""
+    found: dict[tuple[str, str, str], list[str]] = {}
+    for dataset, row, floor, place in _floor_words(filled):
+        if place != "above":
+            found.setdefault((dataset, place, floor.name), []).append(row.name)
     lines = [
-        f"- {WORDS.get(dataset, dataset)}: {row.name} is **{place}** the floor “{floor.name}”."
-        for dataset, row, floor, place in _floor_words(filled)
-        if place != "above"
+        f"- {WORDS.get(dataset, dataset)}: **{place}** the floor “{floor}”: {'; '.join(rows)}."
+        for (dataset, place, floor), rows in found.items()
     ]
     if not lines:
         return "" if not list(_floor_words(filled)) else "Every row of ours is above every floor."

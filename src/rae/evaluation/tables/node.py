@@ -116,7 +116,7 @@ TABLE = Table(
     ),
     works=(
         Work((TWO_HOP, TWO_HOP_SOFTMAX, RAW, RAW_SOFTMAX), _floors, DATASETS, 1),
-        Work((DEEPWALK, DEEPWALK_X), _deepwalk, DATASETS, 5),
+        Work((DEEPWALK, DEEPWALK_X), _deepwalk, DATASETS, RUNS),
         Work((UNTRAINED,), partial(_fitted, UNTRAINED), DATASETS, RUNS),
         Work((SHUFFLING,), partial(_fitted, SHUFFLING), DATASETS, RUNS),
         Work((WITHIN, NEIGHBOR, CONCAT), _both, DATASETS, RUNS),
