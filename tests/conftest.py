@@ -26,3 +26,16 @@ def data_home() -> Path:
     if not named:
         pytest.skip("RAE_DATA is not set")
     return Path(named)
+
+
+@pytest.fixture
+def rae(capsys):
+    """Call the command line; the exit code, standard output and standard error come back."""
+    from rae.cli import main
+
+    def call(*args: object) -> tuple[int, str, str]:
+        code = main([str(a) for a in args])
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return call

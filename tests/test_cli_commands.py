@@ -31,18 +31,6 @@ def here(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.fixture
-def rae(capsys):
-    """Call the command line; the exit code, standard output and standard error come back."""
-
-    def call(*args: object) -> tuple[int, str, str]:
-        code = main([str(a) for a in args])
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return call
-
-
 # -------------------------------------------------------------------------------------- fit
 
 

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import rae as library
-from rae.cli.program import main
 from rae.io import read_embeddings
 
 SMALL = ["--dims", "6,3", "--fanout", "3,3", "--steps", "4", "--batch-size", "16"]
@@ -19,16 +18,6 @@ def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "edges.csv").write_text("a,b\nb,c\nc,d\nd,e\na,c\nb,a\ne,e\na,f\na,g\ng,h\n")
     return tmp_path
-
-
-@pytest.fixture
-def rae(capsys):
-    def call(*args: object) -> tuple[int, str, str]:
-        code = main([str(a) for a in args])
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return call
 
 
 def test_build_writes_a_folder_and_says_what_it_counted(here, rae):

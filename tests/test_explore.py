@@ -672,18 +672,6 @@ def test_the_page_is_served_to_this_machine_alone(served):
 # ----------------------------------------------------------------------------------- the command
 
 
-@pytest.fixture
-def rae(capsys):
-    from rae.cli import main
-
-    def call(*args: object) -> tuple[int, str, str]:
-        code = main([str(a) for a in args])
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return call
-
-
 def test_explore_writes_the_page_into_the_run_and_says_where(run, rae, tmp_path):
     code, out, _ = rae("explore", run.path, "--out", tmp_path / "p", "--title", "Mine", "--sample", 30)
     assert code == 0

@@ -59,7 +59,7 @@ CASES = {
         OFFSETS, TARGETS, NODES, VIEWS, 3, SALT, _sampled(), np.zeros(_sampled()[-1], np.int32), 0, 25
     ),
     "pick_neighbors": lambda: (OFFSETS, TARGETS, NODES, VIEWS, SALT, np.zeros(25, np.int64)),
-    "renumber": lambda: (NODES, np.full(64, -1, np.int32), np.zeros(25, np.int64), np.zeros(25, np.int64)),
+    "number": lambda: (NODES, np.full(64, -1, np.int32), np.zeros(25, np.int64), 0, np.zeros(25, np.int64)),
     "non_neighbors": lambda: (OFFSETS, TARGETS, np.arange(30), SALT, True, 8, np.zeros((30, 4), np.int64)),
     "non_neighbors any": lambda: (OFFSETS, TARGETS, np.arange(3), SALT, False, 2, np.zeros((3, 9), np.int64)),
     "add_rows": lambda: (X, TARGETS, 3, 14, np.ones(7, np.float32)),
@@ -148,3 +148,21 @@ def test_a_row_fetched_early_changes_nothing_and_halves_are_widened_exactly():
         assert out.tobytes() == expected.tobytes()
         assert all(widen(v) == e for v, e in zip(x[1], expected[1], strict=True))
     assert fetch_row(X, 0) is None
+
+
+def test_ids_of_any_size_are_numbered_alike_in_one_call_or_two_and_by_the_source():
+    draw = np.random.default_rng(1)
+    ids = draw.integers(-(2**62), 2**62, 20)[draw.integers(20, size=60)]
+
+    def numbered(function, *pieces):
+        table, keys, codes, count = np.full(64, -1), np.zeros(32, np.int64), [], 0
+        for piece in pieces:
+            codes.append(np.zeros(len(piece), np.int64))
+            count = function(piece, table, keys, count, codes[-1])
+        return int(count), keys[:count].tolist(), np.concatenate(codes).tolist()
+
+    whole = numbered(cpu.number, ids)
+    assert whole[1] == list(dict.fromkeys(ids.tolist()))
+    assert numbered(cpu.number, ids[:25], ids[25:]) == whole
+    with np.errstate(over="ignore"):
+        assert numbered(cpu.number.py_func, ids) == whole

@@ -13,14 +13,12 @@ from rae.kernels import build
 
 GRAPH = random_graph(40, 90, seed=2)
 RNG = np.random.default_rng(1)
-IDS = RNG.integers(-(2**62), 2**62, 20)[RNG.integers(20, size=60)]
 SOURCE, TARGET = RNG.integers(0, 9, (2, 30)).astype(np.int32)
 ORDER = RNG.permutation(40).astype(np.int32)
 RANK = np.argsort(ORDER).astype(np.int32)
 STARTS = np.concatenate([[0], np.cumsum(GRAPH.degrees[ORDER])])
 
 CASES = {
-    "number": lambda: (IDS, np.full(64, -1, np.int64), np.zeros(32, np.int64), 0, np.zeros(60, np.int64)),
     "place_between": lambda: (SOURCE, TARGET, 3, 6, np.array([0, 40, 80]), np.zeros(120, np.int32)),
     "breadth_first": lambda: (GRAPH.offsets, GRAPH.targets, ORDER, np.zeros(40, np.bool_), np.zeros(40, np.int32)),
     "relabel_rows": lambda: (
@@ -45,7 +43,7 @@ def test_the_compiled_loop_does_what_its_source_says(name):
 def test_every_loop_has_a_case():
     own = {n for n, f in inspect.getmembers(build) if isinstance(f, numba.core.dispatcher.Dispatcher)}
 
-    assert own - {"mix", "sort_values"} == set(CASES)
+    assert own - {"sort_values"} == set(CASES)
 
 
 def test_breadth_first_names_every_node_once_and_keeps_what_is_connected_together():

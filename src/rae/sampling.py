@@ -65,7 +65,7 @@ def renumber(nodes: Ints) -> tuple[Ints, Ints]:
     size = 1 << max(4, int(2 * len(nodes)).bit_length())
     table, distinct = np.full(size, -1, np.int32), np.empty(len(nodes), np.int64)
     local = np.empty(len(nodes), np.int64)
-    count = cpu.renumber(nodes, table, distinct, local)
+    count = cpu.number(nodes, table, distinct, 0, local)
     return distinct[:count], local
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import click
+
+from rae.cli.settings import bundled
 
 
 @dataclass(frozen=True)
@@ -24,12 +26,7 @@ class Bounds:
 
 def bounds_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The command with --memory, --half and --dtype; it gets one Bounds, `bounds`."""
-
-    def wrapped(**given: Any) -> Any:
-        return command(bounds=Bounds(**{f.name: given.pop(f.name) for f in fields(Bounds)}), **given)
-
-    wrapped.__doc__, wrapped.__name__ = command.__doc__, command.__name__
-    wrapped.__click_params__ = list(getattr(command, "__click_params__", []))  # type: ignore[attr-defined]
+    wrapped = bundled(command, "bounds", Bounds)
     for option in (
         click.option(
             "--dtype",

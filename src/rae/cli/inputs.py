@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from rae.cli.console import Console
-from rae.cli.settings import flag
+from rae.cli.settings import bundled, flag
 from rae.errors import FeatureError
 
 if TYPE_CHECKING:
@@ -50,12 +50,7 @@ class Inputs:
 
 def reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The command with EDGES, --features and the options of reading; it gets one Reading, `reading`."""
-
-    def wrapped(**given: Any) -> Any:
-        return command(reading=Reading(**{f.name: given.pop(f.name) for f in fields(Reading)}), **given)
-
-    wrapped.__doc__, wrapped.__name__ = command.__doc__, command.__name__
-    wrapped.__click_params__ = list(getattr(command, "__click_params__", []))  # type: ignore[attr-defined]
+    wrapped = bundled(command, "reading", Reading)
     for option in (
         click.option(
             "--unknown",

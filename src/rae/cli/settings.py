@@ -42,6 +42,17 @@ def config_options(command: Callable[..., Any]) -> Callable[..., Any]:
     )
 
 
+def bundled(command: Callable[..., Any], name: str, kind: type[Any]) -> Callable[..., Any]:
+    """The command with the options named like the fields of `kind` handed over as one value, `name`."""
+
+    def wrapped(**given: Any) -> Any:
+        return command(**{name: kind(**{f.name: given.pop(f.name) for f in dataclasses.fields(kind)})}, **given)
+
+    wrapped.__doc__, wrapped.__name__ = command.__doc__, command.__name__
+    wrapped.__click_params__ = list(getattr(command, "__click_params__", []))  # type: ignore[attr-defined]
+    return wrapped
+
+
 def config_of(preset: str, settings: Mapping[str, Any]) -> Config:
     """The preset with these settings changed; an error names the flag, not the field."""
     try:

@@ -20,7 +20,7 @@ from rae.ids import is_text
 from rae.io.edges import EdgeFile
 from rae.io.tables import TEXT_KINDS, id_batches
 from rae.io.text import NotPlain, TextTable
-from rae.kernels import build
+from rae.kernels import cpu
 
 BATCH = 1 << 22  # edges numbered and placed at a time
 CLOSE = 8  # whole numbers lie close together where their range is at most so many times the edges
@@ -88,7 +88,7 @@ class Numbers:
             most = count + len(ends)
             if most > len(keys):
                 table, keys = _grown(keys[:count], most)
-            count = int(build.number(ends.view(np.int64), table, keys, count, codes))
+            count = int(cpu.number(ends.view(np.int64), table, keys, count, codes))
             _append(self.folder / FIRSTS, codes)
             report("number", i + 1, 2 * len(self.lengths))
         ids = keys[:count].view(self._wide)
@@ -188,7 +188,7 @@ def _grown(keys: Array, most: int) -> tuple[Array, Array]:
     """A hash table with room for `most` ids, and its keys, those that were there in their places."""
     size = 1 << (2 * most - 1).bit_length()
     table, larger = np.full(size, -1, np.int64), np.empty(size // 2, np.int64)
-    build.number(keys, table, larger, 0, np.empty(len(keys), np.int64))
+    cpu.number(keys, table, larger, 0, np.empty(len(keys), np.int64))
     return table, larger
 
 

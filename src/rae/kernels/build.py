@@ -1,32 +1,10 @@
-"""The loops that make a graph folder: numbering ids, placing edges stripe by stripe, renumbering rows."""
+"""The loops that make a graph folder: placing edges stripe by stripe, renumbering rows."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-from rae.kernels.cpu import kernel, mix, sort_values
-
-
-@kernel
-def number(ids: Any, table: Any, keys: Any, count: Any, codes: Any) -> Any:
-    """Give each new id the next number from `count` on, write every id's number; return how many there are.
-
-    `table` is an open-addressing hash table of places in `keys`, -1 where free, a power of two and
-    larger than the number of distinct ids.
-    """
-    mask = np.uint64(len(table) - 1)
-    for i in range(len(ids)):
-        at = mix(ids[i]) & mask
-        while table[at] >= 0 and keys[table[at]] != ids[i]:
-            at = (at + np.uint64(1)) & mask
-        if table[at] < 0:
-            table[at] = count
-            keys[count] = ids[i]
-            count += 1
-        codes[i] = table[at]
-    return count
+from rae.kernels.cpu import kernel, sort_values
 
 
 @kernel

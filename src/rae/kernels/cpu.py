@@ -228,22 +228,22 @@ def pick_neighbors(offsets: Any, targets: Any, nodes: Any, views: Any, key: Any,
 
 
 @kernel
-def renumber(nodes: Any, table: Any, distinct: Any, local: Any) -> Any:
-    """Number the distinct nodes by first appearance; return how many there are.
+def number(ids: Any, table: Any, keys: Any, count: Any, codes: Any) -> Any:
+    """Give each new id the next number from `count` on, write every id's number; return how many there are.
 
-    `table` is an open-addressing hash table of -1s, a power of two and larger than len(nodes).
+    `table` is an open-addressing hash table of places in `keys`, -1 where free, a power of two and
+    larger than the number of distinct ids.
     """
     mask = np.uint64(len(table) - 1)
-    count = 0
-    for i in range(len(nodes)):
-        at = mix(nodes[i]) & mask
-        while table[at] >= 0 and distinct[table[at]] != nodes[i]:
+    for i in range(len(ids)):
+        at = mix(ids[i]) & mask
+        while table[at] >= 0 and keys[table[at]] != ids[i]:
             at = (at + np.uint64(1)) & mask
         if table[at] < 0:
             table[at] = count
-            distinct[count] = nodes[i]
+            keys[count] = ids[i]
             count += 1
-        local[i] = table[at]
+        codes[i] = table[at]
     return count
 
 
