@@ -1,31 +1,29 @@
-"""Whole-graph embedding: the mean kernel against the machine's limit and the alternatives, and all of it end to end.
+"""The mean over neighbourhoods, on which embedding spends most: against the machine's limit and the alternatives.
 
-    RAE_DATA=... python benchmarks/embedding.py [--threads 1] [--rounds 5] [--widths 64,192] [--sizes 1e6,1e7]
+    RAE_DATA=... python benchmarks/embedding.py [--threads 1,2] [--rounds 4] [--widths 64,192] [--quick]
 
-The kernel: mean({u} ∪ N(u)) of web-Google's nodes in the file's own order. The limit is a loop that
-reads as many rows at random and adds them up, nothing else, with every row fetched early as ours
-are. All racers run in turns in one process; best and spread of the rounds are kept. Bytes are those
-of the neighbours' rows: the ego's own row and the writing of the mean come on top for us, and count
-as time.
-
-End to end: `embed_to` on power-law graphs of so many edges (a tenth as many nodes), from a graph
-folder to Parquet, each in a process of its own: seconds, edges x dims per second, peak resident memory.
+mean({u} ∪ N(u)) of web-Google's nodes in the file's own order, and in the one that `rae graph build --order
+locality` gives. The limit is a loop that reads as many rows at random and adds them up, nothing else, with
+every row fetched early as ours are. All racers run in turns in one process; their results are compared once.
+Bytes are those of the neighbours' rows: the ego's own row and the writing of the mean come on top, as time.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import subprocess
-import sys
+import os
 import tempfile
 import time
 import warnings
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 import torch
+from drawn import draw_edges
+from lines import RESULTS, Line, Lines, spread
 
 import rae
 from rae.inference.exact import TILE
@@ -33,25 +31,15 @@ from rae.kernels import cpu
 from rae.kernels.hardware import fetch_row
 from rae.runtime import generator, in_ranges
 
-EMBED = """
-import json, re, sys, time
-import rae
-from rae.io.graphs import open_graph
-folder, memory, out, half, dtype, threads = sys.argv[1:]
-rae.set_threads(int(threads))
-tiny = rae.datasets.load("power-law", n_nodes=100, n_edges=200).graph
-model = rae.RAE(steps=0).fit(tiny)
-model.embed_to(out, tiny, memory=memory)  # compile
-began = time.perf_counter()
-graph = open_graph(folder)
-opened = time.perf_counter()
-width = model.embed_to(out, graph, memory=memory, half=half == "half", dtype=dtype)
-done = time.perf_counter()
-# Not ru_maxrss: that begins with the memory of the process that started this one.
-peak = 1024 * int(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1])
-print(json.dumps({"open_s": round(opened - began, 2), "embed_s": round(done - opened, 2), "peak_bytes": peak,
-                  "width": width, "n_nodes": graph.n_nodes, "n_edges": graph.n_edges}))
-"""
+LIMIT, TORCH = "limit: rows read at random", "torch.sparse CSR"
+NOTES = {
+    "ours": "a tile of 2,048 means at a time, each used at once as embedding does",
+    TORCH: "64-bit indices, what torch makes by default",
+    "ours, half precision": "rows stored as float16, half the bytes",
+}
+CLOSE = {"ours, half precision": 1e-3}  # how far a result may be off, else 1e-5
+
+Work = Callable[..., Any]
 
 
 @cpu.kernel
@@ -68,7 +56,9 @@ def sum_at_random(index, x, out, start, stop):
         out[0, j] = total[j]
 
 
-def tiles(work, n: int) -> None:
+def tiles(work: Callable[[int, int], None], n: int) -> None:
+    """work(a, b) for every tile, spread over the threads as embedding does."""
+
     def some(first: int, last: int) -> None:
         for a in range(first * TILE, min(last * TILE, n), TILE):
             work(a, min(a + TILE, n))
@@ -76,129 +66,142 @@ def tiles(work, n: int) -> None:
     in_ranges(some, -(-n // TILE))
 
 
-def racers(graph: rae.Graph, width: int) -> dict:
+def ours(graph: rae.Graph, rows: Any, width: int) -> Callable[..., None]:
+    """Every mean, tile by tile, each into the array given or none kept."""
+
+    def run(kept: Any = None) -> None:
+        def tile(a: int, b: int) -> None:
+            out = np.empty((b - a, width), np.float32) if kept is None else kept[a:b]
+            cpu.mean_rows(graph.offsets[a : b + 1], graph.targets, rows, a, out, 0, b - a)
+
+        tiles(tile, graph.n_nodes)
+
+    return run
+
+
+def averaging(graph: rae.Graph) -> sp.csr_array:
+    """The matrix that averages {u} ∪ N(u), with the 32-bit indices that SciPy prefers."""
+    n = graph.n_nodes
+    ones = np.ones(len(graph.targets), np.float32)
+    with_self = sp.csr_array((ones, graph.targets, graph.offsets), shape=(n, n)) + sp.eye_array(n, dtype=np.float32)
+    share = (1 / (1.0 + graph.degrees)).astype(np.float32)
+    data = with_self.data * np.repeat(share, np.diff(with_self.indptr))
+    return sp.csr_array((data, with_self.indices.astype(np.int32), with_self.indptr.astype(np.int32)), shape=(n, n))
+
+
+def torch_csr(mean: sp.csr_array, dtype: Any) -> torch.Tensor:
+    ends, entries = (torch.from_numpy(a.astype(dtype)) for a in (mean.indptr, mean.indices))
+    return torch.sparse_csr_tensor(ends, entries, torch.from_numpy(mean.data), mean.shape)
+
+
+def racers(graph: rae.Graph, near: rae.Graph, width: int) -> dict[str, Work]:
     """Every way to the same means, as functions of nothing, and the limit."""
-    n, offsets, targets = graph.n_nodes, graph.offsets, graph.targets
+    n = graph.n_nodes
     rng = generator(0, "benchmark", width)
     x = rng.random((n, width), dtype=np.float32)
+    x_near = x[graph.rows(near.ids)]
     half = x.astype(np.float16).view(np.uint16)
-    anywhere = rng.integers(n, size=len(targets)).astype(targets.dtype)
-
-    def ours(rows):
-        def tile(a: int, b: int) -> None:
-            cpu.mean_rows(offsets[a : b + 1], targets, rows, a, np.empty((b - a, width), np.float32), 0, b - a)
-
-        return lambda: tiles(tile, n)
+    anywhere = rng.integers(n, size=len(graph.targets)).astype(graph.targets.dtype)
 
     def limit() -> None:
-        in_ranges(lambda a, b: sum_at_random(anywhere, x, np.empty((1, width), np.float32), a, b), len(targets))
+        in_ranges(lambda a, b: sum_at_random(anywhere, x, np.empty((1, width), np.float32), a, b), len(anywhere))
 
-    with_self = sp.csr_array((np.ones(len(targets), np.float32), targets, offsets), shape=(n, n)) + sp.eye_array(n)
-    mean = sp.csr_array(sp.diags_array(1 / (1.0 + graph.degrees)) @ with_self).astype(np.float32)
-    ends, entries = torch.from_numpy(mean.indptr.astype(np.int64)), torch.from_numpy(mean.indices.astype(np.int64))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch calls its CSR support beta
-        csr = torch.sparse_csr_tensor(ends, entries, torch.from_numpy(mean.data), (n, n))
-    dense = torch.from_numpy(x)
+    mean = averaging(graph)
+    csr, csr32, csr_near = torch_csr(mean, np.int64), torch_csr(mean, np.int32), torch_csr(averaging(near), np.int64)
+    ends, entries = csr32.crow_indices(), csr32.col_indices()
+    dense, dense_near = torch.from_numpy(x), torch.from_numpy(x_near)
+    mine = ours(graph, x, width)
     return {
-        "limit": limit,
-        "ours": ours(x),
-        "ours, half precision": ours(half),
-        "torch.sparse CSR": lambda: csr @ dense,
+        LIMIT: limit,
+        "ours": mine,
+        "ours, all means kept": lambda: mine(np.empty((n, width), np.float32)),  # fresh, as the others give it
+        "ours, half precision": ours(graph, half, width),
+        "ours, locality order": ours(near, x_near, width),
+        TORCH: lambda: csr @ dense,
+        "torch.sparse CSR, 32-bit indices": lambda: csr32 @ dense,
+        "torch.sparse.mm, reduce='sum'": lambda: torch.sparse.mm(csr, dense, "sum"),
+        "torch.sparse CSR, locality order": lambda: csr_near @ dense_near,
         "embedding_bag": lambda: torch.nn.functional.embedding_bag(entries, dense, ends[:-1], mode="mean"),
         "SciPy CSR": lambda: mean @ x,
     }
 
 
-def kernel(graph: rae.Graph, width: int, rounds: int) -> list[dict]:
+def check(runners: dict[str, Work], graph: rae.Graph, near: rae.Graph) -> None:
+    """Refuse to time ways that do not lead to the same means; this also warms them up."""
+    expected = runners["SciPy CSR"]()
+    moved = expected[graph.rows(near.ids)]
+    runners[LIMIT]()
+    for name in [name for name in runners if name not in (LIMIT, "ours, all means kept")]:
+        if name.startswith("ours"):
+            found = np.empty_like(expected)
+            runners[name](found)
+        else:
+            found = np.asarray(runners[name]())
+        off = float(np.abs(found - (moved if "locality" in name else expected)).max())
+        if off > CLOSE.get(name, 1e-5):
+            raise SystemExit(f"{name} is off by {off:.2g}; it does not compute the same")
+
+
+def race(runners: dict[str, Work], width: int, n_targets: int, rounds: int) -> list[Line]:
     """One line per racer."""
-    runners = racers(graph, width)
     times: dict[str, list[float]] = {name: [] for name in runners}
-    for round_ in range(rounds + 1):  # the first one warms up
+    for _ in range(rounds):
         for name, run in runners.items():
             began = time.perf_counter()
             run()
-            if round_:
-                times[name].append(time.perf_counter() - began)
+            times[name].append(time.perf_counter() - began)
     best = {name: min(spent) for name, spent in times.items()}
-    moved = 4 * width * len(graph.targets)
+    moved = 4 * width * n_targets
     return [
         {
             "row": name,
             "width": width,
-            "best_ms": round(1e3 * best[name], 1),
-            "worst_ms": round(1e3 * max(spent), 1),
+            **spread(spent, "ms", 1),
             "gigabytes_per_s": round(moved / best[name] / 1e9, 2),
-            "of_limit": round(best["limit"] / best[name], 3),
-            "times_torch": round(best["torch.sparse CSR"] / best[name], 2),
+            "of_limit": round(best[LIMIT] / best[name], 3),
+            "times_torch": round(best[TORCH] / best[name], 2),
+            **({"note": NOTES[name]} if name in NOTES else {}),
         }
         for name, spent in times.items()
     ]
 
 
-def end_to_end(size: int, memory: str, half: str, dtype: str, threads: int, work: Path) -> dict:
-    """One line: a generated graph from its folder to Parquet, in a process of its own."""
-    from rae.io.graphs import write_graph
-
-    folder = work / f"graph-{size}"
-    if not folder.exists():
-        write_graph(folder, rae.datasets.load("power-law", n_nodes=size // 10, n_edges=size).graph)
-    command = [sys.executable, "-c", EMBED, folder, memory, work / "z.parquet", half, dtype, str(threads)]
-    done = subprocess.run([str(c) for c in command], stdout=subprocess.PIPE, text=True, check=True)
-    found = json.loads(done.stdout.splitlines()[-1])
-    rate = 2 * found["n_edges"] * found["width"] / found["embed_s"]
-    return {"memory": memory, "half": half == "half", "dtype": dtype, **found, "edge_dims_per_s": round(rate)}
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--threads", default="1,2")
+    parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--widths", default="64,192")
-    parser.add_argument("--sizes", default="1e6,1e7")
-    parser.add_argument("--memory", default="1GiB,4GiB")
-    parser.add_argument("--edges", type=Path, help="graph folder or edge file  [default: web-Google in RAE_DATA]")
-    parser.add_argument("--out", type=Path, default=Path("results/embedding.jsonl"))
+    parser.add_argument("--quick", action="store_true", help="a small generated graph, 8 columns, one round")
+    parser.add_argument("--out", type=Path, default=RESULTS / "embedding.jsonl")
     options = parser.parse_args()
-    torch.set_num_threads(options.threads)
-    rae.set_threads(options.threads)
-
-    def keep(line: dict) -> None:
-        with options.out.open("a") as file:
-            file.write(json.dumps({"table": "embedding", "threads": options.threads, **line}) + "\n")
-
-    if options.widths:
-        graph = _graph(options.edges)
-        for width in map(int, options.widths.split(",")):
-            for line in kernel(graph, width, options.rounds):
-                keep({"stage": "mean", "dataset": "web-Google", **line})
-                print(
-                    f"width {width:3}  {line['row']:20} {line['best_ms']:8.1f} ms best, {line['worst_ms']:8.1f} worst, "
-                    f"{line['gigabytes_per_s']:6.2f} GB/s, {line['of_limit']:5.0%} of the limit, "
-                    f"{line['times_torch']:5.2f} x torch",
-                    flush=True,
-                )
-    with tempfile.TemporaryDirectory(dir=options.out.parent) as work:
-        for size in [int(float(s)) for s in options.sizes.split(",") if s]:
-            for memory in options.memory.split(","):
-                for half, dtype in (("", "float32"), ("half", "float16")):
-                    line = end_to_end(size, memory, half, dtype, options.threads, Path(work))
-                    keep({"stage": "end to end", "dataset": f"power-law {size}", **line})
-                    print(
-                        f"{size:12,} edges, {memory}, {half or 'full'}, {dtype}: {line['embed_s']:.1f} s, "
-                        f"{line['peak_bytes'] / 2**30:.2f} GiB, {line['edge_dims_per_s'] / 1e9:.2f} G edge dims/s",
-                        flush=True,
-                    )
+    warnings.filterwarnings("ignore", "Sparse")  # torch calls its CSR support beta
+    lines = Lines(options.out)
+    with tempfile.TemporaryDirectory() as home:
+        work = Path(home)
+        name, edges = _source(options.quick, work)
+        graph = rae.build_graph(edges, work / "plain")
+        near = rae.build_graph(edges, work / "near", order="locality")
+        for width in [8] if options.quick else map(int, options.widths.split(",")):
+            runners = racers(graph, near, width)
+            check(runners, graph, near)
+            for threads in map(int, options.threads.split(",")):
+                torch.set_num_threads(threads)
+                rae.set_threads(threads)
+                for line in race(runners, width, len(graph.targets), 1 if options.quick else options.rounds):
+                    lines.keep({"table": "mean", "dataset": name, "threads": threads, **line})
+                    _show(line, threads)
 
 
-def _graph(edges: Path | None) -> rae.Graph:
-    import os
+def _source(quick: bool, work: Path) -> tuple[str, Path]:
+    if quick:
+        return "power law, 5,000 edges", draw_edges(work / "edges.parquet", 1_000, 5_000)
+    return "web-Google", Path(os.environ["RAE_DATA"]) / "web-Google" / "web_Google.txt.gz"
 
-    from rae.io.graphs import is_graph_folder, open_graph
 
-    if edges is None:
-        edges = Path(os.environ["RAE_DATA"]) / "web-Google" / "web_Google.txt.gz"
-    return open_graph(edges) if is_graph_folder(edges) else rae.read_edges(edges)
+def _show(line: Line, threads: int) -> None:
+    times = f"{line['best_ms']:8.1f} ms best, {line['worst_ms']:8.1f} worst, {line['gigabytes_per_s']:6.2f} GB/s"
+    ratios = f"{line['of_limit']:5.0%} of the limit, {line['times_torch']:5.2f} x torch"
+    print(f"{threads} threads, width {line['width']:3}  {line['row']:34} {times}, {ratios}", flush=True)
 
 
 if __name__ == "__main__":
