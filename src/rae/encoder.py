@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from torch.nn import functional
 from rae.config import Config
 from rae.features import Matrix
 from rae.kernels import cpu
-from rae.runtime import generator, in_ranges, key
+from rae.runtime import generator, in_ranges, key, torch_alone_here
 from rae.sampling import Block
 
 _ACTIVATIONS = {
@@ -24,7 +24,8 @@ _ACTIVATIONS = {
     "elu": functional.elu,
     "leaky_relu": functional.leaky_relu,
 }
-_WORTH = 1 << 20  # entries: less than this is done before a second thread has woken up
+CHUNK = 512  # rows that are multiplied at a time
+_WORTH = 1 << 18  # entries: less than this is done before a second thread has woken up
 
 
 def _stripe(rows: Any) -> int:
@@ -81,6 +82,45 @@ def average(x: Tensor, block: Block) -> Tensor:
     """mean({u} ∪ N(u)) for every row of the block.  (n, d) -> (r, d)"""
     out: Tensor = _Average.apply(x.contiguous(), block)  # type: ignore[no-untyped-call]
     return out
+
+
+class _Product(torch.autograd.Function):
+    """Dense rows times weights, CHUNK rows at a time on as many threads as there are.
+
+    Torch itself adds in another order for another number of threads; chunks are cut the same for any.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        return _product(x, weight)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor]:
+        x, weight = ctx.saved_tensors
+        grad = grad.contiguous()
+        below = _product(grad, weight.T) if ctx.needs_input_grad[0] else None
+        shares = torch.empty((max(1, -(-len(x) // CHUNK)), *weight.shape))
+        _in_chunks(lambda i, a, b: torch.mm(x[a:b].T, grad[a:b], out=shares[i]), len(x))
+        return below, shares.sum(0) if len(shares) > 1 else shares[0]
+
+
+def _product(x: Tensor, weight: Tensor) -> Tensor:
+    out = torch.empty((len(x), weight.shape[1]))
+    _in_chunks(lambda _, a, b: torch.mm(x[a:b], weight, out=out[a:b]), len(x))
+    return out
+
+
+def _in_chunks(work: Callable[[int, int, int], Any], n_rows: int) -> None:
+    """Call work(number, first row, last row) for each chunk of rows, spread over the threads."""
+
+    def some(start: int, stop: int) -> None:
+        torch_alone_here()
+        with torch.no_grad():  # a thread of its own begins with gradients
+            for i in range(start, stop):
+                work(i, i * CHUNK, min((i + 1) * CHUNK, n_rows))
+
+    in_ranges(some, max(1, -(-n_rows // CHUNK)))
 
 
 class _SparseProduct(torch.autograd.Function):
@@ -188,7 +228,10 @@ class Layer(nn.Module):
     def project(self, x: Tensor | sp.csr_array) -> Tensor:
         """W x, row by row; sparse rows stay sparse.  (n, n_in) -> (n, n_out)"""
         if isinstance(x, Tensor):
-            return x @ self.weight
+            if not torch.is_grad_enabled():  # embedding gives each thread rows of its own
+                return x @ self.weight
+            dense: Tensor = _Product.apply(x, self.weight)  # type: ignore[no-untyped-call]
+            return dense
         out: Tensor = _SparseProduct.apply(self.weight, x)  # type: ignore[no-untyped-call]
         return out
 

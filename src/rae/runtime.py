@@ -7,17 +7,22 @@ global random state.
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import hashlib
 import itertools
 import os
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
+from typing import TypeVar
 
 import numpy as np
 
 Part = int | str
+T = TypeVar("T")
+SECOND = 1  # the side of `together` that runs on another thread
 
 
 def key(seed: int, *parts: Part) -> np.uint64:
@@ -36,6 +41,7 @@ def generator(seed: int, *parts: Part) -> np.random.Generator:
 
 
 _threads: int | None = None
+_here = threading.local()  # ours: a thread of ours that torch has not met; share, side: set by `together`
 
 
 def set_threads(count: int | None) -> None:
@@ -45,7 +51,9 @@ def set_threads(count: int | None) -> None:
 
 
 def threads() -> int:
-    """How many threads the kernels use: set_threads, else RAE_THREADS, else the cores allowed."""
+    """How many threads the kernels use here: set_threads, else RAE_THREADS, else the cores allowed."""
+    if (share := getattr(_here, "share", None)) is not None:
+        return int(share)
     if _threads is not None:
         return _threads
     if (named := os.environ.get("RAE_THREADS", "")).isdigit() and int(named) > 0:
@@ -53,9 +61,9 @@ def threads() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-@lru_cache(maxsize=4)
-def _pool(workers: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(workers, thread_name_prefix="rae")
+@lru_cache(maxsize=8)
+def _pool(workers: int, side: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(workers, thread_name_prefix="rae", initializer=_here.__setattr__, initargs=("ours", True))
 
 
 def in_ranges(work: Callable[[int, int], None], size: int, smallest: int = 1) -> None:
@@ -70,10 +78,30 @@ def in_ranges(work: Callable[[int, int], None], size: int, smallest: int = 1) ->
         return
     cuts = [size * i // pieces for i in range(pieces + 1)]
     mine, *others = itertools.pairwise(cuts)
-    futures = [_pool(pieces - 1).submit(work, a, b) for a, b in others]
+    futures = [_pool(pieces - 1, getattr(_here, "side", 0)).submit(work, a, b) for a, b in others]
     work(*mine)
     for future in futures:
         future.result()
+
+
+def together(first: Callable[[], T], second: Callable[[], T]) -> tuple[T, T]:
+    """What both return, made at the same time on half of the threads each; with one thread, one after the other."""
+    if (count := threads()) == 1:
+        return first(), second()
+    other = _pool(1, SECOND).submit(_with_share, second, count // 2, SECOND)
+    try:
+        mine = _with_share(first, count - count // 2, 0)
+    finally:
+        concurrent.futures.wait([other])
+    return mine, other.result()
+
+
+def _with_share(work: Callable[[], T], share: int, side: int) -> T:
+    _here.share, _here.side = share, side
+    try:
+        return work()
+    finally:
+        del _here.share, _here.side
 
 
 @contextlib.contextmanager
@@ -94,3 +122,16 @@ def torch_alone() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+def torch_alone_here() -> None:
+    """In a thread of `in_ranges`, under `torch_alone`: torch works on this thread only.
+
+    What `torch_alone` sets does not reach threads that torch has not met; there each matrix product
+    would wake up as many others as there are cores.
+    """
+    if getattr(_here, "ours", False):
+        import torch
+
+        torch.set_num_threads(1)
+        _here.ours = False  # once is enough

@@ -7,6 +7,7 @@ import math
 import warnings
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from rae.errors import CollapseWarning, GraphError, TrainingError
 from rae.features import Matrix
 from rae.graph import Graph
 from rae.losses import contrast
-from rae.runtime import generator, key, torch_alone
+from rae.runtime import generator, key, together, torch_alone, torch_alone_here
 from rae.sampling import Block, sample_blocks, shuffle_neighbors, stack
 
 log = logging.getLogger("rae")
@@ -95,6 +96,29 @@ def _train(
     return history
 
 
+class _Together(torch.autograd.Function):
+    """Two tensors made at the same time; their gradients go back at the same time."""
+
+    @staticmethod
+    def forward(ctx: Any, needs_grad: Tensor, first: Callable[[], Tensor], second: Callable[[], Tensor]) -> Any:
+        ctx.made = together(_with_grad(first), _with_grad(second))
+        return tuple(made.detach() for made in ctx.made)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[None, None, None]:
+        together(*(partial(made.backward, grad) for made, grad in zip(ctx.made, grads, strict=True)))
+        return None, None, None
+
+
+def _with_grad(make: Callable[[], Tensor]) -> Callable[[], Tensor]:
+    def made() -> Tensor:
+        torch_alone_here()
+        with torch.enable_grad():
+            return make()
+
+    return made
+
+
 def step_loss(
     encoder: Encoder, context: Encoder, graph: Graph, x: Matrix, config: Config, loss: str, step: int
 ) -> Tensor:
@@ -108,17 +132,23 @@ def step_loss(
     n_random = config.negatives - n_shuffled
 
     nodes = generator(*luck, "batch").choice(graph.n_nodes, b, replace=False, shuffle=False)
-    anchor = encoder(*_inputs(graph, x, nodes, config, (*luck, "anchor")), luck=(*luck, "anchor"))
-
-    # The context encodes p positives per anchor, and for J_neighbor the batch itself, to be negatives.
     seen = draw_positive(graph, nodes, p, key(*luck, "positive"))
     seen = seen if within else np.concatenate([seen, nodes[None]])
-    views = np.repeat(np.arange(len(seen)), b)
-    rows, blocks = _inputs(graph, x, seen.ravel(), config, (*luck, "context"), views)
-    if n_shuffled and config.shuffle == "neighbors":
-        blocks[-1] = _with_shuffled(blocks[-1], graph, nodes, p, n_shuffled, luck)
-    z = context(rows, blocks, luck=(*luck, "context"))
 
+    def anchors() -> Tensor:
+        z: Tensor = encoder(*_inputs(graph, x, nodes, config, (*luck, "anchor")), luck=(*luck, "anchor"))
+        return z
+
+    def others() -> Tensor:
+        """p positives per anchor, and for J_neighbor the batch itself, to be negatives; then shuffled ones."""
+        views = np.repeat(np.arange(len(seen)), b)
+        rows, blocks = _inputs(graph, x, seen.ravel(), config, (*luck, "context"), views)
+        if n_shuffled and config.shuffle == "neighbors":
+            blocks[-1] = _with_shuffled(blocks[-1], graph, nodes, p, n_shuffled, luck)
+        z: Tensor = context(rows, blocks, luck=(*luck, "context"))
+        return z
+
+    anchor, z = _Together.apply(torch.zeros((), requires_grad=True), anchors, others)  # type: ignore[no-untyped-call]
     d = anchor.shape[1]
     n_seen = seen.size
     positive = (z[: p * b].view(p, b, d) * anchor).sum(-1)

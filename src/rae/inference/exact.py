@@ -22,7 +22,7 @@ from rae.errors import FeatureError
 from rae.features import Matrix
 from rae.graph import Graph
 from rae.kernels import cpu
-from rae.runtime import in_ranges, key, torch_alone
+from rae.runtime import in_ranges, key, torch_alone, torch_alone_here
 from rae.sampling import sample_neighbors
 
 Floats = np.ndarray[Any, np.dtype[np.float32]]
@@ -122,6 +122,7 @@ def by_tiles(rows: Callable[[int, int], Tensor], out: Floats, tile: int = TILE, 
     n = len(out)
 
     def work(start: int, stop: int) -> None:
+        torch_alone_here()
         with torch.inference_mode():
             for a in range(start * tile, min(stop * tile, n), tile):
                 b = min(a + tile, n)
