@@ -83,11 +83,11 @@ def parts(work: Path, m: int, steps: int, memory: str, threads: int) -> dict[str
     }
 
 
-def starting(work: Path, memory: str, threads: int) -> dict[str, Spent]:
-    """What each command takes with next to nothing to do: the best of two, since the first may compile."""
+def starting(work: Path, memory: str, threads: int, rounds: int) -> dict[str, Spent]:
+    """What each command takes with next to nothing to do: the best of several, since the first may compile."""
     draw_edges(work / "edges-100.parquet", 50, 100)
     best: dict[str, Spent] = {}
-    for _ in range(2):
+    for _ in range(rounds):
         for part, run in parts(work, 100, 0, memory, threads).items():
             spent = run()
             best[part] = min(best.get(part, spent), spent, key=lambda s: s.seconds)
@@ -140,14 +140,14 @@ def main() -> None:
     parser.add_argument(
         "--work", type=Path, help="folder for some 30 GB that keeps the graphs  [default: none is kept]"
     )
-    parser.add_argument("--quick", action="store_true", help="two small graphs, two steps, one round")
+    parser.add_argument("--quick", action="store_true", help="one small graph, two steps, one round")
     parser.add_argument("--out", type=Path, default=RESULTS / "growth.jsonl")
     options = parser.parse_args()
-    sizes = [1_000, 10_000] if options.quick else [int(float(s)) for s in options.sizes.split(",")]
+    sizes = [10_000] if options.quick else [int(float(s)) for s in options.sizes.split(",")]
     lines = Lines(options.out)
     with tempfile.TemporaryDirectory() as scratch:
         work = options.work or Path(scratch)
-        start = starting(work, options.memory, options.threads)
+        start = starting(work, options.memory, options.threads, 1 if options.quick else 2)
         for m in sizes:
             rounds = 1 if options.quick or m >= 1e8 else 2 if m >= 1e7 else 3
             spent = measure(work, m, 2 if options.quick else 200, rounds, options.memory, options.threads)
