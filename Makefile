@@ -38,8 +38,8 @@ check: .venv/dev  ## style, types and the one-way flow of imports
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
-bench: .venv/dev  ## measure; results go to results/ and docs/performance.md
-	@$(BIN)/python benchmarks/run.py
+bench: .venv/dev  ## measure, some 45 minutes; results go to results/ and docs/performance.md (ARGS=--quick: a trial)
+	@$(BIN)/python benchmarks/run.py $(ARGS)
 
 paper: .venv/dev  ## the paper's tables and figures, from the data in RAE_DATA
 	@$(BIN)/rae reproduce all

@@ -27,6 +27,8 @@ from watched import RAE, Spent, watch
 from rae.io.graphs import open_graph
 
 BUILD, TRAIN, EMBED = "graph build", "200 training steps", "embed and write"
+MEMORY = "4GiB"
+BOUNDED = f"ours, --memory {MEMORY}"  # the row of whole.py that EMBED is on the largest graph
 
 
 def build(edges: Path, folder: Path) -> Spent:
@@ -135,7 +137,7 @@ def main() -> None:
         return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", default="1e5,1e6,1e7,1e8")
-    parser.add_argument("--memory", default="4GiB")
+    parser.add_argument("--memory", default=MEMORY)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument(
         "--work", type=Path, help="folder for some 30 GB that keeps the graphs  [default: none is kept]"
@@ -147,9 +149,9 @@ def main() -> None:
     lines = Lines(options.out)
     with tempfile.TemporaryDirectory() as scratch:
         work = options.work or Path(scratch)
-        start = starting(work, options.memory, options.threads, 1 if options.quick else 2)
+        start = starting(work, options.memory, options.threads, 1 if options.quick else 3)
         for m in sizes:
-            rounds = 1 if options.quick or m >= 1e8 else 2 if m >= 1e7 else 3
+            rounds = 1 if options.quick or m >= 1e8 else 2 if m >= 1e7 else 3 if m >= 1e6 else 5
             spent = measure(work, m, 2 if options.quick else 200, rounds, options.memory, options.threads)
             for part, runs in spent.items():
                 found = line(part, runs, start[part], m, work / f"graph-{m}")

@@ -36,7 +36,7 @@ def uninterrupted(work: Path, m: int, memory: str, threads: int) -> dict:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--edges", type=float, default=1e8)
-    parser.add_argument("--memory", default="4GiB")
+    parser.add_argument("--memory", default=growth.MEMORY)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--work", type=Path, help="folder for some 30 GB, best the one of growth.py")
     parser.add_argument("--quick", action="store_true", help="ten thousand edges")

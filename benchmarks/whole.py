@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 import torch
 from drawn import folder, name
+from growth import BOUNDED, MEMORY
 from lines import RESULTS, Lines, spread
 from watched import own_peak, watch
 
@@ -35,9 +36,7 @@ from rae.inference import embed
 from rae.io.graphs import open_graph
 
 MOST_GIB, MOST_S, CLOSE = 20.0, 600.0, 1e-4
-MEMORY = "4GiB"
 PIECE = 1 << 16
-BOUNDED = f"ours, --memory {MEMORY}"
 NOTES = {BOUNDED: "vectors written to Parquet, counted as time; the other ways leave them in memory"}
 
 Average = Callable[[torch.Tensor], torch.Tensor]
