@@ -319,3 +319,20 @@ def test_networkx_agrees_on_the_graph():
 
     assert graph.n_edges == 60
     assert all(set(graph.neighbors(u)) == set(nxg[u]) for u in nxg)
+
+
+def test_adam_gives_the_bytes_of_torchs_own():
+    from rae.adam import Adam
+
+    start = [torch.from_numpy(generator(i, "weights").normal(size=(5, 3)).astype(np.float32)) for i in range(2)]
+    ours, theirs = ([torch.nn.Parameter(w.clone()) for w in start] for _ in range(2))
+    steps = Adam(ours, 0.01), torch.optim.Adam(theirs, lr=0.01, fused=True)
+
+    for turn in range(5):
+        for weights, optimizer in zip((ours, theirs), steps, strict=True):
+            optimizer.zero_grad()
+            sum(((w - turn) ** 3).sum() for w in weights).backward()
+            optimizer.step()
+
+    assert all(torch.equal(a, b) for a, b in zip(ours, theirs, strict=True))
+    assert not torch.equal(ours[0], start[0])

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from rae import pairs
+from rae.adam import Adam
 from rae.config import Config
 from rae.encoder import Encoder
 from rae.errors import CollapseWarning, GraphError, TrainingError
@@ -78,11 +79,11 @@ def _train(
     progress: Progress | None,
 ) -> list[Record]:
     weights = [*encoder.parameters(), *context.parameters()]
-    optimizer = torch.optim.Adam(weights, lr=config.learning_rate, fused=True)
+    optimizer = Adam(weights, config.learning_rate)
     history: list[Record] = []
     for step in range(1, config.steps + 1):
         encoder.train(), context.train()
-        optimizer.zero_grad(set_to_none=True)
+        optimizer.zero_grad()
         objective = step_loss(encoder, context, graph, x, config, loss, step)
         value = float(objective.detach())
         if not math.isfinite(value):
@@ -106,8 +107,14 @@ class _Together(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[None, None, None]:
-        together(*(partial(made.backward, grad) for made, grad in zip(ctx.made, grads, strict=True)))
+        together(*(partial(_send_back, made, grad) for made, grad in zip(ctx.made, grads, strict=True)))
         return None, None, None
+
+
+def _send_back(made: Tensor, grad: Tensor) -> None:
+    """made.backward(grad), for which torch would import a library of algebra for half a second."""
+    with torch.enable_grad():
+        (made * grad).sum().backward()  # type: ignore[no-untyped-call]
 
 
 def _with_grad(make: Callable[[], Tensor]) -> Callable[[], Tensor]:
