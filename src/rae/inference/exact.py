@@ -54,9 +54,14 @@ def embed(
     with torch_alone():
         for k, level in enumerate(levels):
             offsets, index = neighborhoods(graph, 0, n, k, len(levels), fanout, seed)
-            h = _run_level(level, h, offsets, index, tile)
-            out[:, right - h.shape[1] : right] = h
-            right -= h.shape[1]
+            left = right - int(level.aggregate.weight.shape[1])
+            # A level that projects reads tiles of rows, wherever they lie; one that averages needs them side by side.
+            apart = k + 1 < len(levels) and not projects(levels[k + 1], dense=True)
+            made = np.empty((n, right - left), np.float32) if apart else out[:, left:right]
+            _run_level(level, h, offsets, index, made, tile)
+            if apart:
+                out[:, left:right] = made
+            h, right = made, left
             if report is not None:
                 report(k + 1, len(levels))
     return out
@@ -72,17 +77,15 @@ def neighborhoods(
     return sample_neighbors(graph, np.arange(a, b), fanout[hop], key(seed, "inference", hop))
 
 
-def _run_level(level: Level, x: Matrix, offsets: Any, index: Any, tile: int) -> Floats:
-    n, width = len(offsets) - 1, int(level.aggregate.weight.shape[1])
+def _run_level(level: Level, x: Matrix, offsets: Any, index: Any, out: Floats, tile: int) -> None:
+    """Fill `out` with the vectors of a level, from the rows x of the level below."""
     moved = projects(level, isinstance(x, np.ndarray))
     if moved:
-        rows: Floats = np.empty((n, width), np.float32)
+        rows: Floats = np.empty(out.shape, np.float32)
         by_tiles(lambda a, b: before(level, x, a, b), rows, tile)
     else:
         rows = x  # type: ignore[assignment]  # sparse rows are always projected
-    out = np.empty((n, width), np.float32)
     by_tiles(lambda a, b: after(level, mean(offsets[a : b + 1], index, rows, a), moved), out, tile)
-    return out
 
 
 def projects(level: Level, dense: bool) -> bool:
