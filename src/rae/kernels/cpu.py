@@ -13,10 +13,11 @@ from typing import Any, TypeVar, cast
 import numpy as np
 from numba import njit
 
-from rae.kernels.hardware import fetch_row, widen
+from rae.kernels.hardware import fetch_item, fetch_row, widen
 
 F = TypeVar("F", bound=Callable[..., Any])
 AHEAD = 8  # rows that are on their way from memory while one is added
+FAR = 24  # nodes ahead whose place in the neighbour lists is fetched
 
 
 def kernel(function: F) -> F:
@@ -188,6 +189,8 @@ def sample_counts(offsets: Any, nodes: Any, fanout: Any, out: Any) -> None:
     """out[i + 1] = running total of min(degree, fanout)."""
     total = 0
     for i in range(len(nodes)):
+        if i + FAR < len(nodes):
+            fetch_item(offsets, nodes[i + FAR])
         total += min(offsets[nodes[i] + 1] - offsets[nodes[i]], fanout)
         out[i + 1] = total
 
@@ -197,8 +200,15 @@ def sample_rows(
     offsets: Any, targets: Any, nodes: Any, views: Any, fanout: Any, key: Any,
     out_offsets: Any, out: Any, start: Any, stop: Any,
 ) -> None:  # fmt: skip
-    """Fill each row with `fanout` distinct neighbours (all if fewer), by Floyd's method."""
+    """Fill each row with `fanout` distinct neighbours (all if fewer), by Floyd's method.
+
+    Where a node's neighbours begin is fetched FAR nodes before it is their turn, its first neighbours AHEAD.
+    """
     for i in range(start, stop):
+        if i + FAR < stop:
+            fetch_item(offsets, nodes[i + FAR])
+        if i + AHEAD < stop:
+            fetch_item(targets, offsets[nodes[i + AHEAD]])
         u = nodes[i]
         low, d, at = offsets[u], offsets[u + 1] - offsets[u], out_offsets[i]
         if d <= fanout:

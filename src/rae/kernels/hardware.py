@@ -19,6 +19,10 @@ def fetch_row(x: Any, row: Any) -> None:
     """Nothing; compiled, row `row` of a C-ordered matrix starts its way into the cache."""
 
 
+def fetch_item(x: Any, item: Any) -> None:
+    """Nothing; compiled, item `item` of a vector starts its way into the cache."""
+
+
 def widen(value: Any) -> Any:
     """A float32 as it is, and for the bits of a float16 held as uint16 the same number as float32."""
     return np.float32(value.view(np.float16)) if value.dtype == np.uint16 else value
@@ -59,6 +63,16 @@ def _compiled_fetch_row(x: Any, row: Any) -> Any:
         start = x.ctypes.data + np.intp(row) * width
         for at in range(0, width, LINE):
             _fetch(np.uintp(start + at))
+
+    return fetch
+
+
+@overload(fetch_item, strict=False)
+def _compiled_fetch_item(x: Any, item: Any) -> Any:
+    size = x.dtype.bitwidth // 8
+
+    def fetch(x: Any, item: Any) -> None:  # pragma: no cover - only ever compiled
+        _fetch(np.uintp(x.ctypes.data + np.intp(item) * size))
 
     return fetch
 
