@@ -1,0 +1,369 @@
+"""The benchmarks: lines are replaced and not mixed, racers compute the same, the page says what the lines say."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import rae
+from rae.encoder import Encoder
+from rae.inference import embed
+from rae.runtime import generator
+
+ROOT = Path(__file__).parents[1]
+HERE = ROOT / "benchmarks"
+
+
+@pytest.fixture
+def load(monkeypatch):
+    """A benchmark's module by its name."""
+    monkeypatch.syspath_prepend(HERE)
+    return importlib.import_module
+
+
+def quietly(**more):
+    """An environment in which processes share two cores well."""
+    return {**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive", **more}
+
+
+# --------------------------------------------------------------------------------------- lines
+
+
+def test_a_new_run_replaces_the_lines_of_an_older_one_and_leaves_other_graphs_alone(load, tmp_path):
+    lines = load("lines")
+    path = tmp_path / "speed.jsonl"
+    path.write_text('{"table": "speed", "dataset": "cora", "row": "from before runs had names", "threads": 1}\n')
+    old, new = lines.Lines(path, run="monday"), lines.Lines(path, run="tuesday")
+    for row in ("ours", "renamed since"):
+        old.keep({"table": "speed", "dataset": "cora", "row": row, "threads": 1, "best_ms": 9.0})
+    old.keep({"table": "speed", "dataset": "pubmed", "row": "ours", "threads": 1, "best_ms": 8.0})
+    old.keep({"table": "speed", "dataset": "cora", "row": "ours", "threads": 2, "best_ms": 7.0})
+    new.keep({"table": "speed", "dataset": "cora", "row": "ours", "threads": 1, "best_ms": 6.0})
+
+    found = {(x["dataset"], x["row"], x["threads"]): x["best_ms"] for x in lines.read(path)}
+    assert found == {("pubmed", "ours", 1): 8.0, ("cora", "ours", 2): 7.0, ("cora", "ours", 1): 6.0}
+
+
+def test_a_line_says_where_when_and_with_what_it_was_made(load, tmp_path):
+    lines = load("lines")
+    kept = lines.Lines(tmp_path / "x.jsonl").keep({"table": "t", "row": "r", "versions": {"a-peer": "3"}})
+
+    assert kept["versions"]["a-peer"] == "3"
+    assert kept["versions"]["numpy"] == np.__version__
+    assert {"machine", "load", "run"} <= set(kept)
+    assert lines.read(tmp_path / "x.jsonl") == [kept]
+
+
+def test_the_last_line_of_a_thing_measured_counts(load):
+    newest = load("lines").newest
+    a, b, c = ({"table": "t", "row": "r", "width": w, "best_s": s} for w, s in ((64, 1.0), (192, 2.0), (64, 3.0)))
+
+    assert newest([a, b, c]) == [c, b]
+
+
+# ------------------------------------------------------------------------------------- watched
+
+
+def test_a_watched_command_tells_its_peak_its_time_and_its_last_line(load):
+    watch = load("watched").watch
+    spent = watch([sys.executable, "-c", "import time; x = bytearray(80 << 20); time.sleep(0.2); print('{\"a\": 1}')"])
+
+    assert spent.peak_gib > 80 / 1024
+    assert spent.seconds > 0.2
+    assert (spent.stopped, spent.found) == (None, {"a": 1})
+
+
+@pytest.mark.parametrize(
+    ("limits", "said"),
+    [({"most_s": 0.2}, "ended after"), ({"kill_after": 0.2}, "killed after"), ({"most_gib": 1e-3}, "ended when")],
+)
+def test_a_watched_command_is_ended_at_its_limit(load, limits, said):
+    spent = load("watched").watch([sys.executable, "-c", "import time; time.sleep(60)"], **limits)
+
+    assert spent.stopped.startswith(said)
+    assert spent.seconds < 50
+
+
+def test_a_watched_command_that_fails_is_an_error_with_what_it_said(load):
+    watched = load("watched")
+    with pytest.raises(watched.CommandError, match="no such luck"):
+        watched.watch([sys.executable, "-c", "raise SystemExit('no such luck')"])
+
+
+# --------------------------------------------------------------------------------------- racers
+
+
+@pytest.fixture(scope="module")
+def planted():
+    return rae.datasets.load("planted-actions", n_nodes=120, n_words=80)
+
+
+@pytest.fixture
+def racing(load, planted):
+    """The module, settings whose fan-out takes every neighbour, our encoder, and its vectors of the last level."""
+    most = int(planted.graph.degrees.max())
+    config = rae.PAPER.replace(dims=(12, 5), fanout=(most, most), batch_size=32)
+    encoder = Encoder(planted.features.shape[1], config, generator(0, "race"))
+    return load("speed"), config, encoder, embed(encoder, planted.graph, planted.features)[:, :5]
+
+
+def give(linear, weight):
+    linear.weight.data = weight.detach().T.contiguous()
+
+
+@pytest.mark.filterwarnings("ignore:Sparse")
+def test_the_geometric_racer_computes_our_encoder(racing, planted):
+    speed, config, encoder, expected = racing
+    racer = speed.Geometric(planted, config, "within")
+    model = racer.models[0].eval()
+    for at, level in zip((0, 3), encoder.stack(), strict=True):
+        give(model[at].lin_l, level.aggregate.weight)
+        give(model[at + 2][0], level.update.weight)
+
+    assert np.allclose(racer.encode(model).detach(), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["Sampled", "SampledRagged"])
+def test_the_sampling_racers_compute_our_encoder_where_they_take_every_neighbour(racing, planted, kind):
+    import torch
+
+    speed, config, encoder, expected = racing
+    racer = getattr(speed, kind)(planted, config, "within")
+    model = racer.models[0].eval()
+    for at, level in enumerate(encoder.stack()):
+        give(model[at][0][0], level.aggregate.weight)
+        give(model[at][1][0], level.update.weight)
+    nodes = torch.arange(planted.graph.n_nodes)
+    found = racer.encode(model, nodes).detach().numpy()
+
+    if kind == "Sampled":  # draws with replacement: only close
+        assert np.corrcoef(found.ravel(), expected.ravel())[0, 1] > 0.8
+    else:
+        assert np.allclose(found, expected, atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:Sparse")
+def test_the_whole_graph_racer_computes_our_encoder(racing, planted):
+    speed, config, encoder, expected = racing
+    racer = speed.WholeGraph(planted, config, "within")
+
+    assert np.allclose(racer.encode(encoder.eval()).detach(), expected, atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:Sparse")
+@pytest.mark.parametrize("loss", ["within", "neighbor"])
+@pytest.mark.parametrize("kind", ["Geometric", "Sampled", "SampledRagged"])
+def test_the_racers_learn(racing, planted, kind, loss):
+    import torch
+
+    speed, config, _, _ = racing
+    torch.manual_seed(0)
+    racer = getattr(speed, kind)(planted, config.replace(dropout=0.0), loss)
+    nodes = torch.arange(planted.graph.n_nodes)
+    before = float(racer.loss(nodes).detach())
+    racer.run(20, 0)
+
+    assert float(racer.loss(nodes).detach()) < before
+
+
+def test_neighbours_as_index_tensors_are_those_of_the_graph(racing, planted):
+    import torch
+
+    index, graph = racing[0].Neighbors(planted.graph), planted.graph
+    nodes = torch.tensor([5, 3, 5])
+    lists, found, counts = index.ragged(nodes)
+    assert counts.tolist() == graph.degrees[nodes].tolist()
+    for i, u in enumerate(nodes.tolist()):
+        assert found[lists == i].tolist() == graph.neighbors(u).tolist()
+        assert set(index.padded(nodes, 7)[i].tolist()) <= set(graph.neighbors(u).tolist())
+    us, vs = torch.arange(120).repeat_interleave(120), torch.arange(120).repeat(120)
+    apart = ~(graph.adjacent(us.numpy(), vs.numpy()) | (us == vs).numpy())
+    assert index.apart(us, vs).tolist() == apart.tolist()
+
+
+# --------------------------------------------------------------------------------------- report
+
+
+def test_the_page_in_docs_is_what_the_lines_in_results_give(load, tmp_path):
+    load("report").publish(ROOT / "results", tmp_path)
+
+    assert (tmp_path / "performance.md").read_text() == (ROOT / "docs" / "performance.md").read_text()
+
+
+def kept(*lines):
+    """Results as report.py reads them."""
+    return [{"threads": 1, "rounds": 3, "file": x.get("file", "x"), **x} for x in lines]
+
+
+def timed(row, best, *, table="whole", dataset="g", **more):
+    return {"table": table, "dataset": dataset, "row": row, "best_s": best, "worst_s": 2 * best, **more}
+
+
+def test_an_alternative_that_is_faster_or_smaller_is_named_as_a_loss(load):
+    report = load("report")
+    lines = kept(
+        timed("limit: all", 0.1),
+        timed("ours, in memory", 2.0, peak_gib=3.0),
+        timed("quick one", 1.0, peak_gib=4.0),
+        timed("small one", 4.0, peak_mb=1000),
+        timed("neither", 4.0, peak_gib=4.0),
+    )
+    found = list(report.losses(report.Kept(lines), ["whole"]))
+
+    assert found == [
+        "- whole, g, 1 thread: quick one is 2.00 times as fast as ours, in memory.",
+        "- whole, g, 1 thread: small one holds 0.93 GiB, ours, in memory 3.00 GiB.",
+    ]
+
+
+def test_more_edges_a_second_are_faster_and_a_row_of_ours_that_did_not_finish_is_a_loss(load):
+    report = load("report")
+    fast = {"table": "sampler", "dataset": "g", "fanout": 10}
+    lines = kept(
+        {**fast, "row": "rae, without replacement", "best_m_edges_s": 50.0, "worst_m_edges_s": 40.0},
+        {**fast, "row": "faster", "best_m_edges_s": 100.0, "worst_m_edges_s": 80.0},
+        {"table": "whole", "dataset": "g", "row": "ours, in memory", "note": "ended when it held 20 GiB"},
+    )
+    found = list(report.losses(report.Kept(lines), ["whole", "sampler"]))
+
+    assert found == [
+        "- sampler, g, 1 thread: faster is 2.00 times as fast as rae, without replacement.",
+        "- whole, g, 1 thread: ours, in memory did not finish (ended when it held 20 GiB).",
+    ]
+
+
+def test_a_row_is_compared_with_ours_of_the_same_loss_order_and_threads(load):
+    report = load("report")
+    group = kept(
+        timed("ours, within", 1.0),
+        timed("ours, neighbor", 2.0),
+        timed("ours, within", 3.0, threads=2),
+        timed("ours, locality order", 4.0),
+    )
+
+    def found(row, threads=1):
+        return report.counterpart({"row": row, "threads": threads}, group)["best_s"]
+
+    assert [found("x, neighbor"), found("x, within", 2), found("x, locality order"), found("x")] == [2.0, 3.0, 4.0, 1.0]
+
+
+def grown(report):
+    """Growth of three parts over four sizes, and the proof."""
+    lines = []
+    for number, part in enumerate((report.BUILD, report.TRAIN, report.EMBED)):
+        for power in (5, 6, 7, 8):
+            m = 10**power
+            more = {
+                "drawn": m,
+                "nodes": m // 10,
+                "edges": m - 7,
+                "start_s": 1.5,
+                "start_gib": 0.3,
+                "peak_gib": 0.5 + number,
+            }
+            dataset = f"power law, {m:,} edges"
+            seconds = (0.04, 9.0, 0.2)[number] * (1 if number == 1 else 10.4 ** (power - 5))
+            memory = {"memory": "4GiB"} if part == report.EMBED else {}
+            lines.append(timed(part, seconds, table="growth", dataset=dataset, **more, **memory))
+    told = {"memory": "4GiB", "killed_after_s": 90.0, "uninterrupted_s": 180.0, "same_bytes": True, "file_gb": 10.3}
+    row = timed("killed", 60.0, table="large", dataset="power law, 100,000,000 edges", peak_gib=3.2, **told)
+    return kept(*lines, row)
+
+
+def test_growth_is_told_from_one_size_to_the_next(load):
+    report = load("report")
+    text = "\n".join(report.growth(report.Kept(grown(report)), None))
+
+    assert "| 999,993 | 0.42 (0.83) s | 10.0 | too short to tell | 0.50 GiB |" in text
+    assert "| 9,999,993 | 4.33 (8.65) s | 10.0 | 10.4 | 0.50 GiB |" in text
+    assert "with the same bytes as the uninterrupted" in text.replace("\n", " ")
+
+
+def test_the_aims_are_met_or_missed_by_the_lines(load):
+    report = load("report")
+    step = {"table": "speed", "best_ms": 24.0, "worst_ms": 30.0, "row": "ours, within"}
+    lines = [*grown(report), *kept({**step, "dataset": "cora"}, {**step, "dataset": "pubmed", "best_ms": 51.0})]
+    lines += kept(timed("rae fit", 17.0, table="peers", dataset="web-Google", peak_mb=1600, file="peers"))
+    found = {aim.what: (aim.shown, aim.met) for aim in report.aims(report.Kept(lines))}
+
+    assert found["training step, Cora, one thread"] == ("24.0 ms", True)
+    assert found["training step, Pubmed, one thread"] == ("51.0 ms", False)
+    assert found["web-Google, gzipped text to 256 columns in Parquet"] == ("17.0 s", True)
+    assert found["the same, peak memory"] == ("1.6 GB", False)
+    assert found["100 M edges, graph folder built"] == ("46.5 s", True)
+    assert found["growth: seconds for ten times the edges, worst of all parts"] == ("10.4 times", True)
+    assert found["sampler, web-Google, one thread"] == ("not measured", False)
+
+
+def test_the_bounded_way_on_the_largest_graph_comes_from_the_growth_table(load):
+    report = load("report")
+    lines = [*grown(report), *kept(timed("embedding_bag", 60.0, dataset=report.LARGEST))]
+    page = report.page(report.Kept(lines), None)
+
+    assert "| **ours, --memory 4GiB** | 1 | 225.0 (449.9) s | 2.28e+08 | 2.50 GiB |" in page
+
+
+def test_same_lines_same_bytes_page_and_figure(load, tmp_path):
+    report = load("report")
+    results = tmp_path / "results"
+    results.mkdir()
+    (results / "growth.jsonl").write_text("".join(json.dumps(x) + "\n" for x in grown(report)))
+    pages = [report.publish(results, tmp_path / name) for name in ("a", "b")]
+
+    assert pages[0].read_bytes() == pages[1].read_bytes()
+    assert "figures/growth.png" in pages[0].read_text()
+    drawn = [[(page.parent / "figures" / f"growth.{kind}").read_bytes() for kind in ("png", "svg")] for page in pages]
+    assert drawn[0] == drawn[1]
+
+
+def test_a_page_without_lines_says_so(load, tmp_path):
+    text = load("report").publish(tmp_path, tmp_path).read_text()
+
+    assert text.count("Not measured yet.") >= 5
+    assert not (tmp_path / "figures").exists()
+
+
+# ------------------------------------------------------------------------------- all of them
+
+
+def test_a_failing_step_is_named_and_the_others_go_on(load, tmp_path, monkeypatch, capfd):
+    run = load("run")
+    for name, code in (("breaks", "raise SystemExit(3)"), ("works", "print('measured')")):
+        (tmp_path / f"{name}.py").write_text(code)
+    monkeypatch.setattr(run, "HERE", tmp_path)
+    steps = [run.Step("breaks", 1, ((), ("--again",))), run.Step("absent", 1), run.Step("works", 1)]
+
+    assert run.run(steps, False, tmp_path, None) == ["breaks"]
+    out = capfd.readouterr().out
+    assert "absent: left out, there is no such script" in out
+    assert "measured" in out
+
+
+def test_a_step_that_judges_vectors_is_left_alone_where_its_lines_are_kept(load, tmp_path, monkeypatch):
+    run = load("run")
+    monkeypatch.setattr(run, "RESULTS", tmp_path)
+    step = next(step for step in run.STEPS if step.name == "roles")
+    assert run.skipped(step, quick=False, named=False) is None
+    (tmp_path / "roles.jsonl").write_text("{}\n")
+
+    assert "has its lines" in run.skipped(step, quick=False, named=False)
+    assert run.skipped(step, quick=False, named=True) is None
+    assert run.skipped(step, quick=True, named=False) is None
+
+
+def test_every_benchmark_runs_on_small_sizes_and_touches_nothing_that_is_kept():
+    kept_files = [*(ROOT / "results").glob("*"), ROOT / "docs" / "performance.md"]
+    before = {path: path.read_bytes() for path in kept_files}
+    command = [sys.executable, HERE / "run.py", "--quick"]
+    done = subprocess.run(command, capture_output=True, text=True, env=quietly(), cwd=ROOT)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "same bytes: True" in done.stdout
+    assert {path: path.read_bytes() for path in kept_files} == before
