@@ -36,7 +36,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--out", type=Path, default=Path("results/variants.jsonl"))
-    parser.add_argument("--quick", action="store_true", help="a small generated graph and two steps, once")
+    parser.add_argument("--quick", action="store_true", help="three of them on a small generated graph, two steps")
     parser.add_argument("--threads", type=int, default=2)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
@@ -45,7 +45,7 @@ def main() -> None:
     quick = {"n_nodes": 300, "n_words": 200} if options.quick else {}
     data = rae.datasets.load("planted-actions" if quick else "cora", **quick)
     config = rae.PAPER.replace(steps=2) if quick else rae.PAPER
-    for name, settings in VARIANTS.items():
+    for name, settings in list(VARIANTS.items())[: 3 if quick else None]:
         for seed in range(2 if quick else options.runs):
             if any((x["row"], x["seed"]) == (name, seed) for x in kept):
                 continue
