@@ -1,13 +1,14 @@
 """Graph build, locality order and sampler, beside what one would pick instead.
 
-    RAE_DATA=... python benchmarks/build.py [--rounds 3] [--edges 1000000] [--with-networkx]
+    RAE_DATA=... python benchmarks/build.py [--rounds 3] [--edges 1000000] [--threads 2] [--with-networkx] [--quick]
 
 Build: from the gzipped edge list of web-Google and from a Parquet file of a generated power-law graph
-to undirected neighbour lists without doubles. Each way runs in a process of its own, in turns; best
-and worst seconds of the rounds and the peak resident memory are kept. Order: the mean over all
-neighbourhoods, 64 wide, in the file's order and after --order locality. Sampler: millions of sampled
-edges a second on one thread, without replacement, beside NumPy and PyTorch with replacement.
-JSON lines go to results/build.jsonl.
+to undirected neighbour lists without doubles, imports included. Each way runs in a process of its own, in
+turns, and all must find as many edges. Order: the mean over all neighbourhoods, 64 wide, one thread, in the
+file's order, after `--order locality` and after SciPy's reverse Cuthill-McKee, in turns in one process.
+Sampler: millions of sampled edges a second on one thread, up to ten neighbours of every node, nodes in random
+order, all ways in turns in one process (samplers.py); what they draw is checked on the smaller graph.
+Best and worst of the rounds are kept as JSON lines in results/build.jsonl.
 """
 
 from __future__ import annotations
@@ -15,17 +16,19 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from alternatives import make_beside, search_beside
+from lines import RESULTS, Line, Lines, spread
+from watched import watch
 
-OUT = Path(__file__).parent.parent / "results" / "build.jsonl"
+FANOUT = 10
+SLOW = 10.0  # seconds; a way that takes longer is not run again
 
 
 # ------------------------------------------------------------------- ways to build, a process each
@@ -56,13 +59,11 @@ def opened(path: Path, out: Path) -> int:
 
 
 def pandas_scipy(path: Path, out: Path) -> int:
-    import pandas as pd
     import scipy.sparse as sp
 
-    codes, ids = pd.factorize(_frame(path).to_numpy().ravel(), sort=True)
-    source, target = codes.reshape(-1, 2).T
+    (source, target), n = _numbered(path)
     ones = np.ones(len(source), np.int8)
-    matrix = sp.coo_array((ones, (source, target)), shape=(len(ids),) * 2).tocsr()
+    matrix = sp.coo_array((ones, (source, target)), shape=(n, n)).tocsr()
     both = (matrix + matrix.T).tocsr()
     both.setdiag(0)
     both.eliminate_zeros()
@@ -71,13 +72,19 @@ def pandas_scipy(path: Path, out: Path) -> int:
 
 
 def pyg(path: Path, out: Path) -> int:
-    import pandas as pd
     import torch
     from torch_geometric.utils import remove_self_loops, to_undirected
 
-    codes, _ = pd.factorize(_frame(path).to_numpy().ravel(), sort=True)
-    index = torch.from_numpy(np.ascontiguousarray(codes.reshape(-1, 2).T))
-    return to_undirected(remove_self_loops(index)[0]).shape[1] // 2
+    ends, _ = _numbered(path)
+    return to_undirected(remove_self_loops(torch.from_numpy(np.ascontiguousarray(ends)))[0]).shape[1] // 2
+
+
+def igraph(path: Path, out: Path) -> int:
+    search_beside()
+    import igraph
+
+    ends, n = _numbered(path)
+    return int(igraph.Graph(n, ends.T).simplify().ecount())
 
 
 def networkx(path: Path, out: Path) -> int:
@@ -85,7 +92,7 @@ def networkx(path: Path, out: Path) -> int:
 
     frame = _frame(path)
     graph = nx.from_pandas_edgelist(frame, *frame.columns)
-    graph.remove_edges_from(nx.selfloop_edges(graph))
+    graph.remove_edges_from(list(nx.selfloop_edges(graph)))
     return int(graph.number_of_edges())
 
 
@@ -95,6 +102,14 @@ def _frame(path: Path) -> Any:
     return pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path, sep="\t")
 
 
+def _numbered(path: Path) -> tuple[Any, int]:
+    """Both ends of every edge as 0..n-1, and n."""
+    import pandas as pd
+
+    codes, ids = pd.factorize(_frame(path).to_numpy().ravel(), sort=True)
+    return codes.reshape(-1, 2).T, len(ids)
+
+
 WAYS: dict[str, Callable[[Path, Path], int]] = {
     "rae graph build": folder,
     "rae graph build --order locality": folder_local,
@@ -102,144 +117,196 @@ WAYS: dict[str, Callable[[Path, Path], int]] = {
     "rae: read_edges, in memory": in_memory,
     "pandas factorize and SciPy CSR": pandas_scipy,
     "pandas factorize and PyG to_undirected": pyg,
+    "pandas factorize and igraph simplify": igraph,
     "networkx": networkx,
 }
 
 
-def child(way: str, path: str, out: str) -> None:
-    """Run one way and print what it took; imports and compiled code are warm but for the first round."""
-    import resource
+def child(way: str, path: str, out: str, threads: str) -> None:
+    """Run one way and print what it took; compiled code is kept from the first round."""
+    import sys
 
-    before = time.process_time()
+    from watched import own_peak
+
     began = time.perf_counter()
-    edges = WAYS[way](Path(path), Path(out))
+    before = time.process_time()
+    if way.startswith("rae"):
+        from rae import set_threads
+
+        set_threads(int(threads))
+    try:
+        edges = WAYS[way](Path(path), Path(out))
+    except ImportError as error:
+        print(json.dumps({"absent": str(error)}))
+        sys.exit()
     spent = time.perf_counter() - began
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    print(json.dumps({"edges": edges, "seconds": spent, "cpu": time.process_time() - before, "peak": peak}))
+    print(json.dumps({"edges": edges, "seconds": spent, "cpu": time.process_time() - before, "peak_gib": own_peak()}))
 
 
-def build_lines(path: Path, name: str, ways: list[str], rounds: int) -> list[dict[str, Any]]:
-    found: dict[str, list[dict[str, Any]]] = {way: [] for way in ways}
+def build_lines(path: Path, name: str, ways: list[str], rounds: int, threads: int) -> Iterator[Line]:
+    import sys
+
+    found: dict[str, list[Line]] = {way: [] for way in ways}
+    limits = [f"{variable}={threads}" for variable in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS")]
     with tempfile.TemporaryDirectory() as out:
         for _ in range(rounds):
             for way in ways:
-                command = [sys.executable, __file__, "--child", way, str(path), out]
-                done = subprocess.run(command, check=True, capture_output=True, text=True)
-                found[way].append(json.loads(done.stdout))
-    lines = []
+                done = watch(["env", *limits, sys.executable, __file__, "--child", way, path, out, threads])
+                found[way].append(done.found)
+    counts = {run["edges"] for runs in found.values() for run in runs if "edges" in run}
+    if len(counts) > 1:
+        raise SystemExit(f"{name}: the ways disagree on the number of edges: {counts}")
     for way, runs in found.items():
-        edges = {run["edges"] for run in runs}
-        lines.append(
-            {
-                "table": "build",
-                "dataset": name,
-                "row": way,
-                "edges": edges.pop(),
-                "best_s": round(min(run["seconds"] for run in runs), 3),
-                "worst_s": round(max(run["seconds"] for run in runs), 3),
-                "best_cpu_s": round(min(run["cpu"] for run in runs), 3),
-                "peak_mb": round(max(run["peak"] for run in runs) / 1e6),
-                "rounds": rounds,
-            }
-        )
-        print(lines[-1], flush=True)
-    return lines
+        row: Line = {"table": "build", "dataset": name, "row": way, "threads": threads}
+        if "absent" in runs[0]:
+            yield row | {"rounds": 0, "note": f"not installed: {runs[0]['absent']}"}
+            continue
+        yield {
+            **row,
+            "edges": runs[0]["edges"],
+            **spread([run["seconds"] for run in runs], digits=3),
+            "best_cpu_s": round(min(run["cpu"] for run in runs), 3),
+            "peak_mb": round(max(run["peak_gib"] for run in runs) * 2**30 / 1e6),
+        }
 
 
 # -------------------------------------------------------------------------- order and sampler
 
 
-def timed(work: Callable[[], Any], rounds: int) -> tuple[float, float]:
-    """Best and worst seconds of several rounds after one that warms up."""
-    work()
-    spent = []
-    for _ in range(rounds):
-        began = time.perf_counter()
-        work()
-        spent.append(time.perf_counter() - began)
-    return min(spent), max(spent)
+def in_turns(ways: dict[str, Callable[[], Any]], rounds: int, first: Callable[[str, Any], None]) -> dict[str, Any]:
+    """Seconds of every round of every way, in turns.
+
+    `first` sees what each returned in a round that warms up. That round counts only for a way too slow to be run
+    again.
+    """
+    spent: dict[str, list[float]] = {name: [] for name in ways}
+    slow = set()
+    for round_ in range(rounds + 1):
+        for name, work in ways.items():
+            if name in slow:
+                continue
+            began = time.perf_counter()
+            result = work()
+            took = time.perf_counter() - began
+            if round_ == 0:
+                first(name, result)
+                if took > SLOW:
+                    slow.add(name)
+            if round_ or name in slow:
+                spent[name].append(took)
+            del result
+    return spent
 
 
-def order_lines(path: Path, name: str, rounds: int) -> list[dict[str, Any]]:
-    from rae import build_graph
+def order_lines(path: Path, name: str, rounds: int) -> Iterator[Line]:
+    from rae import build_graph, set_threads
     from rae.kernels import cpu
 
-    lines = []
-    for order in ("none", "locality"):
-        with tempfile.TemporaryDirectory() as out:
-            graph = build_graph(path, Path(out) / "g", order=order)
-            x = np.ones((graph.n_nodes, 64), np.float32)
-            z = np.empty_like(x)
-            offsets, targets = np.array(graph.offsets), np.array(graph.targets)
-            best, worst = timed(lambda: cpu.mean_rows(offsets, targets, x, 0, z, 0, len(z)), rounds)  # noqa: B023
-        row = {"table": "order", "dataset": name, "row": order, "width": 64, "threads": 1}
-        lines.append(row | {"best_s": round(best, 4), "worst_s": round(worst, 4), "rounds": rounds})
-        print(lines[-1], flush=True)
-    return lines
+    set_threads(1)
+    with tempfile.TemporaryDirectory() as out:
+        plain = build_graph(path, Path(out) / "plain")
+        local = build_graph(path, Path(out) / "local", order="locality")
+        arrays = {
+            "rae, in the file's order": (np.array(plain.offsets), np.array(plain.targets)),
+            "rae, --order locality": (np.array(local.offsets), np.array(local.targets)),
+        }
+        arrays["rae, in SciPy's reverse Cuthill-McKee order"] = _cuthill_mckee(plain)
+    x = np.ones((plain.n_nodes, 64), np.float32)
+    z = np.empty_like(x)
+
+    def mean(offsets: Any, targets: Any) -> Callable[[], None]:
+        return lambda: cpu.mean_rows(offsets, targets, x, 0, z, 0, len(z))
+
+    spent = in_turns({row: mean(*both) for row, both in arrays.items()}, rounds, lambda *_: None)
+    for row, runs in spent.items():
+        yield {"table": "order", "dataset": name, "row": row, "width": 64, "threads": 1, **spread(runs, digits=4)}
 
 
-def sampler_lines(path: Path, name: str, rounds: int) -> list[dict[str, Any]]:
+def _cuthill_mckee(graph: Any) -> tuple[Any, Any]:
+    """The neighbour lists with rows in SciPy's order, each list ascending."""
+    import scipy.sparse as sp
+    from scipy.sparse.csgraph import reverse_cuthill_mckee
+
+    ones = np.ones(len(graph.targets), np.int8)
+    matrix = sp.csr_matrix((ones, graph.targets, graph.offsets), shape=(graph.n_nodes,) * 2)
+    order = reverse_cuthill_mckee(matrix, symmetric_mode=True)
+    moved = matrix[order][:, order]
+    moved.sort_indices()
+    return moved.indptr.astype(graph.offsets.dtype), moved.indices.astype(graph.targets.dtype)
+
+
+def sampler_lines(path: Path, name: str, rounds: int, checked: bool) -> Iterator[Line]:
     import torch
+    from samplers import ABSENT, Sampler, check, made
 
     from rae import read_edges, set_threads
-    from rae.sampling import sample_neighbors
 
     set_threads(1)
     torch.set_num_threads(1)
     graph = read_edges(path)
-    nodes, fanout = np.random.default_rng(0).permutation(graph.n_nodes), 10
-    total = int(np.minimum(graph.degrees, fanout).sum())
-    degrees, starts = graph.degrees[nodes], graph.offsets[nodes]
-    rng = np.random.default_rng(1)
+    nodes = np.random.default_rng(0).permutation(graph.n_nodes)
+    ways = dict(made(graph, nodes, FANOUT))
+    there = {way: sampler for way, sampler in ways.items() if isinstance(sampler, Sampler)}
 
-    def numpy_way() -> Any:
-        pick = (rng.random((len(nodes), fanout)) * degrees[:, None]).astype(np.int64)
-        return graph.targets[starts[:, None] + pick]
+    def first(way: str, result: Any) -> None:
+        if checked:
+            check(there[way], result, graph, nodes, FANOUT)
 
-    d, s, t = (torch.from_numpy(np.array(a)) for a in (degrees, starts, graph.targets))
-
-    def torch_way() -> Any:
-        return t[s[:, None] + (torch.rand(len(d), fanout) * d[:, None]).long()]
-
-    ways = {
-        "rae, without replacement": (lambda: sample_neighbors(graph, nodes, fanout, np.uint64(7)), total),
-        "NumPy, with replacement": (numpy_way, len(nodes) * fanout),
-        "PyTorch, with replacement": (torch_way, len(nodes) * fanout),
-    }
-    lines = []
-    for way, (work, sampled) in ways.items():
-        best, worst = timed(work, rounds)
-        row = {"table": "sampler", "dataset": name, "row": way, "fanout": fanout, "threads": 1, "rounds": rounds}
-        lines.append(
-            row | {"best_m_edges_s": round(sampled / best / 1e6, 1), "worst_m_edges_s": round(sampled / worst / 1e6, 1)}
-        )
-        print(lines[-1], flush=True)
-    return lines
+    spent = in_turns({way: sampler.work for way, sampler in there.items()}, rounds, first)
+    once = int(np.minimum(graph.degrees, FANOUT).sum())
+    row: Line = {"table": "sampler", "dataset": name, "fanout": FANOUT, "threads": 1}
+    for way, runs in spent.items():
+        drawn = len(nodes) * FANOUT if there[way].replacement else once
+        rate = {f"{which}_m_edges_s": round(drawn / of(runs) / 1e6, 1) for which, of in (("best", min), ("worst", max))}
+        note = {"note": there[way].note} if there[way].note else {}
+        yield {**row, "row": way, **rate, "seconds": round(min(runs), 4), "rounds": len(runs), **note}
+    for way, why in [*ABSENT.items(), *((way, why) for way, why in ways.items() if isinstance(why, str))]:
+        yield {**row, "row": way, "rounds": 0, "note": why}
 
 
 def main() -> None:
+    import sys
+
     if sys.argv[1:2] == ["--child"]:
-        child(*sys.argv[2:5])
+        child(*sys.argv[2:6])
         return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--edges", type=int, default=1_000_000, help="of the generated graph, ten to a node")
-    parser.add_argument("--with-networkx", action="store_true", help="minutes and gigabytes on web-Google")
+    parser.add_argument("--threads", type=int, default=2, help="of the build; order and sampler take one")
+    parser.add_argument("--with-networkx", action="store_true", help="on web-Google as well: minutes and gigabytes")
+    parser.add_argument("--quick", action="store_true", help="small generated graphs alone, one round")
+    parser.add_argument("--out", type=Path, default=RESULTS / "build.jsonl")
     given = parser.parse_args()
-    from rae.evaluation.evidence import machine
+    if not given.quick:
+        make_beside()
+    kept = Lines(given.out)
+    for line in quick_lines() if given.quick else all_lines(given):
+        shown = {key: value for key, value in kept.keep(line).items() if key not in ("versions", "machine")}
+        print(shown, flush=True)
 
+
+def all_lines(given: argparse.Namespace) -> Iterator[Line]:
     home = Path(os.environ["RAE_DATA"])
     web, astro = (next((home / name).glob("*.gz")) for name in ("web-Google", "ca-AstroPh"))
-    ways = [way for way in WAYS if way != "networkx"]
-    lines = build_lines(web, "web-Google", [*ways, *(["networkx"] if given.with_networkx else [])], given.rounds)
-    with tempfile.TemporaryDirectory() as folder:
-        made = power_law(given.edges, Path(folder) / "edges.parquet")
-        lines += build_lines(made, f"power law, {given.edges:,} edges", list(WAYS), given.rounds)
-    lines += order_lines(web, "web-Google", given.rounds)
-    lines += sampler_lines(astro, "ca-AstroPh", given.rounds) + sampler_lines(web, "web-Google", given.rounds)
-    with OUT.open("a", encoding="utf-8") as file:
-        for line in lines:
-            file.write(json.dumps(line | machine() | {"load": round(os.getloadavg()[0], 1)}) + "\n")
+    ways = [way for way in WAYS if way != "networkx" or given.with_networkx]
+    yield from build_lines(web, "web-Google", ways, given.rounds, given.threads)
+    with tempfile.TemporaryDirectory() as work:
+        made = power_law(given.edges, Path(work) / "edges.parquet")
+        name = f"power law, {given.edges:,} edges"
+        yield from build_lines(made, name, list(WAYS), given.rounds, given.threads)
+    yield from order_lines(web, "web-Google", given.rounds)
+    yield from sampler_lines(astro, "ca-AstroPh", given.rounds, checked=True)
+    yield from sampler_lines(web, "web-Google", given.rounds, checked=False)
+
+
+def quick_lines() -> Iterator[Line]:
+    """One line of everything on a graph of a thousand edges."""
+    with tempfile.TemporaryDirectory() as work:
+        made, name = power_law(1000, Path(work) / "edges.parquet"), "power law, 1,000 edges"
+        yield from build_lines(made, name, ["rae graph build", "pandas factorize and SciPy CSR"], 1, 1)
+        yield from order_lines(made, name, 1)
+        yield from sampler_lines(made, name, 1, checked=True)
 
 
 def power_law(n_edges: int, path: Path) -> Path:
