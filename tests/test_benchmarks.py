@@ -111,7 +111,7 @@ def racing(load, planted):
     most = int(planted.graph.degrees.max())
     config = rae.PAPER.replace(dims=(12, 5), fanout=(most, most), batch_size=32)
     encoder = Encoder(planted.features.shape[1], config, generator(0, "race"))
-    return load("speed"), config, encoder, embed(encoder, planted.graph, planted.features)[:, :5]
+    return load("racers"), config, encoder, embed(encoder, planted.graph, planted.features)[:, :5]
 
 
 def give(linear, weight):
@@ -120,8 +120,8 @@ def give(linear, weight):
 
 @pytest.mark.filterwarnings("ignore:Sparse")
 def test_the_geometric_racer_computes_our_encoder(racing, planted):
-    speed, config, encoder, expected = racing
-    racer = speed.Geometric(planted, config, "within")
+    racers, config, encoder, expected = racing
+    racer = racers.Geometric(planted, config, "within")
     model = racer.models[0].eval()
     for at, level in zip((0, 3), encoder.stack(), strict=True):
         give(model[at].lin_l, level.aggregate.weight)
@@ -130,12 +130,53 @@ def test_the_geometric_racer_computes_our_encoder(racing, planted):
     assert np.allclose(racer.encode(model).detach(), expected, atol=1e-5)
 
 
+def every_neighbor(offsets, targets, seeds, fanout, replace, directed):
+    """What torch-sparse's neighbor_sample gives for a fan-out that takes all: nodes, sources, targets, edges."""
+    import torch
+
+    found, edges, frontier = seeds.tolist(), [], seeds.tolist()
+    for _ in fanout:
+        fresh = []
+        for u in frontier:
+            for v in targets[offsets[u] : offsets[u + 1]].tolist():
+                if v not in found:
+                    found.append(v)
+                    fresh.append(v)
+                edges.append((found.index(v), found.index(u)))
+        frontier = fresh
+    source, target = torch.tensor(edges, dtype=torch.long).reshape(-1, 2).T
+    return torch.tensor(found), source, target, torch.arange(len(edges))
+
+
+@pytest.mark.filterwarnings("ignore:Sparse")
+def test_the_geometric_racer_that_samples_computes_our_encoder_where_it_takes_every_neighbour(
+    racing, planted, monkeypatch
+):
+    import torch
+
+    racers, config, encoder, expected = racing
+    monkeypatch.setattr(racers.GeometricSampled, "sampler", staticmethod(every_neighbor))
+    racer = racers.GeometricSampled(planted, config, "within")
+    model = racer.models[0].eval()
+    for at, level in zip((0, 3), encoder.stack(), strict=True):
+        give(model[at].lin_l, level.aggregate.weight)
+        give(model[at + 2][0], level.update.weight)
+    nodes = torch.tensor([7, 3, 7, 50])
+    h, place, kept = racer.below(model, nodes)
+    assert np.allclose(racer.above(model, h, place, place, kept).detach(), expected[nodes], atol=1e-5)
+
+    racer.models[1] = model
+    nodes = torch.tensor([7, 3, 50])
+    h, egos, rows, kept = racer.views(nodes, 2)
+    assert np.allclose(racer.above(model, h, egos, rows, kept).detach(), expected[nodes.repeat(2)], atol=1e-5)
+
+
 @pytest.mark.parametrize("kind", ["Sampled", "SampledRagged"])
 def test_the_sampling_racers_compute_our_encoder_where_they_take_every_neighbour(racing, planted, kind):
     import torch
 
-    speed, config, encoder, expected = racing
-    racer = getattr(speed, kind)(planted, config, "within")
+    racers, config, encoder, expected = racing
+    racer = getattr(racers, kind)(planted, config, "within")
     model = racer.models[0].eval()
     for at, level in enumerate(encoder.stack()):
         give(model[at][0][0], level.aggregate.weight)
@@ -151,21 +192,22 @@ def test_the_sampling_racers_compute_our_encoder_where_they_take_every_neighbour
 
 @pytest.mark.filterwarnings("ignore:Sparse")
 def test_the_whole_graph_racer_computes_our_encoder(racing, planted):
-    speed, config, encoder, expected = racing
-    racer = speed.WholeGraph(planted, config, "within")
+    racers, config, encoder, expected = racing
+    racer = racers.WholeGraph(planted, config, "within")
 
     assert np.allclose(racer.encode(encoder.eval()).detach(), expected, atol=1e-5)
 
 
 @pytest.mark.filterwarnings("ignore:Sparse")
 @pytest.mark.parametrize("loss", ["within", "neighbor"])
-@pytest.mark.parametrize("kind", ["Geometric", "Sampled", "SampledRagged"])
-def test_the_racers_learn(racing, planted, kind, loss):
+@pytest.mark.parametrize("kind", ["Geometric", "GeometricSampled", "Sampled", "SampledRagged"])
+def test_the_racers_learn(racing, planted, kind, loss, monkeypatch):
     import torch
 
-    speed, config, _, _ = racing
+    racers, config, _, _ = racing
+    monkeypatch.setattr(racers.GeometricSampled, "sampler", staticmethod(every_neighbor))
     torch.manual_seed(0)
-    racer = getattr(speed, kind)(planted, config.replace(dropout=0.0), loss)
+    racer = getattr(racers, kind)(planted, config.replace(dropout=0.0), loss)
     nodes = torch.arange(planted.graph.n_nodes)
     before = float(racer.loss(nodes).detach())
     racer.run(20, 0)
@@ -328,6 +370,28 @@ def test_a_page_without_lines_says_so(load, tmp_path):
 
     assert text.count("Not measured yet.") >= 5
     assert not (tmp_path / "figures").exists()
+
+
+# --------------------------------------------------------------------------------------- growth
+
+
+def test_what_a_process_takes_to_start_is_the_best_of_three_and_subtracted(load, tmp_path, monkeypatch):
+    growth = load("growth")
+    seconds = iter([9.0, 8.0, 7.0, 2.0, 3.0, 4.0, 5.0, 6.0, 1.0])
+    monkeypatch.setattr(growth, "watch", lambda command, **_: growth.Spent(next(seconds), 0.5, None, ""))
+    start = growth.starting(tmp_path, "1GiB", 1)
+    assert [start[part].seconds for part in (growth.BUILD, growth.TRAIN, growth.EMBED)] == [2.0, 3.0, 1.0]
+
+    rae.write_graph(tmp_path / "graph", rae.Graph.from_edges([(0, 1), (1, 2)]))
+    runs = [growth.Spent(seconds, peak, None, "") for seconds, peak in ((5.0, 0.7), (4.5, 0.8))]
+    line = growth.line(growth.BUILD, runs, start[growth.BUILD], 20, tmp_path / "graph")
+    assert (line["best_s"], line["worst_s"], line["start_s"], line["peak_gib"], line["edges"]) == (
+        2.5,
+        3.0,
+        2.0,
+        0.8,
+        2,
+    )
 
 
 # ------------------------------------------------------------------------------- all of them
