@@ -38,7 +38,7 @@ check: .venv/dev  ## style, types and the one-way flow of imports
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
-bench: .venv/dev  ## measure, some 45 minutes; results go to results/ and docs/performance.md (ARGS=--quick: a trial)
+bench: .venv/dev  ## measure, an hour and more; results go to results/ and docs/performance.md (ARGS=--quick: a trial)
 	@$(BIN)/python benchmarks/run.py $(ARGS)
 
 paper: .venv/dev  ## the paper's tables and figures, from the data in RAE_DATA

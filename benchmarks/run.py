@@ -31,6 +31,7 @@ class Step:
     calls: tuple[tuple[str, ...], ...] = ((),)
     work: bool = False  # takes --work: graphs that the next step uses too
     data: bool = False  # reads RAE_DATA even when quick
+    installs: bool = False  # measures nothing, so no trial
     kept: str = ""  # judges vectors, not speed: left alone where this file has its lines
 
     @property
@@ -39,14 +40,15 @@ class Step:
 
 
 STEPS = (
-    Step("speed", 5, (("--threads", "1"), ("--threads", "2"))),
+    Step("alternatives", 20, installs=True),  # the first time; then seconds
+    Step("speed", 6, (("--threads", "1"), ("--threads", "2"))),
     Step("embedding", 5),
     Step("growth", 9, work=True),
-    Step("large", 4, work=True),
+    Step("large", 3, work=True),
     Step("whole", 13, work=True),
-    Step("build", 3, data=True),
-    Step("peers", 15, data=True),
+    Step("build", 4),
     Step("explore", 2),
+    Step("peers", 27, data=True),  # two of them are given ten minutes each and take them
     Step("roles", 12, kept="roles.jsonl"),
     Step("baselines", 5, kept="baselines.jsonl"),
     Step("variants", 8, kept="variants.jsonl"),
@@ -67,6 +69,8 @@ def skipped(step: Step, quick: bool, named: bool) -> str | None:
     """Why a step is not run now, None if it is."""
     if not step.script.exists():
         return "there is no such script"
+    if quick and step.installs:
+        return "it measures nothing"
     if quick and step.data and not os.environ.get("RAE_DATA"):
         return "RAE_DATA is not set"
     if step.kept and not quick and not named and (RESULTS / step.kept).exists():
@@ -83,10 +87,13 @@ def run(steps: list[Step], named: bool, work: Path, scratch: Path | None) -> lis
         about = "seconds" if scratch is not None else f"about {step.minutes:g} min"
         print(f"\n== {step.name}: {f'left out, {reason}' if reason else about}", flush=True)
         began = time.perf_counter()
-        for command in [] if reason else commands(step, work, scratch):
-            print(f"-- {' '.join([Path(command[1]).name, *command[2:]])}", flush=True)
-            if subprocess.run(command, env=environment).returncode and step.name not in failed:
-                failed.append(step.name)
+        try:
+            for command in [] if reason else commands(step, work, scratch):
+                print(f"-- {' '.join([Path(command[1]).name, *command[2:]])}", flush=True)
+                if subprocess.run(command, env=environment).returncode and step.name not in failed:
+                    failed.append(step.name)
+        except KeyboardInterrupt:
+            return [*failed, f"{step.name} (interrupted, and nothing after it was run)"]
         if not reason:
             print(f"== {step.name}: {time.perf_counter() - began:.0f} s", flush=True)
     return failed
@@ -103,8 +110,11 @@ def main() -> None:
     options = parser.parse_args()
     steps = [step for step in STEPS if not options.only or step.name in options.only]
     if options.list:
-        print("\n".join(f"{step.name:10} about {step.minutes:g} min" for step in steps))
+        print("\n".join(f"{step.name:12} about {step.minutes:g} min" for step in steps))
         return
+    if not options.quick:
+        left = sum(step.minutes for step in steps if not skipped(step, False, bool(options.only)))
+        print(f"about {left:.0f} minutes in all, less where the alternatives are installed", flush=True)
     with tempfile.TemporaryDirectory(dir=options.work) as home:
         work, scratch = Path(home), Path(home) / "quick" if options.quick else None
         if scratch is not None:

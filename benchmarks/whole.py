@@ -253,7 +253,7 @@ def _line(
         line |= {"off": float(f"{off:.1e}")} if off is not None else {}
         line |= {"note": NOTES[way]} if way in NOTES else {}
     else:
-        line |= {"rounds": 0, "note": stopped}
+        line |= {"rounds": 1, "note": stopped}
     return line
 
 

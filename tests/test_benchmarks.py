@@ -323,7 +323,7 @@ def test_growth_is_told_from_one_size_to_the_next(load):
     report = load("report")
     text = "\n".join(report.growth(report.Kept(grown(report)), None))
 
-    assert "| 999,993 | 0.42 (0.83) s | 10.0 | too short to tell | 0.50 GiB |" in text
+    assert "| 999,993 | 0.416 (0.832) s | 10.0 | too short to tell | 0.50 GiB |" in text
     assert "| 9,999,993 | 4.33 (8.65) s | 10.0 | 10.4 | 0.50 GiB |" in text
     assert "with the same bytes as the uninterrupted" in text.replace("\n", " ")
 
@@ -337,7 +337,7 @@ def test_the_aims_are_met_or_missed_by_the_lines(load):
 
     assert found["training step, Cora, one thread"] == ("24.0 ms", True)
     assert found["training step, Pubmed, one thread"] == ("51.0 ms", False)
-    assert found["web-Google, gzipped text to 256 columns in Parquet"] == ("17.0 s", True)
+    assert found["web-Google, gzipped text to 256 columns in Parquet, `rae fit`"] == ("17.0 s", True)
     assert found["the same, peak memory"] == ("1.6 GB", False)
     assert found["100 M edges, graph folder built"] == ("46.5 s", True)
     assert found["growth: seconds for ten times the edges, worst of all parts"] == ("10.4 times", True)
@@ -420,6 +420,17 @@ def test_a_step_that_judges_vectors_is_left_alone_where_its_lines_are_kept(load,
     assert "has its lines" in run.skipped(step, quick=False, named=False)
     assert run.skipped(step, quick=False, named=True) is None
     assert run.skipped(step, quick=True, named=False) is None
+
+
+def test_a_step_that_needs_data_is_left_out_of_a_trial_without_it(load, monkeypatch):
+    run = load("run")
+    peers = next(step for step in run.STEPS if step.name == "peers")
+    monkeypatch.delenv("RAE_DATA", raising=False)
+    assert run.skipped(peers, quick=True, named=False) == "RAE_DATA is not set"
+    assert run.skipped(run.STEPS[0], quick=True, named=False) == "it measures nothing"
+
+    monkeypatch.setenv("RAE_DATA", "somewhere")
+    assert run.skipped(peers, quick=True, named=False) is None
 
 
 def test_every_benchmark_runs_on_small_sizes_and_touches_nothing_that_is_kept():
