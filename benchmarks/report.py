@@ -414,8 +414,8 @@ LIMITS = (
     "Everything here runs on the processor.",
     "Training holds the features of all nodes in memory, 31 columns of float32 a node where none are given, so its "
     "peak grows with the nodes, though not with the edges.",
-    "In memory, embedding holds the vectors of a level beside the array of all levels. `--memory` bounds it and pays "
-    "with disk: at most the vectors of all levels once and the rows of the level at work.",
+    "In memory, embedding holds the vectors of all nodes and, beside them, the rows that a level averages. `--memory` "
+    "bounds it and pays with disk: at most the vectors of all levels once and the rows of the level at work.",
     "`--order locality` brings much on graphs of the web and next to nothing on generated power-law graphs, in which "
     "there is no locality to find.",
 )
