@@ -154,7 +154,7 @@ def main() -> None:
         nothing = dict.fromkeys((BUILD, TRAIN, EMBED), Spent(0.0, 0.0, None, ""))
         start = nothing if options.quick else starting(work, options.memory, options.threads)
         for m in sizes:
-            rounds = 1 if options.quick or m >= 1e8 else 2 if m >= 1e7 else 3 if m >= 1e6 else 5
+            rounds = 1 if options.quick or m >= 1e8 else 2 if m >= 1e7 else 3
             spent = measure(work, m, 2 if options.quick else 200, rounds, options.memory, options.threads)
             for part, runs in spent.items():
                 found = line(part, runs, start[part], m, work / f"graph-{m}")
