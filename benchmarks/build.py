@@ -28,7 +28,8 @@ from lines import RESULTS, Line, Lines, spread
 from watched import watch
 
 FANOUT = 10
-SLOW = 10.0  # seconds; a way that takes longer is not run again
+TURN = 0.1  # seconds that a turn of short calls lasts
+SLOW = 10.0  # seconds; a way whose first call takes longer has one round
 
 
 # ------------------------------------------------------------------- ways to build, a process each
@@ -174,28 +175,35 @@ def build_lines(path: Path, name: str, ways: list[str], rounds: int, threads: in
 
 
 def in_turns(ways: dict[str, Callable[[], Any]], rounds: int, first: Callable[[str, Any], None]) -> dict[str, Any]:
-    """Seconds of every round of every way, in turns.
+    """Seconds a call of every way, once for each round, in turns.
 
-    `first` sees what each returned in a round that warms up. That round counts only for a way too slow to be run
-    again.
+    A turn is as many calls as fill TURN seconds, one at least. Before the rounds every way is called once to warm up
+    and to compile, and `first` sees what it returned; one that was slow then gets a single round.
     """
     spent: dict[str, list[float]] = {name: [] for name in ways}
     slow = set()
-    for round_ in range(rounds + 1):
+    for name, work in ways.items():
+        began = time.perf_counter()
+        result = work()
+        if time.perf_counter() - began > SLOW:
+            slow.add(name)
+        first(name, result)
+        del result
+    for round_ in range(rounds):
         for name, work in ways.items():
-            if name in slow:
-                continue
-            began = time.perf_counter()
-            result = work()
-            took = time.perf_counter() - began
-            if round_ == 0:
-                first(name, result)
-                if took > SLOW:
-                    slow.add(name)
-            if round_ or name in slow:
-                spent[name].append(took)
-            del result
+            if not (round_ and name in slow):
+                spent[name].append(seconds_a_call(work))
     return spent
+
+
+def seconds_a_call(work: Callable[[], Any]) -> float:
+    calls, began = 0, time.perf_counter()
+    while True:
+        work()
+        calls += 1
+        spent = time.perf_counter() - began
+        if spent >= TURN:
+            return spent / calls
 
 
 def order_lines(path: Path, name: str, rounds: int) -> Iterator[Line]:
@@ -219,7 +227,7 @@ def order_lines(path: Path, name: str, rounds: int) -> Iterator[Line]:
 
     spent = in_turns({row: mean(*both) for row, both in arrays.items()}, rounds, lambda *_: None)
     for row, runs in spent.items():
-        yield {"table": "order", "dataset": name, "row": row, "width": 64, "threads": 1, **spread(runs, digits=4)}
+        yield {"table": "order", "dataset": name, "row": row, "width": 64, "threads": 1, **spread(runs, digits=6)}
 
 
 def _cuthill_mckee(graph: Any) -> tuple[Any, Any]:
@@ -244,7 +252,7 @@ def sampler_lines(path: Path, name: str, rounds: int, checked: bool) -> Iterator
     set_threads(1)
     torch.set_num_threads(1)
     graph = read_edges(path)
-    nodes = np.random.default_rng(0).permutation(graph.n_nodes)
+    nodes = np.random.default_rng(0).permutation(np.flatnonzero(graph.degrees))  # who has none cannot be drawn for
     ways = dict(made(graph, nodes, FANOUT))
     there = {way: sampler for way, sampler in ways.items() if isinstance(sampler, Sampler)}
 

@@ -11,12 +11,11 @@ them starts others. `embedded_s` is the time to the vectors without the program'
 Ours is `rae fit` with 200 steps and 256 columns. The others, in an environment of their own (alternatives.py):
 
 node2vec is PecanPy, 10 walks of 80 nodes, window 10 and one epoch as in the paper, 256 columns, p = q = 1, for
-which it has a mode that draws neighbours without weights: any other p and q take longer. Of what can be
-installed it is the fastest whose progress can be seen. GRAPE, compiled from Rust and the fastest by its
-authors' count, took 0.75 of its processor time on a cut of 8,000 rows with the same settings (19 s and 26 s,
-start and compilation included), brings 80 packages, and cannot say how far it got. fastnode2vec and nodevectors train
-by gensim too, which is where the time goes; PyTorch Geometric's Node2Vec needs pyg-lib or torch-cluster,
-which have no wheels for this torch.
+which it has a mode that draws neighbours without weights: any other p and q take longer. Its walks are compiled,
+its training is gensim's, which tells how far it is. GRAPE, all of it compiled, took a quarter less processor time
+on 8,000 rows of the file with the same settings (19 s and 26 s, start and compilation included): hundreds of
+times that cut are beyond the limit for both, and it brings 80 packages. fastnode2vec and nodevectors train by gensim
+too; PyTorch Geometric's Node2Vec needs pyg-lib or torch-cluster, which have no wheels for this torch.
 
 Cleora is pycleora 3: `embed` as it is (40 iterations, whitened after each) and, as in the example of its
 second version, three iterations without whitening. It learns nothing, and doubled edges count twice.

@@ -266,19 +266,19 @@ def test_a_sampler_that_is_not_installed_is_named_with_the_reason(script, graph,
     assert isinstance(found["rae"], samplers.Sampler)
 
 
-def test_racers_run_in_turns_and_one_that_is_too_slow_once(script, monkeypatch):
-    build, ran, seen = script("build"), [], []
-    now = iter(range(10_000))
-    monkeypatch.setattr(build.time, "perf_counter", lambda: float(next(now)))
-    monkeypatch.setattr(build, "SLOW", 5.0)
+def test_racers_run_in_turns_and_one_that_is_too_slow_has_one_round(script, monkeypatch):
+    build, ran, seen, clock = script("build"), [], [], [0.0]
+    monkeypatch.setattr(build.time, "perf_counter", lambda: clock[0])
 
-    def slow():
-        ran.append("s")
-        for _ in range(8):
-            next(now)
+    def way(name, seconds):
+        def work():
+            ran.append(name)
+            clock[0] += seconds
 
-    ways = {"quick": lambda: ran.append("q"), "slow": slow, "other": lambda: ran.append("o")}
+        return work
+
+    ways = {"quick": way("q", 0.25), "slow": way("s", 12.0), "short": way("-", 0.0625)}
     spent = build.in_turns(ways, 2, lambda name, _: seen.append(name))
-    assert "".join(ran) == "qsoqoqo"
-    assert seen == ["quick", "slow", "other"]
-    assert spent == {"quick": [1.0, 1.0], "slow": [9.0], "other": [1.0, 1.0]}
+    assert "".join(ran) == "qs-" + "qs--" + "q--"
+    assert seen == ["quick", "slow", "short"]
+    assert spent == {"quick": [0.25, 0.25], "slow": [12.0], "short": [0.0625, 0.0625]}
