@@ -285,6 +285,7 @@ def draw(kept: Kept, folder: Path) -> str | None:
             axis.yaxis.set_minor_formatter("")
             axis.grid(True, which="major", color="#dddddd", lw=0.6)
         _proportional(axes[0], found)
+        axes[1].set(ylim=(0.2, 10), yticks=[0.25, 0.5, 1, 2, 4, 8])
         axes[0].legend(frameon=False, fontsize=9, loc="upper left")
         for kind in ("png", "svg"):
             with atomic_path(folder / "figures" / f"growth.{kind}") as hidden:

@@ -433,12 +433,21 @@ def test_a_step_that_needs_data_is_left_out_of_a_trial_without_it(load, monkeypa
     assert run.skipped(peers, quick=True, named=False) is None
 
 
-def test_every_benchmark_runs_on_small_sizes_and_touches_nothing_that_is_kept():
+def test_every_benchmark_runs_on_small_sizes_and_touches_nothing_that_is_kept(load):
+    """Those of test_benchmarks_peers.py aside."""
+    first = ("growth", "large", "explore")
+    last = ("speed", "embedding", "whole", "roles", "baselines", "variants")
+    assert {*first, *last} == {step.name for step in load("run").STEPS} - {"alternatives", "build", "peers"}
     kept_files = [*(ROOT / "results").glob("*"), ROOT / "docs" / "performance.md"]
     before = {path: path.read_bytes() for path in kept_files}
-    command = [sys.executable, HERE / "run.py", "--quick"]
-    done = subprocess.run(command, capture_output=True, text=True, env=quietly(), cwd=ROOT)
-
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "same bytes: True" in done.stdout
+    said = {}
+    for names in (first, last):
+        command = [sys.executable, HERE / "run.py", "--quick", *(word for name in names for word in ("--only", name))]
+        work = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=quietly())
+        said[names] = work
+    for names, work in said.items():
+        text, _ = work.communicate()
+        assert work.returncode == 0, text
+        assert all(f"== {name}: " in text for name in names)
+        assert ("same bytes: True" in text) == ("large" in names)
     assert {path: path.read_bytes() for path in kept_files} == before
