@@ -22,6 +22,7 @@ from rae.errors import FeatureError
 from rae.features import Matrix
 from rae.graph import Graph
 from rae.kernels import cpu
+from rae.kernels.hardware import aligned
 from rae.runtime import in_ranges, key, torch_alone, torch_alone_here
 from rae.sampling import sample_neighbors
 
@@ -57,7 +58,7 @@ def embed(
             left = right - int(level.aggregate.weight.shape[1])
             # A level that projects reads tiles of rows, wherever they lie; one that averages needs them side by side.
             apart = k + 1 < len(levels) and not projects(levels[k + 1], dense=True)
-            made = np.empty((n, right - left), np.float32) if apart else out[:, left:right]
+            made = aligned((n, right - left)) if apart else out[:, left:right]
             _run_level(level, h, offsets, index, made, tile)
             if apart:
                 out[:, left:right] = made
@@ -81,7 +82,7 @@ def _run_level(level: Level, x: Matrix, offsets: Any, index: Any, out: Floats, t
     """Fill `out` with the vectors of a level, from the rows x of the level below."""
     moved = projects(level, isinstance(x, np.ndarray))
     if moved:
-        rows: Floats = np.empty(out.shape, np.float32)
+        rows: Floats = aligned(out.shape)
         by_tiles(lambda a, b: before(level, x, a, b), rows, tile)
     else:
         rows = x  # type: ignore[assignment]  # sparse rows are always projected
@@ -108,7 +109,7 @@ def before(level: Level, x: Matrix, a: int, b: int) -> Tensor:
 
 def mean(offsets: Any, index: Any, rows: Any, first: int) -> Tensor:
     """mean({u} ∪ N(u)) for the nodes from `first` on whose neighbours `offsets` bounds.  (b + 1,) -> (b, d)"""
-    out = np.empty((len(offsets) - 1, rows.shape[1]), np.float32)
+    out = aligned((len(offsets) - 1, rows.shape[1]))
     cpu.mean_rows(offsets, index, rows, first, out, 0, len(out))
     return torch.from_numpy(out)
 

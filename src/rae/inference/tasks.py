@@ -23,6 +23,7 @@ from rae.inference.layout import Layout
 from rae.inference.rows import FeatureRows
 from rae.io.embeddings import rounded
 from rae.io.parts import Parts
+from rae.kernels.hardware import aligned
 from rae.runtime import torch_alone
 
 Array = np.ndarray[Any, Any]
@@ -105,7 +106,7 @@ def project(job: Job, k: int, part: int) -> None:
 def averaged_rows(job: Job, k: int, stripe: int) -> Array:
     """One stripe of the rows that level k averages, of all nodes, in memory.  -> (n, columns)"""
     left, right = job.stripes(k)[stripe]
-    out = np.empty((job.graph.n_nodes, right - left), job.kept)
+    out = aligned((job.graph.n_nodes, right - left), job.kept)
     for part, (a, b) in enumerate(job.layout.parts()):
         job.parts.read_into(job.rows_name(k, part), out[a:b], (b - a) * left * job.kept.itemsize)
     return out.view(np.uint16) if job.kept == np.float16 else out  # as the kernel knows half precision

@@ -16,8 +16,8 @@ from numba import njit
 from rae.kernels.hardware import fetch_item, fetch_row, widen
 
 F = TypeVar("F", bound=Callable[..., Any])
-AHEAD = 8  # rows that are on their way from memory while one is added
-FAR = 24  # nodes ahead whose place in the neighbour lists is fetched
+AHEAD = 24  # rows that are on their way from memory while one is added
+NEAR, FAR = 8, 24  # nodes ahead whose neighbours, and whose place in the neighbour lists, are fetched
 
 
 def kernel(function: F) -> F:
@@ -202,13 +202,13 @@ def sample_rows(
 ) -> None:  # fmt: skip
     """Fill each row with `fanout` distinct neighbours (all if fewer), by Floyd's method.
 
-    Where a node's neighbours begin is fetched FAR nodes before it is their turn, its first neighbours AHEAD.
+    Where a node's neighbours begin is fetched FAR nodes before it is their turn, its first neighbours NEAR.
     """
     for i in range(start, stop):
         if i + FAR < stop:
             fetch_item(offsets, nodes[i + FAR])
-        if i + AHEAD < stop:
-            fetch_item(targets, offsets[nodes[i + AHEAD]])
+        if i + NEAR < stop:
+            fetch_item(targets, offsets[nodes[i + NEAR]])
         u = nodes[i]
         low, d, at = offsets[u], offsets[u + 1] - offsets[u], out_offsets[i]
         if d <= fanout:
