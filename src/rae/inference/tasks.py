@@ -109,7 +109,8 @@ def averaged_rows(job: Job, k: int, stripe: int) -> Array:
     out = aligned((job.graph.n_nodes, right - left), job.kept)
     for part, (a, b) in enumerate(job.layout.parts()):
         job.parts.read_into(job.rows_name(k, part), out[a:b], (b - a) * left * job.kept.itemsize)
-    return out.view(np.uint16) if job.kept == np.float16 else out  # as the kernel knows half precision
+    rows: Array = out.view(np.uint16) if job.kept == np.float16 else out  # as the kernel knows half precision
+    return rows
 
 
 def gather(job: Job, k: int, part: int, stripe: int, rows: Array) -> None:
