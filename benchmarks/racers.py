@@ -294,13 +294,19 @@ class GeometricSampled(Geometric):
 
 
 def geometric_sampler() -> Callable[..., Any] | None:
-    """The function behind NeighborLoader where torch-sparse could be compiled (alternatives.py), else None."""
+    """The function behind NeighborLoader where torch-sparse was compiled (alternatives.py) and works, else None."""
     from alternatives import BESIDE
 
-    for path in sorted(BESIDE.glob("torch_sparse/_sample_cpu*.so")):
-        torch.ops.load_library(str(path))
-        return torch.ops.torch_sparse.neighbor_sample
-    return None
+    try:
+        for path in sorted(BESIDE.glob("torch_sparse/_sample_cpu*.so")):
+            torch.ops.load_library(str(path))
+        sample = torch.ops.torch_sparse.neighbor_sample
+        path_of_three = torch.tensor([0, 1, 3, 4]), torch.tensor([1, 0, 2, 1])
+        nodes, source, target, _ = sample(*path_of_three, torch.tensor([2]), [5, 5], False, True)
+    except (AttributeError, OSError, RuntimeError):
+        return None
+    edges = {(int(nodes[a]), int(nodes[b])) for a, b in zip(source, target, strict=True)}
+    return sample if edges == {(1, 2), (0, 1), (2, 1)} else None
 
 
 class WholeGraph(Racer):

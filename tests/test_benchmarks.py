@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -169,6 +170,20 @@ def test_the_geometric_racer_that_samples_computes_our_encoder_where_it_takes_ev
     nodes = torch.tensor([7, 3, 50])
     h, egos, rows, kept = racer.views(nodes, 2)
     assert np.allclose(racer.above(model, h, egos, rows, kept).detach(), expected[nodes.repeat(2)], atol=1e-5)
+
+
+def test_a_sampler_that_is_not_there_or_does_not_work_is_left_out(load, tmp_path, monkeypatch):
+    import torch
+
+    racers = load("racers")
+    monkeypatch.setattr(load("alternatives"), "BESIDE", tmp_path)
+    monkeypatch.setattr(torch.ops, "torch_sparse", SimpleNamespace(), raising=False)
+    assert racers.geometric_sampler() is None
+    monkeypatch.setattr(torch.ops, "torch_sparse", SimpleNamespace(neighbor_sample=every_neighbor))
+    assert racers.geometric_sampler() is every_neighbor
+    (tmp_path / "torch_sparse").mkdir()
+    (tmp_path / "torch_sparse" / "_sample_cpu.so").write_text("no library")
+    assert racers.geometric_sampler() is None
 
 
 @pytest.mark.parametrize("kind", ["Sampled", "SampledRagged"])
