@@ -40,15 +40,25 @@ class Told:
             self._say(stage=stage, share=round(share, 4))
 
     def counted(self, stage: str, total: int, work: Callable[..., Any]) -> Callable[..., Any]:
-        """The same function, whose calls are counted."""
+        """The same function, whose calls are counted; {} in the stage's name is how often it is gone through."""
         calls = 0
 
         def called(*given: Any, **named: Any) -> Any:
             nonlocal calls
-            calls += 1
             if not calls % 100:
-                self.going(stage, calls / total)
+                self.going(stage.format(calls // total + 1), calls % total / total)
+            calls += 1
             return work(*given, **named)
+
+        return called
+
+    def after(self, stage: str, work: Callable[..., Any]) -> Callable[..., Any]:
+        """The same function, whose end is told."""
+
+        def called(*given: Any) -> Any:
+            made = work(*given)
+            self.done(stage)
+            return made
 
         return called
 
@@ -81,15 +91,8 @@ def node2vec(edges: Path, told: Told, threads: int) -> tuple[Any, Any]:
     np.savez(kept, IDs=ids.astype(str), data=both.data, indptr=both.indptr, indices=both.indices)
     graph = FirstOrderUnweighted(p=1, q=1, workers=threads, random_state=0)
     graph.read_npz(str(kept), weighted=False)
-    told.done("graph read")
-    walk = graph.simulate_walks
-
-    def walks(*given: Any) -> Any:
-        made = walk(*given)
-        told.done("walks made")
-        return made
-
-    graph.simulate_walks = walks
+    told.done("graph")
+    graph.simulate_walks = told.after("walks", graph.simulate_walks)
     _listen(told)
     return ids, graph.embed(dim=WIDTH, num_walks=WALKS, walk_length=LENGTH, window_size=WINDOW, epochs=1)
 
@@ -103,7 +106,7 @@ def _listen(told: Told) -> None:
             if found := re.search(r"EPOCH \d+ - PROGRESS: at ([\d.]+)% examples", text):
                 told.going("the training", float(found[1]) / 100)
             elif text.startswith("collected"):
-                told.done("vocabulary counted")
+                told.done("vocabulary")
 
     log = logging.getLogger("gensim.models.word2vec")
     log.addHandler(Ear())
@@ -128,7 +131,7 @@ def _cleora(edges: Path, told: Told, threads: int, **settings: Any) -> tuple[Any
     told.began = time.perf_counter()
     # A line is a hyperedge; its members are parted by spaces, columns by tabs.
     graph = SparseMatrix.from_iterator(_lines(edges), "complex::reflexive::node", num_workers=threads)
-    told.done("graph read")
+    told.done("graph")
     if settings.get("whiten", True):  # a callback would take the other from its compiled loop
         settings["callback"] = lambda i, _: told.going("the iterations", (i + 1) / settings["num_iterations"])
     vectors = embed(graph, feature_dim=WIDTH, num_workers=threads, **settings)
@@ -151,15 +154,14 @@ def rolx(edges: Path, told: Told, threads: int) -> tuple[Any, Any]:
     frame = pd.read_csv(edges, sep="\t")
     graph = nx.from_pandas_edgelist(frame, *frame.columns)
     graph.remove_edges_from(list(nx.selfloop_edges(graph)))
-    told.done("graph read")
+    told.done("graph")
     nx.ego_graph = told.counted("the ego networks", len(graph), nx.ego_graph)
     extractor = RecursiveFeatureExtractor(graph)
-    # A loop over all nodes for each generation; how many there will be is not known before.
-    extractor.graph.get_neighbors = told.counted(
-        "a first generation of features", len(graph), extractor.graph.get_neighbors
-    )
+    its = extractor.graph
+    its.get_neighborhood_features = told.after("ego networks", its.get_neighborhood_features)
+    its.get_neighbors = told.counted("generation {} of the features", len(graph), its.get_neighbors)
     features = extractor.extract_features()
-    told.done("features made")
+    told.done("features")
     roles = RoleExtractor(n_roles=None)
     roles.extract_role_factors(features)
     return np.asarray(features.index), roles.node_role_factor.to_numpy()

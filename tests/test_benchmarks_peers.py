@@ -150,8 +150,24 @@ def test_a_peer_writes_a_vector_for_every_node(name, columns, script, peers, edg
     assert found["nodes"] == 30
     assert found["columns"] in columns
     stages = [line["stage"] for line in peers.told_lines(told)]
-    assert stages[0] == "graph read"
+    assert stages[0] == "graph"
     assert stages[-2:] == ["embedded", "written"]
+
+
+def test_a_peer_tells_how_far_a_loop_is_and_how_often_it_was_gone_through(script, monkeypatch, tmp_path):
+    monkeypatch.setattr(script("peer"), "OFTEN", -1.0)
+    told = script("peer").Told(tmp_path / "told.jsonl")
+    double = told.counted("generation {}", 200, lambda x: 2 * x)
+    assert [double(x) for x in range(350)] == [2 * x for x in range(350)]
+    assert told.after("end", double)(7) == 14
+    found = [(line["stage"], line["share"]) for line in script("peers").told_lines(told.path)]
+    assert found == [
+        ("generation 1", 0.0),
+        ("generation 1", 0.5),
+        ("generation 2", 0.0),
+        ("generation 2", 0.5),
+        ("end", 1.0),
+    ]
 
 
 # ------------------------------------------------------------------------- where alternatives lie
