@@ -28,7 +28,7 @@ from lines import RESULTS, Line, Lines, spread
 import rae
 from rae.inference.exact import TILE
 from rae.kernels import cpu
-from rae.kernels.hardware import fetch_row
+from rae.kernels.hardware import aligned, fetch_row
 from rae.runtime import generator, in_ranges
 
 LIMIT, TORCH = "limit: rows read at random", "torch.sparse CSR"
@@ -71,7 +71,7 @@ def ours(graph: rae.Graph, rows: Any, width: int) -> Callable[..., None]:
 
     def run(kept: Any = None) -> None:
         def tile(a: int, b: int) -> None:
-            out = np.empty((b - a, width), np.float32) if kept is None else kept[a:b]
+            out = aligned((b - a, width)) if kept is None else kept[a:b]
             cpu.mean_rows(graph.offsets[a : b + 1], graph.targets, rows, a, out, 0, b - a)
 
         tiles(tile, graph.n_nodes)
@@ -94,13 +94,20 @@ def torch_csr(mean: sp.csr_array, dtype: Any) -> torch.Tensor:
     return torch.sparse_csr_tensor(ends, entries, torch.from_numpy(mean.data), mean.shape)
 
 
+def at_a_line(rows: Any) -> Any:
+    """The same rows from the beginning of a cache line on, where torch's own arrays and ours begin."""
+    out = aligned(rows.shape, rows.dtype)
+    out[:] = rows
+    return out
+
+
 def racers(graph: rae.Graph, near: rae.Graph, width: int) -> dict[str, Work]:
     """Every way to the same means, as functions of nothing, and the limit."""
     n = graph.n_nodes
     rng = generator(0, "benchmark", width)
-    x = rng.random((n, width), dtype=np.float32)
-    x_near = x[graph.rows(near.ids)]
-    half = x.astype(np.float16).view(np.uint16)
+    x = at_a_line(rng.random((n, width), dtype=np.float32))
+    x_near = at_a_line(x[graph.rows(near.ids)])
+    half = at_a_line(x.astype(np.float16).view(np.uint16))
     anywhere = rng.integers(n, size=len(graph.targets)).astype(graph.targets.dtype)
 
     def limit() -> None:
@@ -114,7 +121,7 @@ def racers(graph: rae.Graph, near: rae.Graph, width: int) -> dict[str, Work]:
     return {
         LIMIT: limit,
         "ours": mine,
-        "ours, all means kept": lambda: mine(np.empty((n, width), np.float32)),  # fresh, as the others give it
+        "ours, all means kept": lambda: mine(aligned((n, width))),  # fresh, as the others give it
         "ours, half precision": ours(graph, half, width),
         "ours, locality order": ours(near, x_near, width),
         TORCH: lambda: csr @ dense,

@@ -77,12 +77,15 @@ def limit(graph: rae.Graph, x: Any, model: rae.RAE) -> Callable[[], Any]:
     """As many rows, as wide as each level averages, read at random and added up."""
     from embedding import sum_at_random
 
+    from rae.kernels.hardware import aligned
     from rae.runtime import generator, in_ranges
 
     rng = generator(0, "benchmark")
     anywhere = rng.integers(graph.n_nodes, size=len(graph.targets), dtype=np.int32)
     widths = [min(level.aggregate.weight.shape) for level in model.encoders["within"].stack()]
-    tables = [np.ones((graph.n_nodes, width), np.float32) for width in widths]
+    tables = [aligned((graph.n_nodes, width)) for width in widths]
+    for table in tables:
+        table[:] = 1
     sum_at_random(anywhere[:1], tables[0], np.empty((1, widths[0]), np.float32), 0, 1)  # compile
 
     def gather(table: Any) -> None:
