@@ -18,6 +18,8 @@ help:           ## this list
 .venv/user: .venv/made pyproject.toml constraints.txt
 	@echo "installing rae and what it needs into .venv (torch is the large one) ..."
 	@$(PIP) -e .
+	@echo "compiling the hot loops for this processor ..."
+	@$(BIN)/rae compile --quiet
 	@touch $@
 
 .venv/dev: .venv/user

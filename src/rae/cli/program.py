@@ -14,6 +14,7 @@ from typing import Any
 
 import click
 
+from rae.cli.compile import compile_
 from rae.cli.console import Console, global_options
 from rae.cli.demo import demo
 from rae.cli.embed import embed
@@ -59,7 +60,7 @@ def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
 @click.group(
     cls=_Group,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    commands=[demo, fit, roles, similar, explore, embed, graph, info, plan, reproduce],
+    commands=[demo, fit, roles, similar, explore, embed, graph, info, plan, compile_, reproduce],
 )
 @click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="the version")
 @global_options
@@ -78,6 +79,7 @@ def app() -> None:
     rae graph build edges.csv --out mine     a folder that opens at once, for large graphs
     rae info runs/mine                       what was done, and how it went
     rae plan edges.csv                       memory and time, before any of it
+    rae compile                              the hot loops now, not at the first fit
     rae reproduce all                        the paper's tables and figures, again
     """
 

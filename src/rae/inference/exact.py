@@ -110,7 +110,9 @@ def before(level: Level, x: Matrix, a: int, b: int) -> Tensor:
 def mean(offsets: Any, index: Any, rows: Any, first: int) -> Tensor:
     """mean({u} ∪ N(u)) for the nodes from `first` on whose neighbours `offsets` bounds.  (b + 1,) -> (b, d)"""
     out = aligned((len(offsets) - 1, rows.shape[1]))
-    cpu.mean_rows(offsets, index, rows, first, out, 0, len(out))
+    read = rows.view()
+    read.flags.writeable = False  # mapped or not, the kernel is compiled once
+    cpu.mean_rows(offsets, index, read, first, out, 0, len(out))
     return torch.from_numpy(out)
 
 
