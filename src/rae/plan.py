@@ -7,7 +7,7 @@ Memory is a formula. With b anchors a step, p positives, fan-outs f_1 (from the 
               of r rows drawn, n (1 - exp(-r / n)) are distinct.
     step      4 bytes x HELD x sum over levels of rows_k d_k  (activations, masks and gradients),
               + the feature rows gathered, + 16 bytes per weight of the two encoders (weight, gradient, Adam)
-    embedding 4 n (width + the two largest arrays of a level that are alive together)
+    embedding 4 n (width + the rows that a level averages where it made them)
               with a memory budget: one part at work, two row groups, and 4 n times the widest rows that
               are averaged, or what the budget leaves, whichever is less
     read      the file and the columns made of it, before the graph is there; nothing for a graph folder
@@ -41,12 +41,13 @@ from rae.errors import CollapseWarning, GraphError
 from rae.features import Matrix, prepare
 from rae.graph import Graph
 from rae.inference import embed, memory_bytes
+from rae.inference.exact import mean
 from rae.inference.layout import PART_BYTES, PROGRAM
 from rae.inference.rows import FeatureRows
 from rae.io import write_embeddings
 from rae.io.embeddings import GROUP_BYTES
 from rae.io.parts import Parts
-from rae.kernels import cpu
+from rae.kernels.hardware import aligned
 from rae.runtime import generator, threads
 from rae.training import fit
 
@@ -124,7 +125,7 @@ def memory(
         "graph": graph.offsets.nbytes + graph.targets.nbytes + graph.id_column.nbytes,
         "features": given + structural,
         "step": _step_bytes(graph, rows.width, (given + structural) / n, config) if config.steps else 0,
-        "embedding": 4 * n * (config.width * (2 if config.loss == "both" else 1) + _alive(config)),
+        "embedding": 4 * n * (config.width * (2 if config.loss == "both" else 1) + _alive(rows, config)),
     }
     fitting = PROGRAM + parts["graph"] + parts["features"] + parts["step"]
     embedding = PROGRAM + parts["graph"] + parts["features"] + parts["embedding"]
@@ -210,10 +211,18 @@ def _step_bytes(graph: Graph, n_features: int, row_bytes: float, config: Config)
     return int(4 * held + gathered + 2 * 16 * weights)
 
 
-def _alive(config: Config) -> int:
-    """Columns of the level's input, projection and output that exist at once, at the widest level."""
-    widths = (0, *config.dims)  # the inputs are counted as features
-    return max(below + 2 * here for below, here in zip(widths, config.dims, strict=False))
+def _alive(rows: FeatureRows, config: Config) -> int:
+    """Columns that exist beside the vectors at the widest level: what it projected, or a copy that the next averages."""
+    widths = (rows.width, *config.dims)
+    first = config.order == "project_first"
+    projects = [first or here < below for below, here in itertools.pairwise(widths)]
+    projects[0] = projects[0] or not rows.dense
+    most = 0
+    for k, here in enumerate(config.dims):
+        copied = here if k + 1 < config.depth and not projects[k + 1] else 0
+        below = config.dims[k - 1] if k and not projects[k] else 0
+        most = max(most, (here if projects[k] else 0) + copied + below)
+    return most
 
 
 def _averaged(n_features: int, config: Config) -> int:
@@ -252,7 +261,7 @@ def _embedding_seconds(graph: Graph, x: Matrix, config: Config) -> tuple[float, 
         spent = max(spent - widths * _averaging_seconds(small), spent / 4)
         spent += widths * _averaging_seconds(graph) * len(z) / n
     scale = n / len(z)
-    fresh = 4 * (n - len(z)) * (config.width + _alive(config)) * _touching_seconds()
+    fresh = 4 * (n - len(z)) * config.width * _touching_seconds()
     return (spent * scale + fresh) * len(losses(config)), (written - embedded) * scale * len(losses(config))
 
 
@@ -277,14 +286,14 @@ def _touching_seconds() -> float:
 def _averaging_seconds(graph: Graph) -> float:
     """Seconds to average one column over every neighbourhood, told from a few runs of rows."""
     n = graph.n_nodes
-    rows = np.ones((min(n, MOST), COLUMNS), np.float32)
-    out = np.empty((RUN, COLUMNS), np.float32)
+    rows = aligned((min(n, MOST), COLUMNS))
+    rows[:] = 1
     spent, targets = 0.0, 0
     for a in np.linspace(0, max(0, n - RUN), RUNS, dtype=np.int64):
         offsets = graph.offsets[a : a + RUN + 1]
         near = (graph.targets[offsets[0] : offsets[-1]] % len(rows)).astype(graph.targets.dtype)
         began = time.perf_counter()
-        cpu.mean_rows(offsets - offsets[0], near, rows, 0, out, 0, len(offsets) - 1)
+        mean(offsets - offsets[0], near, rows, 0)
         spent += time.perf_counter() - began
         targets += len(near)
     return spent / COLUMNS * len(graph.targets) / max(targets, 1) / threads()
