@@ -212,7 +212,7 @@ def _step_bytes(graph: Graph, n_features: int, row_bytes: float, config: Config)
 
 
 def _alive(rows: FeatureRows, config: Config) -> int:
-    """Columns that exist beside the vectors at the widest level: what it projected, or a copy that the next averages."""
+    """Columns beside the vectors at the widest level: what it projected, or a copy that the next one averages."""
     widths = (rows.width, *config.dims)
     first = config.order == "project_first"
     projects = [first or here < below for below, here in itertools.pairwise(widths)]
