@@ -3,7 +3,7 @@
     RAE_DATA=... python benchmarks/roles.py [planted] [fresh] [criteria] [airports] [million] [--out FILE]
 
 planted    the number of roles found beside the number planted, adjusted Rand index (ARI), homogeneity, completeness
-fresh      the number of steady positions on graphs that no constant of that rule was chosen on
+fresh      the number of steady positions, and who stands in them, on graphs no constant of that rule was chosen on
 criteria   the number that other rules would have found: silhouette, BIC of a mixture, HDBSCAN
 airports   roles beside the activity classes: ARI, NMI and purity; and k-means on log-degree with the same k
 million    `rae roles` on a run of a million nodes: seconds and peak memory of the process
@@ -36,9 +36,10 @@ from sklearn.metrics import (
 from sklearn.mixture import GaussianMixture
 
 import rae
-import rae.roles.steady
 from rae.datasets.roles import refine
 from rae.roles.canonical import Space, sample
+from rae.roles.seen import seen
+from rae.roles.steady import steady
 from rae.run import Run
 
 SEEDS = 3
@@ -57,7 +58,9 @@ PLANTED = [
         for signal in (0.15, 0.3)
     ),
 ]
-FRESH = range(200, 210)  # seeds; the constants of rae.roles.steady were chosen on seeds 0 to 11, and on SHAPES[:4]
+FRESH = range(
+    200, 210
+)  # seeds; the constants of rae.roles.steady were chosen on seeds 0 to 11 of the first four shapes
 SHAPES = {  # edges of a shape that hangs by its node 0 on every third node of a cycle
     "house": [(0, 1), (1, 2), (2, 3), (3, 0), (2, 4), (3, 4)],
     "star": [(0, leaf) for leaf in range(1, 6)],
@@ -66,8 +69,13 @@ SHAPES = {  # edges of a shape that hangs by its node 0 on every third node of a
     "kite": [(0, 1), (1, 2), (2, 3), (3, 0), (1, 3), (2, 4)],
     "path": [(0, 1), (1, 2)],
     "hexagon": [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (5, 0)],
+    "wheel": [(0, rim) for rim in range(1, 6)] + [(rim, rim % 5 + 1) for rim in range(1, 6)],
+    "ladder": [(0, 1), (2, 3), (4, 5), (0, 2), (2, 4), (1, 3), (3, 5)],
+    "fork": [(0, 1), (1, 2), (1, 3), (2, 4), (2, 5)],
 }
 HOUSES = ((30, 10), (100, 100), (400, 100))  # cycle and houses on it, beside the 300 and 100 of SHAPES
+SMALL = (30, 10)  # cycle and shapes, of those below
+SMALL_SHAPES = ("star", "fan", "clique", "kite", "path", "wheel", "ladder", "fork")
 AIRPORTS = ("brazil", "europe", "usa")
 NODES, EDGES = 1_000_000, 5_000_000
 
@@ -81,6 +89,7 @@ def planted(name: str, options: dict, settings: dict, seed: int) -> dict:
     began = time.perf_counter()
     roles = rae.Roles().fit(z, **known)
     took = time.perf_counter() - began
+    stand = steady(data.graph, 20, 0) if roles.criterion == "steady positions" else None
     try:
         told = rae.Roles(k=data.n_classes).fit(z)
     except rae.errors.ConfigError:  # fewer different vectors than planted roles: the model does not see them all
@@ -92,6 +101,7 @@ def planted(name: str, options: dict, settings: dict, seed: int) -> dict:
         "ari": adjusted_rand_score(data.labels, roles.labels),
         "homogeneity": homogeneity_score(data.labels, roles.labels),
         "completeness": completeness_score(data.labels, roles.labels),
+        "ari_positions": None if stand is None else adjusted_rand_score(data.labels, stand.labels),
         "ari_told_k": adjusted_rand_score(data.labels, told.labels),
         "curve": {k: round(v, 3) for k, v in roles.curve.items()},
         "seconds": took,
@@ -100,13 +110,15 @@ def planted(name: str, options: dict, settings: dict, seed: int) -> dict:
 
 def fresh(shape: str, cycle: int, count: int, noise: float) -> dict:
     """The number of steady positions found, seed by seed, beside the roles planted and those that one step can see."""
-    found = []
+    found, ari, began = [], [], time.perf_counter()
     for seed in FRESH:
         clean, noisy = hung(SHAPES[shape], cycle, count, noise, seed)
-        steady = rae.roles.steady.steady(noisy, 20, 0)
-        found.append(0 if steady is None else steady.k)
-    visible = len(np.unique(rae.roles.steady.seen(clean)))
-    return {"nodes": clean.n_nodes, "planted": int(refine(clean).max()) + 1, "visible": visible, "found": found}
+        roles = steady(noisy, 20, 0)
+        found.append(0 if roles is None else roles.k)
+        ari.append(0 if roles is None else round(adjusted_rand_score(seen(clean), roles.labels), 3))
+    took = (time.perf_counter() - began) / len(FRESH)
+    planted, visible = int(refine(clean).max()) + 1, len(np.unique(seen(clean)))
+    return {"nodes": clean.n_nodes, "planted": planted, "visible": visible, "found": found, "ari": ari, "seconds": took}
 
 
 def hung(shape: list, cycle: int, count: int, noise: float, seed: int) -> tuple[rae.Graph, rae.Graph]:
@@ -207,6 +219,7 @@ def jobs(parts: list[str]) -> list[tuple[dict, object]]:
                     out.append((what, lambda n=name, k=k, r=seed: airports(n, k, r)))
     if "fresh" in parts:
         graphs = [*((shape, 300, 100) for shape in SHAPES), *(("house", *sizes) for sizes in HOUSES)]
+        graphs += [(shape, *SMALL) for shape in SMALL_SHAPES]
         for shape, cycle, count in graphs:
             for noise in NOISE[1:]:
                 options = {"cycle": cycle, "shapes": count, "noise": noise}
@@ -238,7 +251,8 @@ def summary(lines: list[dict]) -> str:
         elif x["table"] == "fresh":
             options = " ".join(f"{k}={v:g}" for k, v in x["options"].items())
             counted = ", ".join(f"{k} ({x['found'].count(k)}x)" for k in sorted(set(x["found"])))
-            out.append(f"{x['dataset']:16}{options:32} planted {x['planted']} visible {x['visible']} found {counted}")
+            seen_as = f"planted {x['planted']} visible {x['visible']} found {counted} ARI {np.mean(x['ari']):.2f}"
+            out.append(f"{x['dataset']:16}{options:32} {seen_as}")
         elif x["table"] == "criteria":
             options = " ".join(f"{k}={v:g}" for k, v in x["options"].items())
             others = ", ".join(f"{rule} {x[rule]}" for rule in ("silhouette", "bic", "hdbscan"))

@@ -13,10 +13,13 @@ from rae.datasets import load
 from rae.errors import CheckpointError, ConfigError, FeatureError, GraphError, NotFittedError, RunError
 from rae.roles import canonical
 from rae.roles.canonical import Space, positions, sample
+from rae.roles.cleaned import cleaned, nats
 from rae.roles.compare import compare
+from rae.roles.mixture import mixture
 from rae.roles.number import choose, standing_out
 from rae.roles.record import record, rule
-from rae.roles.steady import seen, shaken, steady
+from rae.roles.seen import edges, seen, shaken, without_each
+from rae.roles.steady import steady
 from rae.run import Run
 
 
@@ -144,9 +147,9 @@ def test_the_planted_number_is_found_through_random_edges(cycle, planted, noise)
     found = steady(data.graph, 20, 0)
 
     assert data.n_classes == planted == found.k
-    held = found.labels >= 0
-    assert held.mean() > 0.35
-    assert adjusted_rand_score(data.labels[held], found.labels[held]) > 0.7
+    assert (found.labels >= 0).mean() > 0.8
+    assert adjusted_rand_score(data.labels, found.labels) > 0.6
+    assert max(found.curve, key=found.curve.get) == found.k
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -176,9 +179,9 @@ def test_steady_roles_are_saved_and_told(deep, tmp_path):
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
     np.testing.assert_array_equal(loaded.predict(z), roles.labels)
     assert loaded.curve == roles.curve
-    assert sum(value < told["threshold"] for _, value in told["curve"][:7]) == 7
-    assert told["threshold"] == 0.35
-    assert rule(roles).startswith("7 roles: the positions that lose nodes")
+    assert max(told["curve"], key=lambda point: point[1])[0] == 7
+    assert told["threshold"] is None
+    assert rule(roles) == "7 roles: the positions that random edges cannot have made"
 
 
 def test_a_reshuffle_of_rows_leaves_the_steady_number_and_nearly_every_role(deep):
@@ -214,17 +217,82 @@ def test_more_steady_positions_than_roles_may_be_are_none():
     assert steady(graph, 6, 0) is None
 
 
-def test_positions_that_nobody_stands_out_in_are_none(monkeypatch):
-    graph = load("house", cycle=300, shapes=100, noise=0.1).graph
-    monkeypatch.setattr("rae.roles.steady.REGAINED", 0.0)
+@pytest.mark.parametrize("seed", range(4))
+def test_a_small_graph_is_counted_with_its_noise_left_out(seed):
+    data = load("house", noise=0.1, seed=seed)
+    found = steady(data.graph, 20, 0)
 
-    assert steady(graph, 20, 0) is None
+    assert found.k == data.n_classes == 7
+    assert adjusted_rand_score(data.labels, found.labels) > 0.8
+
+
+def test_a_mixture_tells_how_many_members_a_role_had_and_how_much_noise_came():
+    data = load("house", cycle=300, shapes=100, noise=0.1)
+    found = mixture(data.graph, 0)
+
+    np.testing.assert_allclose(found.sizes, np.sort(np.bincount(data.labels))[::-1], rtol=0.2)
+    assert (found.untouched < 0.6 * found.sizes).all()
+    assert found.noise == pytest.approx(0.1 / 1.1, rel=0.25)
+    assert found.rest < 0.05
+    assert found.only(found.sizes > 150).roles.tolist() == found.roles[:1].tolist()
+
+
+def test_noise_is_left_out_of_a_graph_of_roles():
+    clean, noisy = load("house").graph, load("house", noise=0.05).graph
+    found = cleaned(noisy)
+
+    assert nats(found, noisy.n_edges) < 0.8 * nats(noisy, noisy.n_edges)
+    kept = set(zip(*(ends.tolist() for ends in edges(found)), strict=True))
+    true = set(zip(*(ends.tolist() for ends in edges(clean)), strict=True))
+    assert len(true - kept) <= 1
+    assert len(kept - true) <= 1
+    assert cleaned(clean).n_edges == clean.n_edges
+
+
+def test_a_graph_that_is_all_noise_is_not_cleaned_away(monkeypatch):
+    graph = load("house", noise=0.1).graph
+    monkeypatch.setattr("rae.roles.cleaned.MOST", 0.01)
+
+    assert graph.n_edges - 9 <= cleaned(graph).n_edges < graph.n_edges
+
+
+def test_what_nodes_see_without_an_edge_is_what_they_see_when_it_is_gone():
+    graph = load("planted-roles", n_nodes=60, noise=0.1).graph
+    without = without_each(graph)
+    for edge in range(0, graph.n_edges, 5):
+        rest = np.arange(graph.n_edges) != edge
+        gone = Graph.from_edges(tuple(ends[rest] for ends in without.ends), ids=np.arange(graph.n_nodes))
+        now = without.before.copy()
+        now[without.node[without.edge == edge]] = without.after[without.edge == edge]
+        np.testing.assert_array_equal(now, seen(gone))
+
+
+def test_too_many_positions_leave_those_that_noise_does_not_refill():
+    graph = load("planted-roles").graph
+
+    assert len(mixture(graph, 0).roles) > 20
+    assert 12 <= steady(graph, 20, 0).k <= 20
+
+
+@pytest.mark.parametrize("edges_per_node", [1, 2])
+def test_a_random_graph_has_no_steady_positions(edges_per_node):
+    ends = np.random.default_rng(0).integers(300, size=(300 * edges_per_node, 2))
+
+    assert steady(Graph.from_edges(ends, ids=np.arange(300)), 20, 0) is None
+
+
+def test_a_cycle_is_one_position_and_no_roles():
+    nodes = np.arange(60)
+
+    assert steady(Graph.from_edges((nodes, (nodes + 1) % 60), ids=nodes), 20, 0) is None
 
 
 def test_a_large_or_empty_graph_is_not_shaken(monkeypatch):
     graph = load("house").graph
     assert steady(graph, 20, 0).k == 7
     assert steady(Graph.from_edges(np.empty((0, 2), int), ids=np.arange(9)), 20, 0) is None
+    monkeypatch.setattr("rae.roles.steady.PAIRS", 50)
+    assert steady(graph, 20, 0).k == 7
     monkeypatch.setattr("rae.roles.steady.MOST", 50)
     assert steady(graph, 20, 0) is None
 

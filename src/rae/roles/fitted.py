@@ -13,7 +13,8 @@ from rae.errors import ConfigError, FeatureError, GraphError, NotFittedError, Ru
 from rae.graph import Graph
 from rae.roles.canonical import CHUNK, Doubles, Floats, Ints, Space, chunks, positions, sample
 from rae.roles.number import Choice, choose, cluster, few_positions, squared
-from rae.roles.steady import shaken, steady
+from rae.roles.seen import shaken
+from rae.roles.steady import steady
 from rae.runtime import generator
 
 if TYPE_CHECKING:
@@ -187,7 +188,7 @@ class Roles:
 
     @property
     def curve(self) -> dict[int, float]:
-        """Prediction strength by number of roles, or what positions regain by their rank, where that was the rule."""
+        """By number of roles: prediction strength and its error, or the penalised likelihood of steady positions."""
         return self.fitted.choice.curve
 
     @property

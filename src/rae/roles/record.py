@@ -21,7 +21,6 @@ from rae.roles.canonical import CHUNK, Floats, Ints, chunks
 from rae.roles.cards import Card
 from rae.roles.fitted import Assignment, Roles
 from rae.roles.number import STRENGTH
-from rae.roles.steady import REGAINED
 
 FORMAT, FORMAT_VERSION = "rae roles", 1
 TABLE, CARDS, FITTED = "roles.parquet", "roles.json", "roles.safetensors"
@@ -54,10 +53,8 @@ def record(roles: Roles, assignment: Assignment, cards: Sequence[Card]) -> dict[
 
 
 def _threshold(roles: Roles) -> float | None:
-    """The height in the curve that decides, where there is a curve."""
-    if not roles.curve:
-        return None
-    return REGAINED if roles.criterion == "steady positions" else STRENGTH
+    """The height in the curve that decides, where one does; of steady positions the highest point decides."""
+    return STRENGTH if roles.criterion == "prediction strength" and roles.curve else None
 
 
 def rule(roles: Roles) -> str:
@@ -68,7 +65,7 @@ def rule(roles: Roles) -> str:
     if roles.criterion == "positions":
         return f"{k} roles: the exact positions that most nodes share"
     if roles.criterion == "steady positions":
-        return f"{k} roles: the positions that lose nodes and gain none when random edges are added"
+        return f"{k} roles: the positions that random edges cannot have made"
     if not roles.curve:
         return "1 role: too few different nodes to tell roles apart"
     if roles.curve[k] >= STRENGTH:
