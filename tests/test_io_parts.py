@@ -9,7 +9,8 @@ import pytest
 
 from rae.errors import FileError
 from rae.io import parts
-from rae.io.parts import Parts, digest_of, forget, mapped
+from rae.io.parts import Parts, digest_of
+from rae.pages import forget, mapped
 
 ABOUT = {"model": "m", "rows": 4}
 A = np.arange(12, dtype=np.float32).reshape(4, 3)

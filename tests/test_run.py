@@ -311,7 +311,7 @@ def test_damaged_features_are_refused(tmp_path, model, graph, matrix):
 def test_features_of_another_kind_are_refused(tmp_path, model, graph):
     run = made(tmp_path, model, graph)
     np.save(tmp_path / DENSE, np.arange(12))
-    with pytest.raises(RunError, match="not a float32 matrix"):
+    with pytest.raises(RunError, match="not a matrix of float32 or float16"):
         run.features()
 
 
@@ -355,3 +355,11 @@ def test_a_page_of_old_roles_goes_with_them_and_says_so(tmp_path, model, graph, 
 
     assert not page.exists()
     assert "makes it anew" in caplog.text
+
+
+def test_features_of_half_precision_are_kept_so(tmp_path, model, graph):
+    half = np.eye(graph.n_nodes, 4, dtype=np.float16)
+    run = made(tmp_path, model, graph, graph=graph, features=half)
+
+    assert run.features().dtype == np.float16
+    assert np.array_equal(run.features(), half)

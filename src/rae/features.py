@@ -1,15 +1,17 @@
 """X_s, made from the graph alone, and X_a, given by the user and checked: dense or sparse.
 
-A feature matrix is a float32 array or a float32 SciPy CSR, one row per node in the graph's row
-order. Sparse stays sparse from here to the last product. A `FeatureTable` is such a matrix keyed
-by the user's ids, in any order.
+A feature matrix is a float32 or float16 array or a float32 SciPy CSR, one row per node in the graph's
+row order. Sparse stays sparse from here to the last product, half precision is widened where rows are
+used, and what lies in a mapped file stays there. A `FeatureTable` is such a matrix keyed by the user's
+ids, in any order.
 """
 
 from __future__ import annotations
 
 import difflib
 import logging
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,12 +27,15 @@ from rae.graph import Graph
 from rae.ids import doubled, id_array, in_words, index_in, shown
 from rae.kernels import cpu
 from rae.names import ID, position, usual
+from rae.pages import forget, mapped
 from rae.runtime import in_ranges, key
 
 log = logging.getLogger("rae")
 
 DEFAULT = Config()
-Matrix = np.ndarray[Any, np.dtype[np.float32]] | sp.csr_array
+Matrix = np.ndarray[Any, np.dtype[np.float32 | np.float16]] | sp.csr_array
+
+PIECE = 1 << 22  # numbers looked at at a time, so that a check needs no room that grows with the matrix
 
 
 def is_sparse(x: Any) -> bool:
@@ -68,25 +73,16 @@ def structural_features(
 
 
 def check_matrix(x: Any, n_rows: int | None = None) -> Matrix:
-    """x as a finite float32 matrix, dense or CSR, with one row per node.
+    """x as a finite matrix with one row per node: a C-ordered float32 or float16 array, or a float32 CSR.
 
-    A data frame is taken row by row; one that has ids of its own is refused: `FeatureTable.from_dataframe`.
+    What is one already comes back as it is; a mapped file stays on disk and is read in pieces. A data frame is
+    taken row by row; one that has ids of its own is refused: `FeatureTable.from_dataframe`.
     """
     if hasattr(x, "detach"):  # a torch tensor
         x = _from_torch(x.detach().cpu())
     elif is_frame(x):
         x = without_ids(x)
-    matrix: Any
-    if is_sparse(x):
-        _refuse_kind(x.dtype)
-        matrix = sp.csr_array(x, dtype=np.float32)
-        matrix.sum_duplicates()
-        values = matrix.data
-    else:
-        matrix = np.asarray(x)
-        _refuse_kind(matrix.dtype)
-        matrix = np.ascontiguousarray(matrix, dtype=np.float32)
-        values = matrix
+    matrix: Any = _as_rows(x) if is_sparse(x) else _as_array(x)
     if matrix.ndim != 2 or matrix.shape[1] == 0:
         raise FeatureError(
             f"features must be a table with one row per node and a column or more, got shape {matrix.shape}"
@@ -96,21 +92,71 @@ def check_matrix(x: Any, n_rows: int | None = None) -> Matrix:
             f"features must have one row per node ({n_rows:,}), got {matrix.shape[0]:,}; "
             "pass a FeatureTable (rae.read_features) if the rows are keyed by id"
         )
-    finite = np.isfinite(values)
-    if not finite.all():
-        bad = int(values.size - np.count_nonzero(finite))
-        where = matrix.tocoo() if is_sparse(matrix) else None
-        row, column = (
-            (int(a[np.flatnonzero(~finite)[0]]) for a in (where.row, where.col))
-            if where is not None
-            else (int(a[0]) for a in np.nonzero(~finite))
-        )
-        raise FeatureError(
-            f"features must be finite numbers within float32, got {bad:,} NaN or infinite, "
-            f"first in row {row:,}, column {column:,}; fill or drop them"
-        )
+    _refuse_gaps(matrix)
     checked: Matrix = matrix
     return checked
+
+
+def _as_array(x: Any) -> Any:
+    array = np.asarray(x)
+    _refuse_kind(array.dtype)
+    return np.require(array, np.float16 if array.dtype == np.float16 else np.float32, ["C", "A"])
+
+
+def _as_rows(x: Any) -> Any:
+    """The CSR of sparse x, each entry once and in order."""
+    _refuse_kind(x.dtype)
+    matrix: Any = x if isinstance(x, sp.csr_array) and x.dtype == np.float32 else sp.csr_array(x, dtype=np.float32)
+    if not _in_order(matrix):
+        matrix = matrix.copy()  # the arrays are the caller's, or a file's
+        matrix.sum_duplicates()
+    return matrix
+
+
+def _in_order(matrix: Any) -> bool:
+    if mapped(matrix.indices) is None:
+        return bool(matrix.has_canonical_format)
+    for a, b in _runs(matrix.indptr):
+        if not matrix[a:b].has_canonical_format:
+            return False
+        forget(matrix.indices, matrix.data)
+    return True
+
+
+def _runs(indptr: Any) -> Iterator[tuple[int, int]]:
+    """Runs of rows a..b with PIECE entries or fewer, or one row."""
+    a, n = 0, len(indptr) - 1
+    while a < n:
+        b = max(a + 1, bisect_right(indptr, int(indptr[a]) + PIECE) - 1)
+        yield a, b
+        a = b
+
+
+def _refuse_gaps(matrix: Any) -> None:
+    """Refuse what is not finite, with the number of such entries and the place of the first."""
+    values = matrix.data if is_sparse(matrix) else matrix
+    step = max(1, PIECE // max(1, values[:1].size))
+    bad = 0
+    first: tuple[int, ...] = ()
+    for a in range(0, len(values), step):
+        finite = np.isfinite(values[a : a + step])
+        if not finite.all():
+            row, *column = (int(places[0]) for places in np.nonzero(~finite))
+            first = first if bad else (a + row, *column)
+            bad += int(np.count_nonzero(~finite))
+        forget(values)
+    if bad and is_sparse(matrix):
+        first = bisect_right(matrix.indptr, first[0]) - 1, int(matrix.indices[first[0]])
+    if bad:
+        raise FeatureError(
+            f"features must be finite numbers within float32, got {bad:,} NaN or infinite, "
+            f"first in row {first[0]:,}, column {first[1]:,}; fill or drop them"
+        )
+
+
+def widened(rows: Matrix) -> Matrix:
+    """Rows as a model computes with them: those of half precision as float32, others as they are."""
+    return rows.astype(np.float32) if rows.dtype == np.float16 else rows
 
 
 def _from_torch(x: Any) -> Any:
@@ -134,7 +180,7 @@ def concatenate(first: Any, second: Any) -> Matrix:
         raise FeatureError(f"both must have one row per node, got {a.shape[0]:,} and {b.shape[0]:,} rows")
     if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
         return np.ascontiguousarray(np.hstack([a, b]))
-    return sp.csr_array(sp.hstack([sp.csr_array(a), sp.csr_array(b)], format="csr"))
+    return sp.csr_array(sp.hstack([sp.csr_array(widened(a)), sp.csr_array(widened(b))], format="csr"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,8 +239,10 @@ class FeatureTable:
         """The matrix in the graph's row order.
 
         `missing="zero"` gives nodes without a row zeros; `unknown="drop"` leaves out rows of ids
-        that the graph does not have. Otherwise either is an error.
+        that the graph does not have. Otherwise either is an error. Rows that are in order stay where they are.
         """
+        if self.id_column.equals(graph.id_column):
+            return self.matrix
         found = index_in(graph.id_column, self.id_column)
         if found.null_count == graph.n_nodes:
             raise FeatureError(
@@ -252,16 +300,22 @@ class FeatureTable:
         extra = [name for name in self.names if name not in known] if not self.open_vocabulary else []
         if extra:
             log.warning("%d feature columns are unknown to the model and left out, first %r", len(extra), extra[0])
-        coo = sp.coo_array(self.matrix)
         new = np.full(self.width, -1)
         for j, name in enumerate(names):
             if name in place:
                 new[place[name]] = j
+        return FeatureTable(self.id_column, self._moved(new, len(names)), tuple(names), self.open_vocabulary)
+
+    def _moved(self, new: np.ndarray[Any, Any], width: int) -> Matrix:
+        """The matrix with column j at new[j], left out where that is -1, and zeros where none came."""
+        shape = (len(self.id_column), width)
+        if isinstance(self.matrix, np.ndarray):
+            moved = np.zeros(shape, self.matrix.dtype)
+            moved[:, new[new >= 0]] = self.matrix[:, new >= 0]
+            return moved
+        coo = sp.coo_array(self.matrix)
         kept = new[coo.col] >= 0
-        shape = (len(self.id_column), len(names))
-        moved: Any = sp.csr_array((coo.data[kept], (coo.row[kept], new[coo.col[kept]])), shape=shape)
-        matrix = moved if is_sparse(self.matrix) else moved.toarray()
-        return FeatureTable(self.id_column, matrix, tuple(names), self.open_vocabulary)
+        return sp.csr_array((coo.data[kept], (coo.row[kept], new[coo.col[kept]])), shape=shape)
 
 
 def prepare(graph: Graph, features: Any, config: Config) -> Matrix:

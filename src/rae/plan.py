@@ -119,12 +119,13 @@ def memory(
     n = graph.n_nodes
     given = 0 if rows.given is None else _bytes(rows.given)
     structural = 4 * n * (rows.width - (0 if rows.given is None else int(rows.given.shape[1])))
+    row_bytes = 4 * rows.width if rows.dense else (given + structural) / n  # rows of halves are widened for a step
     parts = {
         "program": PROGRAM,
         "read": 0 if from_folder else file_bytes + PER_ROW * graph.counts.rows,
         "graph": graph.offsets.nbytes + graph.targets.nbytes + graph.id_column.nbytes,
         "features": given + structural,
-        "step": _step_bytes(graph, rows.width, (given + structural) / n, config) if config.steps else 0,
+        "step": _step_bytes(graph, rows.width, row_bytes, config) if config.steps else 0,
         "embedding": 4 * n * (config.width * (2 if config.loss == "both" else 1) + _alive(rows, config)),
     }
     fitting = PROGRAM + parts["graph"] + parts["features"] + parts["step"]

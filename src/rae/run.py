@@ -377,11 +377,11 @@ def _read_matrix(path: Path) -> Matrix:
             matrix.check_format(full_check=True)  # no entry points outside the matrix, whatever the file says
         else:
             matrix = np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
-        sound = matrix.ndim == 2 and matrix.dtype == np.float32
+        sound = matrix.ndim == 2 and matrix.dtype in (np.float32, np.float16)
     except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise RunError(f"{path} is damaged ({error}); fit the run again with --force") from None
     if not sound:
-        raise RunError(f"{path} is damaged (not a float32 matrix); fit the run again with --force")
+        raise RunError(f"{path} is damaged (not a matrix of float32 or float16); fit the run again with --force")
     out: Matrix = matrix
     return out
 

@@ -19,7 +19,7 @@ from rae.adam import Adam
 from rae.config import Config
 from rae.encoder import Encoder
 from rae.errors import CollapseWarning, GraphError, TrainingError
-from rae.features import Matrix
+from rae.features import Matrix, widened
 from rae.graph import Graph
 from rae.losses import contrast
 from rae.runtime import generator, key, together, torch_alone, torch_alone_here
@@ -181,7 +181,7 @@ def _inputs(
 ) -> tuple[Matrix, list[Block]]:
     seed, *purpose = luck
     below, blocks = sample_blocks(graph, nodes, config.fanout, int(seed), *purpose, views=views)
-    return x[below], blocks
+    return widened(x[below]), blocks
 
 
 def _with_shuffled(block: Block, graph: Graph, nodes: Ints, p: int, k: int, luck: tuple[Any, ...]) -> Block:

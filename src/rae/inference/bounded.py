@@ -27,7 +27,8 @@ from rae.inference.rows import FeatureRows
 from rae.inference.tasks import Job, averaged_rows, finish, gather, project
 from rae.io.atomic import atomic_path
 from rae.io.embeddings import GROUP_BYTES, EmbeddingWriter, check_writable
-from rae.io.parts import Parts, digest_of, mapped
+from rae.io.parts import Parts, digest_of
+from rae.pages import mapped
 from rae.runtime import threads, torch_alone
 
 FOLDER = ".parts"  # after the output's name: where intermediate rows lie

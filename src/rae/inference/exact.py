@@ -19,7 +19,7 @@ from torch import Tensor
 
 from rae.encoder import Encoder, Level
 from rae.errors import FeatureError
-from rae.features import Matrix
+from rae.features import Matrix, widened
 from rae.graph import Graph
 from rae.kernels import cpu
 from rae.kernels.hardware import aligned
@@ -82,10 +82,11 @@ def _run_level(level: Level, x: Matrix, offsets: Any, index: Any, out: Floats, t
     """Fill `out` with the vectors of a level, from the rows x of the level below."""
     moved = projects(level, isinstance(x, np.ndarray))
     if moved:
-        rows: Floats = aligned(out.shape)
+        rows: Any = aligned(out.shape)
         by_tiles(lambda a, b: before(level, x, a, b), rows, tile)
     else:
-        rows = x  # type: ignore[assignment]  # sparse rows are always projected
+        rows = x  # sparse rows are always projected
+        rows = rows.view(np.uint16) if rows.dtype == np.float16 else rows  # as the kernel knows half precision
     by_tiles(lambda a, b: after(level, mean(offsets[a : b + 1], index, rows, a), moved), out, tile)
 
 
@@ -98,13 +99,24 @@ def before(level: Level, x: Matrix, a: int, b: int) -> Tensor:
     """What the level averages where it projects first, for rows a..b of x: W x, or σ(W x)."""
     weight = level.aggregate.weight.detach()
     if isinstance(x, np.ndarray):
-        rows = x[a:b] if x.flags.writeable else x[a:b].copy()  # torch takes no read-only array
-        h = torch.from_numpy(rows) @ weight
+        rows: Any = widened(x[a:b])
+        h = torch.from_numpy(rows if rows.flags.writeable else rows.copy()) @ weight  # torch takes no read-only array
     else:
         out = np.empty((b - a, weight.shape[1]), np.float32)
-        cpu.sparse_dense(x.indptr, x.indices, x.data, a, weight.numpy(), out, 0, b - a)
+        cpu.sparse_dense(*_entries(x, a, b), weight.numpy(), out, 0, b - a)
         h = torch.from_numpy(out)
     return level.aggregate.squash(h) if level.order == "project_first" else h
+
+
+def _entries(x: Any, a: int, b: int) -> tuple[Any, Any, Any, int]:
+    """Offsets, columns and values that hold rows a..b of a CSR, and the first of these rows among the offsets.
+
+    Those of a mapped file are copied: they need not lie where the processor, or the compiled kernel, wants them.
+    """
+    if x.data.flags.writeable and x.indices.flags.writeable:
+        return x.indptr, x.indices, x.data, a
+    start, stop = x.indptr[a], x.indptr[b]
+    return x.indptr[a : b + 1] - start, x.indices[start:stop].copy(), x.data[start:stop].copy(), 0
 
 
 def mean(offsets: Any, index: Any, rows: Any, first: int) -> Tensor:

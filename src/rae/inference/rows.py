@@ -11,7 +11,8 @@ from rae.config import Config
 from rae.errors import FeatureError
 from rae.features import FeatureTable, Matrix, concatenate, is_sparse, prepare, structural_features
 from rae.graph import Graph
-from rae.io.parts import digest_of, forget, mapped
+from rae.io.parts import digest_of
+from rae.pages import forget, mapped
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,10 +49,7 @@ class FeatureRows:
     def held_bytes(self) -> int:
         """Memory taken whatever is asked for: features that are not mapped, degrees where they are features."""
         degrees = 8 * self.graph.n_nodes if self.given is None or self.config.add_structure else 0
-        if self.given is None or (self.dense and mapped(self.given) is not None):
-            return degrees
-        arrays = (self.given,) if self.dense else (self.given.data, self.given.indices, self.given.indptr)
-        return degrees + sum(int(array.nbytes) for array in arrays)
+        return degrees + sum(int(array.nbytes) for array in self._arrays if mapped(array) is None)
 
     def rows(self, a: int, b: int) -> Matrix:
         """Rows a..b, float32.  -> (b - a, width)"""
@@ -67,13 +65,19 @@ class FeatureRows:
 
     def forget(self) -> None:
         """Give back the memory of mapped pages."""
-        forget(self.graph.offsets, self.graph.targets, *((self.given,) if self.dense else ()))
+        forget(self.graph.offsets, self.graph.targets, *self._arrays)
 
     def digest(self) -> str:
         """The SHA-256 of the given features, "structural" where there are none."""
         if self.given is None:
             return "structural"
-        return digest_of(*((self.given,) if self.dense else (self.given.indptr, self.given.indices, self.given.data)))
+        return digest_of(*self._arrays)
+
+    @property
+    def _arrays(self) -> tuple[Any, ...]:
+        if self.given is None:
+            return ()
+        return (self.given,) if self.dense else (self.given.indptr, self.given.indices, self.given.data)
 
     def _structural(self, a: int, b: int) -> Matrix:
         c = self.config

@@ -14,7 +14,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import mmap
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,6 +24,7 @@ import numpy as np
 
 from rae.errors import FileError
 from rae.io.atomic import atomic_path, write_json
+from rae.pages import forget
 
 log = logging.getLogger("rae")
 
@@ -144,22 +144,6 @@ class Parts:
                 digest.update(buffer[:got])
                 left -= got
             return left == 0 and file.read(DIGEST + 1) == digest.digest()
-
-
-def forget(*arrays: Any) -> None:
-    """Give back the memory of what was read of memory-mapped arrays; reading on reads the file again."""
-    for array in arrays:
-        base = mapped(array)
-        if base is not None and hasattr(mmap, "MADV_DONTNEED"):
-            base.madvise(mmap.MADV_DONTNEED)
-
-
-def mapped(array: Any) -> mmap.mmap | None:
-    """The mapped file that an array is a view of, None for an array in memory."""
-    base = getattr(array, "base", None)
-    while base is not None and not isinstance(base, mmap.mmap):
-        base = getattr(base, "base", None)
-    return base
 
 
 def digest_of(*arrays: Any) -> str:
