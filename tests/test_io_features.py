@@ -21,7 +21,7 @@ from rae import Graph
 from rae.errors import FeatureError, FileError, RaeError
 from rae.features import FeatureTable
 from rae.io import read_features, text
-from rae.io.parts import mapped
+from rae.pages import mapped
 
 
 def file(tmp_path: Path, content: Any, name: str = "features.csv") -> Path:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+import logging
 import os
 import zipfile
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,14 +18,18 @@ import pyarrow.compute as pc
 import scipy.sparse as sp
 
 from rae.errors import FeatureError, FileError, GraphError
-from rae.features import FeatureTable, Matrix, check_matrix
+from rae.features import PIECE, FeatureTable, Matrix, check_matrix
 from rae.frames import float_column
 from rae.ids import id_array
 from rae.io.files import File, look, parts
 from rae.io.header import is_number
+from rae.io.npz import LEAST, open_npz
 from rae.io.tables import Table, open_table, read_ids
 from rae.io.text import TextTable
 from rae.names import ID, position, usual
+from rae.pages import forget, mapped
+
+log = logging.getLogger("rae")
 
 Floats = np.ndarray[Any, np.dtype[np.float32]]
 
@@ -45,7 +52,8 @@ def read_features(
     the same pair twice adds up), which makes a sparse matrix with the sorted words as names.
     .npz: a SciPy sparse matrix, or the array x (or the only matrix in it), with or without ids and
     names. .npy: a matrix. Rows without ids are in the graph's row order. `as_text` keeps ids that
-    are whole numbers as text.
+    are whole numbers as text. Memory-mapped, and so never in memory as a whole: a .npy of float32 or
+    float16 in C order, and a CSR of float32 that was saved with `scipy.sparse.save_npz(compressed=False)`.
     """
     if not parts(path) and (file := look(path)).kind in ("zip", "npy"):
         return _from_numpy(file, as_text)
@@ -183,17 +191,28 @@ def _from_numpy(file: File, as_text: bool) -> FeatureTable | Matrix:
         raise FileError(f"{file.path} is a packed NumPy file; unpack it first")
     # allow_pickle=False throughout: an array of Python objects could run code.
     try:
-        if file.kind == "npy":  # mapped: what is float32 and row by row stays on disk
-            loaded: Any = np.asarray(np.load(file.path, mmap_mode="r", allow_pickle=False))
-        else:
-            with file.path.open("rb") as stream:
-                inside = np.load(stream, allow_pickle=False).items()
-                loaded = {name: array for name, array in inside if isinstance(array, np.ndarray)}
-    except (ValueError, OSError, EOFError, KeyError, MemoryError, SyntaxError, zipfile.BadZipFile) as error:
+        loaded: Any = open_npz(file.path) if file.kind == "zip" else _mapped_array(file.path)
+    except _UNREADABLE as error:
         reason = str(error).strip().splitlines()[0].rstrip(".") if str(error).strip() else type(error).__name__
         raise FileError(f"{file.path} is no NumPy file of plain numbers ({reason}); save it again") from None
     with _about(file.path):
-        return _keyed(file.path, loaded, as_text) if file.kind == "zip" else check_matrix(loaded)
+        return _keyed(file.path, loaded, as_text) if file.kind == "zip" else _bare(file.path, loaded)
+
+
+_UNREADABLE = (
+    ValueError, OSError, EOFError, KeyError, MemoryError, SyntaxError, RuntimeError, zipfile.BadZipFile, zlib.error,
+)  # fmt: skip
+
+
+def _mapped_array(path: Path) -> Any:
+    return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
+
+
+def _bare(path: Path, array: Any) -> Matrix:
+    matrix = check_matrix(array)
+    if mapped(matrix) is None and array.nbytes >= LEAST:
+        log.info("%s is read into memory; it could be mapped as float32 or float16 in C order", path)
+    return matrix
 
 
 def _keyed(path: Path, arrays: dict[str, Any], as_text: bool) -> FeatureTable | Matrix:
@@ -224,6 +243,8 @@ def _sparse(path: Path, arrays: dict[str, Any]) -> Any:
         if name in arrays and arrays[name].dtype.kind != "i":
             raise FeatureError(f"{name} of a sparse matrix must be whole numbers, got {arrays[name].dtype}")
     try:
+        if arrays["format"].tolist() in (b"csr", "csr"):
+            return _csr(path, arrays)
         matrix = sp.load_npz(path)
         if hasattr(matrix, "check_format"):
             matrix.check_format(full_check=True)
@@ -232,6 +253,33 @@ def _sparse(path: Path, arrays: dict[str, Any]) -> Any:
     except (ValueError, TypeError, KeyError, AttributeError, NotImplementedError) as error:
         raise FeatureError(f"the sparse matrix is damaged ({str(error).rstrip('.')}); save it again") from None
     return rows
+
+
+def _csr(path: Path, arrays: dict[str, Any]) -> Any:
+    """The CSR of these arrays, which are not copied where their types allow it; ValueError where it is none."""
+    data, indices, indptr = (arrays[name] for name in ("data", "indices", "indptr"))
+    n, width = (int(size) for size in arrays["shape"].tolist())
+    if min(n, width) < 0 or (data.ndim, indices.ndim, indptr.shape) != (1, 1, (n + 1,)):
+        raise ValueError(f"shape {n:,} x {width:,} does not go with its arrays")
+    last = int(indptr[-1])
+    if int(indptr[0]) != 0 or (indptr[1:] < indptr[:-1]).any() or last > len(indices) or len(indices) != len(data):
+        raise ValueError("indptr must rise from 0 to the number of entries")
+    kind = np.int64 if max(last, width, n) > np.iinfo(np.int32).max or indices.dtype == np.int64 else np.int32
+    rows: Any = sp.csr_array((n, width), dtype=np.float32)
+    rows.data, rows.indices, rows.indptr = data[:last], indices[:last].astype(kind, copy=False), indptr.astype(kind)
+    _refuse_outside(rows.indices, width)
+    if mapped(indices) is None and indices.nbytes >= LEAST:
+        log.info("%s is packed and read into memory; save_npz(compressed=False) lets it be mapped", path)
+    return rows
+
+
+def _refuse_outside(indices: Any, width: int) -> None:
+    """Refuse entries that point outside the matrix, looking at a piece at a time."""
+    for start, stop in itertools.pairwise((*range(0, len(indices), PIECE), len(indices))):
+        part = indices[start:stop]
+        if part.min() < 0 or part.max() >= width:
+            raise ValueError(f"column indices must be from 0 to {width - 1:,}, got {part.min():,} to {part.max():,}")
+        forget(indices)
 
 
 # ------------------------------------------------------------------------------------- shared
