@@ -12,9 +12,10 @@ import pytest
 import scipy.sparse as sp
 import torch
 
-from rae import PAPER, RAE, Config, FeatureTable, Graph, structural_features
+from rae import PAPER, RAE, Config, FeatureTable, Graph, features, structural_features
 from rae.errors import FeatureError, RaeError
 from rae.features import check_matrix, concatenate, prepare
+from rae.pages import forget, mapped
 
 GRAPH = Graph.from_edges([("a", "b"), ("b", "c")])
 TABLE = FeatureTable(pa.array(["c", "a", "b"]), np.array([[3.0, 30], [1, 10], [2, 20]]), ("x", "y"))
@@ -236,3 +237,91 @@ def test_a_column_that_holds_the_ids_is_no_feature_whatever_its_name(make):
         prepare(graph, frame, PAPER)
     assert FeatureTable.from_dataframe(frame, id="uid").aligned(graph).tolist() == [[1], [2], [3]]
     assert prepare(graph, make({"a": [10, 10, 20], "x": [3.0, 1.0, 2.0]}), PAPER).shape == (3, 2)
+
+
+# ------------------------------------------------------------------------------------- as they are
+
+HALF = np.arange(12, dtype=np.float16).reshape(4, 3)
+
+
+def test_what_is_a_matrix_already_is_not_copied(tmp_path):
+    np.save(tmp_path / "x.npy", HALF)
+    on_disk = np.load(tmp_path / "x.npy", mmap_mode="r")
+
+    for x in (HALF, HALF.astype(np.float32), on_disk):
+        assert np.shares_memory(check_matrix(x), x)
+        assert check_matrix(x).dtype == x.dtype
+    assert mapped(check_matrix(on_disk)) is not None
+    entries = sp.csr_array(HALF.astype(np.float32))
+    assert check_matrix(entries) is entries
+
+
+def test_halves_in_another_order_or_place_are_put_row_by_row_and_stay_halves():
+    crooked = np.zeros(HALF.nbytes + 1, np.uint8)[1:].view(np.float16).reshape(HALF.shape)
+    crooked[:] = HALF
+    for x in (np.asfortranarray(HALF), crooked, torch.from_numpy(HALF)):
+        found = check_matrix(x)
+
+        assert found.dtype == np.float16
+        assert found.flags.c_contiguous
+        assert found.flags.aligned
+        assert np.array_equal(found, HALF)
+    assert check_matrix(HALF.astype(">f2")).dtype == np.float32
+
+
+@pytest.mark.parametrize("piece", [1, 2, 5, 1000])
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64, sp.csr_array])
+def test_a_check_in_pieces_counts_all_gaps_and_finds_the_first(monkeypatch, piece, kind):
+    monkeypatch.setattr(features, "PIECE", piece)
+    bad = np.array([[0, 1, 0], [0, 2, 3], [0, 0, 0], [4, 0, np.nan], [np.inf, -np.inf, 5]])
+
+    with pytest.raises(FeatureError, match="got 3 NaN or infinite, first in row 3, column 2"):
+        check_matrix(kind(bad))
+    check_matrix(kind(np.nan_to_num(bad, posinf=1, neginf=1)))
+
+
+def test_entries_given_twice_are_summed_and_the_callers_matrix_is_left_alone():
+    given = (np.array([1, 2, 4], np.float32), np.array([1, 1, 0]), np.array([0, 3]))
+    for array in given:
+        array.flags.writeable = False
+    x = sp.csr_array(given, shape=(1, 2))
+
+    assert check_matrix(x).toarray().tolist() == [[4, 3]]
+    assert check_matrix(x).nnz == 2
+    assert x.nnz == 3
+
+
+def test_halves_stand_beside_sparse_columns_and_take_other_places():
+    assert concatenate(sp.csr_array(np.eye(4)), HALF).toarray().tolist() == np.hstack([np.eye(4), HALF]).tolist()
+    assert concatenate(HALF, HALF).dtype == np.float16
+    table = FeatureTable(pa.array(list("abcd")), HALF, ("x", "y", "z"), True)
+
+    moved = table.with_columns(("z", "new", "x")).matrix
+    assert moved.dtype == np.float16
+    assert moved.tolist() == [[z, 0, x] for x, _, z in HALF.tolist()]
+
+
+def test_a_table_in_the_graphs_order_is_the_matrix_itself():
+    table = FeatureTable(GRAPH.id_column, HALF[:3])
+
+    assert table.aligned(GRAPH) is table.matrix
+
+
+def test_graphs_side_by_side_may_have_halves_and_sparse_features():
+    model = RAE(dims=(4,), fanout=(2,), steps=0).fit([GRAPH, GRAPH], [sp.csr_array(np.eye(3)), HALF[:3]])
+
+    together = np.vstack([np.eye(3), HALF[:3]])
+    both = Graph.disjoint_union([GRAPH, GRAPH])
+    assert np.array_equal(model.transform(both, sp.csr_array(together)), model.transform([GRAPH, GRAPH], [
+        sp.csr_array(np.eye(3)), FeatureTable(GRAPH.id_column, HALF[:3])
+    ]))  # fmt: skip
+
+
+def test_pages_that_were_written_to_are_not_given_back(tmp_path):
+    np.save(tmp_path / "x.npy", HALF)
+    mine = np.load(tmp_path / "x.npy", mmap_mode="c")
+    mine[0, 0] = 9
+    check_matrix(mine)
+    forget(mine)
+
+    assert mine[0, 0] == 9

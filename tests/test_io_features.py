@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import logging
 import pickle
 import zipfile
 from decimal import Decimal
@@ -20,7 +21,7 @@ import scipy.sparse as sp
 from rae import Graph
 from rae.errors import FeatureError, FileError, RaeError
 from rae.features import FeatureTable
-from rae.io import read_features, text
+from rae.io import features, npz, read_features, text
 from rae.pages import mapped
 
 
@@ -296,6 +297,9 @@ def test_the_unchanged_hostile_file_would_be_read(tmp_path: Path) -> None:
         {"indptr": np.array([0, 1, 2_000_000_000], np.int32)},
         {"indptr": np.array([1, 1, 2], np.int32)},
         {"indptr": np.array([0, 1], np.int32)},
+        {"indptr": np.array([0, 2_000_000_000, -2_000_000_000, 2], np.int32), "shape": np.array([3, 2])},
+        {"indices": np.array([0], np.int32)},
+        {"indices": np.array([[0], [1]], np.int32)},
         {"shape": np.array([2, 1])},
         {"shape": np.array([-2, 2])},
         {"shape": np.array([2])},
@@ -388,3 +392,157 @@ def test_a_float32_array_on_disk_stays_there(tmp_path):
     np.testing.assert_array_equal(read, x)
     np.save(tmp_path / "y.npy", np.asfortranarray(x).astype(np.float64))
     np.testing.assert_array_equal(read_features(tmp_path / "y.npy"), x)
+
+
+def words(index: Any = np.int32, value: Any = np.float32) -> Any:
+    """A CSR whose arrays are large enough to be mapped."""
+    matrix: Any = sp.random_array((2000, 100), density=0.2, rng=np.random.default_rng(3), dtype=np.float32).tocsr()
+    matrix.data, matrix.indices = matrix.data.astype(value), matrix.indices.astype(index)
+    matrix.indptr = matrix.indptr.astype(index)
+    return matrix
+
+
+def stored(path: Path, **changes: Any) -> Path:
+    matrix = words()
+    arrays = {"data": matrix.data, "indices": matrix.indices, "indptr": matrix.indptr, "shape": np.array(matrix.shape)}
+    np.savez(path, **csr(**(arrays | changes)))
+    return path
+
+
+@pytest.mark.parametrize("piece", [1000, 1 << 22])
+@pytest.mark.parametrize("index", [np.int32, np.int64])
+def test_a_stored_csr_stays_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, index: Any, piece: int) -> None:
+    monkeypatch.setattr("rae.features.PIECE", piece)
+    monkeypatch.setattr(features, "PIECE", piece)
+    matrix = words(index)
+    sp.save_npz(tmp_path / "x.npz", matrix, compressed=False)
+    read: Any = read_features(tmp_path / "x.npz")
+
+    assert mapped(read.data) is not None
+    assert mapped(read.indices) is mapped(read.data)
+    assert read.indices.dtype == index
+    assert np.array_equal(read.toarray(), matrix.toarray())
+    rows = np.random.default_rng(0).permutation(2000)
+    assert np.array_equal(read[rows].toarray(), matrix[rows].toarray())
+
+
+def test_what_cannot_be_mapped_is_read_and_a_log_line_says_how_it_could(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    sp.save_npz(tmp_path / "packed.npz", words())
+    sp.save_npz(tmp_path / "doubles.npz", words(value=np.float64), compressed=False)
+    np.save(tmp_path / "doubles.npy", words().toarray().astype(np.float64))
+    np.save(tmp_path / "columns.npy", np.asfortranarray(words().toarray()))
+    caplog.set_level(logging.INFO, "rae")
+    for name, says in (
+        ("packed.npz", "packed.npz is packed and read into memory; save_npz(compressed=False) lets it be mapped"),
+        ("doubles.npz", "doubles.npz holds float64 and its values are read into memory; those of float32 are mapped"),
+        ("doubles.npy", "doubles.npy is read into memory; it could be mapped as float32 or float16 in C order"),
+        ("columns.npy", "columns.npy is read into memory"),
+    ):
+        caplog.clear()
+        read: Any = read_features(tmp_path / name)
+        assert says in caplog.text
+        assert mapped(read.data if sp.issparse(read) else read) is None
+        assert np.array_equal(read.toarray() if sp.issparse(read) else read, words().toarray())
+
+
+def test_a_stored_csr_with_ids_in_the_graphs_order_stays_on_disk(tmp_path: Path) -> None:
+    graph = Graph.from_edges([(i, i + 1) for i in range(1999)])
+    table = keyed(stored(tmp_path / "x.npz", ids=np.arange(2000), names=np.arange(100).astype(str)))
+
+    assert table.names is not None
+    assert len(table.names) == 100
+    aligned: Any = table.aligned(graph)
+    assert mapped(aligned.data) is not None
+
+
+def test_stored_entries_out_of_order_or_given_twice_are_put_right_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rae.features.PIECE", 1000)
+    matrix = words()
+    indices = matrix.indices.copy()
+    last = slice(matrix.indptr[-2], matrix.indptr[-1])
+    indices[last] = indices[last][::-1]
+    indices[last][1] = indices[last][0]
+    path = stored(tmp_path / "x.npz", indices=indices)
+    expected = sp.coo_array((matrix.data, (np.repeat(np.arange(2000), np.diff(matrix.indptr)), indices)), matrix.shape)
+    read: Any = read_features(path)
+
+    assert read.has_canonical_format
+    assert np.allclose(read.toarray(), expected.toarray())
+
+
+@pytest.mark.parametrize("bad", [-1, 100, 2**31 - 1])
+def test_an_entry_outside_a_stored_csr_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bad: int) -> None:
+    monkeypatch.setattr(features, "PIECE", 1000)
+    indices = words().indices.copy()
+    indices[-7] = bad
+    with pytest.raises(FeatureError, match=r"x\.npz: the sparse matrix is damaged \(column indices .* 0 to 99"):
+        read_features(stored(tmp_path / "x.npz", indices=indices))
+
+
+def test_one_flipped_bit_of_a_stored_csr_is_found(tmp_path: Path) -> None:
+    path = stored(tmp_path / "x.npz")
+    content = bytearray(path.read_bytes())
+    content[100_000] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(FileError, match=r"is no NumPy file of plain numbers \(Bad CRC-32 .*\); save it again"):
+        read_features(path)
+
+
+def with_header(array: Any, version: tuple[int, int] = (1, 0), **changes: Any) -> bytes:
+    """The bytes of a .npy file that says other things about itself."""
+    raw = io.BytesIO()
+    header = np.lib.format.header_data_from_array_1_0(array) | changes
+    if version == (1, 0):
+        np.lib.format.write_array_header_1_0(raw, header)
+    else:
+        np.lib.format.write_array_header_2_0(raw, header)
+    content = raw.getvalue()
+    return content[:6] + bytes(version) + content[8:] + array.tobytes()
+
+
+@pytest.mark.parametrize("shape", [(10**6,), (-200, -200), (2**62, 4), (-40_000,)])
+def test_an_array_that_claims_more_than_it_has_is_refused(tmp_path: Path, shape: tuple[int, ...]) -> None:
+    content = with_header(np.zeros(40_000, np.float32), shape=shape)
+    with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
+        archive.writestr("x.npy", content)
+        archive.writestr("y.npy", bytes(10**7))
+    with pytest.raises(FileError, match="is no NumPy file of plain numbers"):
+        read_features(tmp_path / "x.npz")
+
+
+def test_arrays_of_every_header_and_order_are_read_as_numpy_does(tmp_path: Path) -> None:
+    x = words().toarray()
+    with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
+        for version in ((1, 0), (2, 0), (3, 0)):
+            archive.writestr(f"v{version[0]}.npy", with_header(x, version))
+        archive.writestr("fortran.npy", with_header(x.T.copy(), shape=x.shape, fortran_order=True))
+        archive.writestr("note.txt", "no array")
+    found = npz.open_npz(tmp_path / "x.npz")
+
+    assert set(found) == {"v1", "v2", "v3", "fortran"}
+    assert all(np.array_equal(array, x) for array in found.values())
+    assert [name for name, array in found.items() if mapped(array) is not None] == ["v1", "v2"]
+
+
+def test_a_locked_file_is_refused(tmp_path: Path) -> None:
+    path = stored(tmp_path / "x.npz")
+    content = bytearray(path.read_bytes())
+    place = content.find(b"PK\x01\x02")
+    content[place + 8] |= 1  # "encrypted", in the directory at the end
+    path.write_bytes(content)
+    with pytest.raises(FileError, match=r"is no NumPy file of plain numbers .*encrypted"):
+        read_features(path)
+
+
+def test_a_float16_array_on_disk_stays_there(tmp_path: Path) -> None:
+    x = words().toarray().astype(np.float16)
+    np.save(tmp_path / "x.npy", x)
+    read: Any = read_features(tmp_path / "x.npy")
+
+    assert read.dtype == np.float16
+    assert mapped(read) is not None
+    assert np.array_equal(read, x)

@@ -287,7 +287,9 @@ def _stacked(graphs: Sequence[Graph], features: Sequence[Any]) -> Any:
     for graph, part in zip(graphs, parts, strict=True):
         if part.shape[0] != graph.n_nodes:
             raise FeatureError(f"features must have one row per node ({graph.n_nodes:,}), got {part.shape[0]:,}")
-    return sp.csr_array(sp.vstack(parts)) if any(map(sp.issparse, parts)) else np.concatenate(parts)
+    if not any(map(sp.issparse, parts)):
+        return np.concatenate(parts)
+    return sp.csr_array(sp.vstack([sp.csr_array(part, dtype=np.float32) for part in parts]))
 
 
 def _groups(sizes: list[int], most: int) -> Iterator[tuple[int, int]]:

@@ -270,6 +270,8 @@ def _csr(path: Path, arrays: dict[str, Any]) -> Any:
     _refuse_outside(rows.indices, width)
     if mapped(indices) is None and indices.nbytes >= LEAST:
         log.info("%s is packed and read into memory; save_npz(compressed=False) lets it be mapped", path)
+    elif mapped(data) is not None and data.dtype != np.float32:
+        log.info("%s holds %s and its values are read into memory; those of float32 are mapped", path, data.dtype)
     return rows
 
 
