@@ -52,6 +52,11 @@ def search_beside() -> None:
         sys.path.append(str(BESIDE))
 
 
+def pinned(name: str) -> dict[str, str]:
+    """Packages and versions of peers.txt or beside.txt."""
+    return dict(line.split("==") for line in _read(HERE / name).split() if "==" in line)
+
+
 def _call(command: list[str]) -> str | None:
     """Run it; the last line it said if it failed."""
     try:

@@ -19,11 +19,12 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from alternatives import make_beside, search_beside
+from alternatives import make_beside, pinned, search_beside
 from lines import RESULTS, Line, Lines, spread
 from watched import watch
 
@@ -262,7 +263,8 @@ def sampler_lines(path: Path, name: str, rounds: int, checked: bool) -> Iterator
 
     spent = in_turns({way: sampler.work for way, sampler in there.items()}, rounds, first)
     once = int(np.minimum(graph.degrees, FANOUT).sum())
-    row: Line = {"table": "sampler", "dataset": name, "fanout": FANOUT, "threads": 1}
+    versions = {**pinned("beside.txt"), "torch-geometric": version("torch-geometric")}
+    row: Line = {"table": "sampler", "dataset": name, "fanout": FANOUT, "threads": 1, "versions": versions}
     for way, runs in spent.items():
         drawn = len(nodes) * FANOUT if there[way].replacement else once
         rate = {f"{which}_m_edges_s": round(drawn / of(runs) / 1e6, 1) for which, of in (("best", min), ("worst", max))}

@@ -36,7 +36,7 @@ from itertools import islice
 from pathlib import Path
 
 import pyarrow.parquet as pq
-from alternatives import make_peers, peers_python
+from alternatives import make_peers, peers_python, pinned
 from lines import RESULTS, Line, Lines, spread
 from watched import RAE, CommandError, Spent, watch
 
@@ -185,7 +185,7 @@ def line(way: Way, runs: Sequence[tuple[Spent | None, Line]], shared: Race) -> L
 
 def versions(packages: Sequence[str]) -> dict[str, str]:
     """Those of the peers, as pinned."""
-    pins = dict(text.split("==") for text in (HERE / "peers.txt").read_text().split() if "==" in text)
+    pins = pinned("peers.txt")
     return {name: pins[name] for name in packages}
 
 
