@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
 from plain import random_graph
-from rae import RAE, Config, FeatureTable, read_embeddings, set_threads, write_embeddings
+from rae import RAE, Config, FeatureTable, Run, read_embeddings, read_features, set_threads, write_embeddings
+from rae.cli.program import main
 from rae.errors import ConfigError, FeatureError, FileError, GraphError, NotFittedError
 from rae.inference import bounded, embed_to, exact, memory_bytes
 from rae.inference.layout import PROGRAM, Layout, layout
 from rae.inference.rows import FeatureRows
-from rae.io import embeddings
+from rae.io import embeddings, npz
 from rae.io.graphs import open_graph, write_graph
 from rae.io.parts import Parts
+from rae.pages import mapped
 
 N = 5000
 GRAPH = random_graph(N, 20_000, seed=3)
@@ -373,3 +382,123 @@ def test_the_estimator_reports_and_refuses(z):
         wider.embed_to(z, GRAPH, WORDS[:, :29], memory="1GiB")
     with pytest.raises(FeatureError, match=r"one row per node \(5,000\), got 4,999"):
         wider.embed_to(z, GRAPH, WORDS.toarray()[1:], memory="1GiB")
+
+
+# ----------------------------------------------------------------------------- features that stay on disk
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"dims": (40, 24)}, {"order": "project_first"}, {"add_structure": True}, {"input_dropout": 0.3}]
+)
+def test_halves_give_the_bytes_of_the_same_numbers_in_full_precision(tmp_path, z, settings):
+    half = WORDS.toarray().astype(np.float16)
+    np.save(tmp_path / "half.npy", half)
+    on_file = read_features(tmp_path / "half.npy")
+    config = SMALL.replace(steps=3, batch_size=64, **settings)
+    full = RAE(config).fit(GRAPH, half.astype(np.float32))
+    expected = in_memory(z, full, GRAPH, half.astype(np.float32))
+
+    assert mapped(on_file) is not None
+    for x in (half, on_file):
+        model = RAE(config).fit(GRAPH, x)
+        assert in_memory(z, model, GRAPH, x) == expected
+        assert on_disk(z, model, GRAPH, x) == expected
+
+
+@pytest.mark.parametrize("index", [np.int32, np.int64])
+@pytest.mark.parametrize("settings", [{}, {"dims": (40, 24)}, {"add_structure": True}, {"input_dropout": 0.3}])
+def test_a_mapped_csr_gives_the_bytes_of_the_one_in_memory(tmp_path, z, monkeypatch, index, settings):
+    monkeypatch.setattr(npz, "LEAST", 1)
+    words = WORDS.copy()
+    words.indices, words.indptr = words.indices.astype(index), words.indptr.astype(index)
+    sp.save_npz(tmp_path / "x.npz", words, compressed=False)
+    on_file = read_features(tmp_path / "x.npz")
+    config = SMALL.replace(steps=3, batch_size=64, **settings)
+    expected = in_memory(z, RAE(config).fit(GRAPH, WORDS), GRAPH, WORDS)
+    model = RAE(config).fit(GRAPH, on_file)
+
+    rows = FeatureRows.of(GRAPH, on_file, SMALL)
+    assert rows.held_bytes == words.indptr.nbytes
+    assert np.shares_memory(rows.given.data, on_file.data)
+    assert in_memory(z, model, GRAPH, on_file) == expected
+    for cut in (ONE, MANY):
+        assert on_disk(z, model, GRAPH, on_file, cut) == expected
+
+
+@pytest.mark.parametrize("name", ["half.npy", "words.npz"])
+def test_the_commands_take_mapped_features(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(npz, "LEAST", 1)
+    half = WORDS.toarray().astype(np.float16)
+    np.save("half.npy", half)
+    np.save("full.npy", half.astype(np.float32))
+    sp.save_npz("words.npz", sp.csr_array(half, dtype=np.float32), compressed=False)
+    ends = np.repeat(np.arange(N), GRAPH.degrees)
+    np.savetxt("edges.csv", np.stack([ends, GRAPH.targets], 1), "%d", ",")
+    RAE(SMALL).fit(GRAPH, half).save("model.safetensors")
+    small = ["--dims", "24,8", "--fanout", "3,3", "--steps", "2", "--batch-size", "64"]
+
+    for memory in ([], ["--memory", "2GiB"]):
+        for given in (name, "full.npy"):
+            command = ["embed", "model.safetensors", "edges.csv", "--features", given, "--out", f"{given}.parquet"]
+            assert main([*command, *memory, "--force"]) == 0
+        ours, full = (read_embeddings(f"{given}.parquet")[1] for given in (name, "full.npy"))
+        np.testing.assert_allclose(ours, full, atol=0 if name == "half.npy" else 1e-5)
+    assert main(["plan", "edges.csv", "--features", name, *small]) == 0
+    assert main(["fit", "edges.csv", "--features", name, "--out", "run", "--no-page", *small]) == 0
+    kept = Run.open("run").features()
+    assert np.array_equal(kept.toarray() if sp.issparse(kept) else kept, half)
+
+
+# A fit and an embedding in bounded memory of a file of features, one after the other; the stage is told in a file.
+STAGES = """
+import sys
+from pathlib import Path
+import rae
+
+graph = rae.open_graph("graph")
+for name in sys.argv[1:]:
+    Path("stage.new").write_text(name)
+    Path("stage.new").replace("stage")
+    x = rae.read_features(name)
+    model = rae.RAE(dims=(16, 8), fanout=(3, 3), steps=3, batch_size=64).fit(graph, x)
+    model.embed_to("z.parquet", graph, x, memory="1GiB")
+"""
+
+
+def peaks(folder, names):
+    """The most memory that is no mapped file, by stage, as another process sees it every few milliseconds."""
+    most = dict.fromkeys(names, 0)
+    command = [sys.executable, "-c", STAGES, *names]
+    with subprocess.Popen(command, cwd=folder, env=os.environ | {"OMP_NUM_THREADS": "1"}) as child:
+        while child.poll() is None:
+            stage = (folder / "stage").read_text() if (folder / "stage").exists() else names[0]
+            told = re.search(r"RssAnon:\s+(\d+) kB", Path(f"/proc/{child.pid}/status").read_text())
+            most[stage] = max(most[stage], int(told[1]) << 10 if told else 0)
+            time.sleep(0.004)
+    assert child.returncode == 0
+    return most
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the memory of a process is told by /proc")
+def test_a_file_of_features_larger_than_the_memory_it_takes(tmp_path):
+    n, width, entries = 70_000, 1500, 375
+    rng = np.random.default_rng(0)
+    write_graph(tmp_path / "graph", random_graph(n, 200_000, seed=1))
+    some = rng.normal(size=(1000, width)).astype(np.float16)
+    half = np.lib.format.open_memmap(tmp_path / "half.npy", "w+", np.float16, (n, width))
+    for start in range(0, n, len(some)):
+        half[start : start + len(some)] = some
+    half.flush()
+    np.save(tmp_path / "tiny.npy", half[:, :8])
+    words = sp.csr_array((n, width), dtype=np.float32)
+    words.data = np.tile(rng.normal(size=1000 * entries).astype(np.float32), n // 1000)
+    words.indices = np.tile(np.arange(0, width, width // entries, dtype=np.int32), n)
+    words.indptr = np.arange(0, n * entries + 1, entries, dtype=np.int32)
+    sp.save_npz(tmp_path / "words.npz", words, compressed=False)
+    del half, words
+
+    most = peaks(tmp_path, ["tiny.npy", "half.npy", "words.npz"])
+    for name in ("half.npy", "words.npz"):
+        assert (tmp_path / name).stat().st_size > 200 << 20
+        assert most[name] - most["tiny.npy"] < 120 << 20

@@ -117,7 +117,7 @@ def _in_order(matrix: Any) -> bool:
     if mapped(matrix.indices) is None:
         return bool(matrix.has_canonical_format)
     for a, b in _runs(matrix.indptr):
-        if not matrix[a:b].has_canonical_format:
+        if not run_of_rows(matrix, a, b).has_canonical_format:
             return False
         forget(matrix.indices, matrix.data)
     return True
@@ -152,6 +152,15 @@ def _refuse_gaps(matrix: Any) -> None:
             f"features must be finite numbers within float32, got {bad:,} NaN or infinite, "
             f"first in row {first[0]:,}, column {first[1]:,}; fill or drop them"
         )
+
+
+def run_of_rows(matrix: Any, a: int, b: int) -> Any:
+    """Rows a..b of a float32 CSR, without a copy of their entries."""
+    start, stop = matrix.indptr[a], matrix.indptr[b]
+    part: Any = sp.csr_array((b - a, matrix.shape[1]), dtype=np.float32)
+    part.data, part.indices = matrix.data[start:stop], matrix.indices[start:stop]
+    part.indptr = matrix.indptr[a : b + 1] - start
+    return part
 
 
 def widened(rows: Matrix) -> Matrix:

@@ -136,7 +136,7 @@ def _in_order(task: Callable[[int], None], n_parts: int) -> Iterator[int]:
 def _cut(memory: int | str, encoders: Mapping[str, Encoder], rows: FeatureRows, kept: np.dtype[Any]) -> Layout:
     graph = rows.graph
     shapes = [level.aggregate.weight.shape for encoder in encoders.values() for level in encoder.stack()]
-    widths = [int(n_out) for _, n_out in shapes] + [rows.width if rows.dense else 1]
+    widths = [int(n_out) for _, n_out in shapes] + [rows.entries]
     held = sum(a.nbytes for a in (graph.offsets, graph.targets) if mapped(a) is None)
     return layout(
         memory,

@@ -9,7 +9,7 @@ import numpy as np
 
 from rae.config import Config
 from rae.errors import FeatureError
-from rae.features import FeatureTable, Matrix, concatenate, is_sparse, prepare, structural_features
+from rae.features import FeatureTable, Matrix, concatenate, is_sparse, prepare, run_of_rows, structural_features
 from rae.graph import Graph
 from rae.io.parts import digest_of
 from rae.pages import forget, mapped
@@ -41,6 +41,11 @@ class FeatureRows:
         return (1 + self.config.degree_cap if structural else 0) + (0 if self.given is None else self.given.shape[1])
 
     @property
+    def entries(self) -> int:
+        """Numbers that a row takes, on average where the rows are sparse."""
+        return self.width if self.dense else self.width - self.given.shape[1] + -(-self.given.nnz // self.graph.n_nodes)
+
+    @property
     def dense(self) -> bool:
         """Whether the rows are an array and no sparse matrix."""
         return not is_sparse(self.given)
@@ -55,7 +60,7 @@ class FeatureRows:
         """Rows a..b, float32.  -> (b - a, width)"""
         if self.given is None:
             return self._structural(a, b)
-        part: Any = self.given[a:b]
+        part: Any = self.given[a:b] if self.dense else run_of_rows(self.given, a, b)
         if self.dense:
             part = np.ascontiguousarray(part, np.float32)
             if not np.isfinite(part).all():
