@@ -57,6 +57,14 @@ def test_the_number_of_round_groups_is_found(k):
     assert all(value < 0.8 for number, value in roles.curve.items() if number > k)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_positions_that_differ_far_away_are_two(seed):
+    graph = load("barbell").graph
+    z = RAE(dims=(64, 64, 64), fanout=(10, 10, 10), steps=100, seed=seed).fit_transform(graph)
+
+    assert Roles().fit(z).n_roles == 7
+
+
 @pytest.mark.parametrize("name", ["house", "barbell"])
 def test_exact_positions_are_the_roles_of_a_graph_without_noise(name, deep):
     data = load(name)

@@ -20,7 +20,7 @@ Ints = np.ndarray[Any, np.dtype[np.integer[Any]]]
 CHUNK = 65_536  # rows worked on at a time
 VARIANCE, DIRECTIONS = 0.95, 32  # principal directions: so many at most; those with this share of the variance lead
 SHRINKAGE = 0.001  # of the mean scatter, added to that of every column before it is inverted
-TOLERANCE = 1e-5  # of the spread: rows nearer than this are one position, told apart by rounding alone
+TOLERANCE = 1e-6  # of the spread: rows nearer than this are one position; rounding makes 3e-8
 
 
 def chunks(n: int, size: int = CHUNK) -> Iterator[tuple[int, int]]:

@@ -24,7 +24,8 @@ from rae.roles.seen import seen, shaken
 from rae.runtime import generator
 
 LEVELS = [0.0025 * 1.1**i for i in range(45)]  # noise that may have been added, up to 0.17 of all edges
-NODES, BATCH, COPIES = 30_000, 20_000, 3  # nodes in the noisy copies of a level, at a time, and copies at least
+NODES, BATCH = (30_000, 400_000), 20_000  # nodes in the noisy copies of a level, and in a batch of them
+COPIES = (3, 20)  # at least; and at least, while they have no more nodes than the larger number above
 TWICE, RARE, MOST = 2, 0.002, 150  # a position may be a role if so many nodes share it, this share, among so many
 FEWER = 0.3  # of the median role: members at least
 STRAY = 0.01  # of the nodes of a role, that stand anywhere
@@ -118,7 +119,7 @@ def _climb(fits: dict[int, Selection]) -> Iterator[int]:
 def _blur(graph: Graph, found: Any, kind: Ints, c: int, place: Ints, share: float, rng: np.random.Generator) -> Blur:
     """Where nodes go when this share of edges is added, from kind to kind of position; the last are the rare ones."""
     n = graph.n_nodes
-    copies = max(COPIES, NODES // n)
+    copies = max(COPIES[0], NODES[0] // n, min(COPIES[1], NODES[1] // n))
     moved, seen_per_copy = np.zeros((c, c)), []
     for start in range(0, copies, max(1, BATCH // n)):
         some = min(copies - start, max(1, BATCH // n))
