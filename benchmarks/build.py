@@ -3,9 +3,9 @@
     RAE_DATA=... python benchmarks/build.py [--rounds 3] [--edges 1000000] [--threads 2] [--with-networkx] [--quick]
 
 Build: from the gzipped edge list of web-Google and from a Parquet file of a generated power-law graph
-to undirected neighbour lists without doubles, imports included. Each way runs in a process of its own, in
-turns, and all must find as many edges. Order: the mean over all neighbourhoods, 64 wide, one thread, in the
-file's order, after `--order locality` and after SciPy's reverse Cuthill-McKee, in turns in one process.
+to undirected neighbour lists without doubles (builders.py). Each way runs in a process of its own, its imports
+included, in turns, and all must find as many edges. Order: the mean over all neighbourhoods, 64 wide, one
+thread, in the file's order, after `--order locality` and after SciPy's reverse Cuthill-McKee, in turns in one process.
 Sampler: millions of sampled edges a second on one thread, up to ten neighbours of every node, nodes in random
 order, all ways in turns in one process (samplers.py); what they draw is checked on the smaller graph.
 Best and worst of the rounds are kept as JSON lines in results/build.jsonl.
@@ -14,8 +14,8 @@ Best and worst of the rounds are kept as JSON lines in results/build.jsonl.
 from __future__ import annotations
 
 import argparse
-import json
 import os
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -24,136 +24,27 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from alternatives import make_beside, pinned, search_beside
+from alternatives import make_beside, pinned
+from builders import WAYS
 from lines import RESULTS, Line, Lines, spread
 from watched import watch
 
+HERE = Path(__file__).parent
 FANOUT = 10
 TURN = 0.1  # seconds that a turn of short calls lasts
 SLOW = 10.0  # seconds; a way whose first call takes longer has one round
 
 
-# ------------------------------------------------------------------- ways to build, a process each
-
-
-def folder(path: Path, out: Path) -> int:
-    from rae import build_graph
-
-    return build_graph(path, out / "g", force=True).n_edges
-
-
-def folder_local(path: Path, out: Path) -> int:
-    from rae import build_graph
-
-    return build_graph(path, out / "g", force=True, order="locality").n_edges
-
-
-def in_memory(path: Path, out: Path) -> int:
-    from rae import read_edges
-
-    return read_edges(path).n_edges
-
-
-def opened(path: Path, out: Path) -> int:
-    from rae import open_graph
-
-    return open_graph(out / "g").n_edges
-
-
-def pandas_scipy(path: Path, out: Path) -> int:
-    import scipy.sparse as sp
-
-    (source, target), n = _numbered(path)
-    ones = np.ones(len(source), np.int8)
-    matrix = sp.coo_array((ones, (source, target)), shape=(n, n)).tocsr()
-    both = (matrix + matrix.T).tocsr()
-    both.setdiag(0)
-    both.eliminate_zeros()
-    both.sort_indices()
-    return both.nnz // 2
-
-
-def pyg(path: Path, out: Path) -> int:
-    import torch
-    from torch_geometric.utils import remove_self_loops, to_undirected
-
-    ends, _ = _numbered(path)
-    return to_undirected(remove_self_loops(torch.from_numpy(np.ascontiguousarray(ends)))[0]).shape[1] // 2
-
-
-def igraph(path: Path, out: Path) -> int:
-    search_beside()
-    import igraph
-
-    ends, n = _numbered(path)
-    return int(igraph.Graph(n, ends.T).simplify().ecount())
-
-
-def networkx(path: Path, out: Path) -> int:
-    import networkx as nx
-
-    frame = _frame(path)
-    graph = nx.from_pandas_edgelist(frame, *frame.columns)
-    graph.remove_edges_from(list(nx.selfloop_edges(graph)))
-    return int(graph.number_of_edges())
-
-
-def _frame(path: Path) -> Any:
-    import pandas as pd
-
-    return pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path, sep="\t")
-
-
-def _numbered(path: Path) -> tuple[Any, int]:
-    """Both ends of every edge as 0..n-1, and n."""
-    import pandas as pd
-
-    codes, ids = pd.factorize(_frame(path).to_numpy().ravel(), sort=True)
-    return codes.reshape(-1, 2).T, len(ids)
-
-
-WAYS: dict[str, Callable[[Path, Path], int]] = {
-    "rae graph build": folder,
-    "rae graph build --order locality": folder_local,
-    "rae: open the folder": opened,
-    "rae: read_edges, in memory": in_memory,
-    "pandas factorize and SciPy CSR": pandas_scipy,
-    "pandas factorize and PyG to_undirected": pyg,
-    "pandas factorize and igraph simplify": igraph,
-    "networkx": networkx,
-}
-
-
-def child(way: str, path: str, out: str, threads: str) -> None:
-    """Run one way and print what it took; compiled code is kept from the first round."""
-    import sys
-
-    from watched import own_peak
-
-    began = time.perf_counter()
-    before = time.process_time()
-    if way.startswith("rae"):
-        from rae import set_threads
-
-        set_threads(int(threads))
-    try:
-        edges = WAYS[way](Path(path), Path(out))
-    except ImportError as error:
-        print(json.dumps({"absent": str(error)}))
-        sys.exit()
-    spent = time.perf_counter() - began
-    print(json.dumps({"edges": edges, "seconds": spent, "cpu": time.process_time() - before, "peak_gib": own_peak()}))
+# ------------------------------------------------------------------------------------- build
 
 
 def build_lines(path: Path, name: str, ways: list[str], rounds: int, threads: int) -> Iterator[Line]:
-    import sys
-
     found: dict[str, list[Line]] = {way: [] for way in ways}
     limits = [f"{variable}={threads}" for variable in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS")]
     with tempfile.TemporaryDirectory() as out:
         for _ in range(rounds):
             for way in ways:
-                done = watch(["env", *limits, sys.executable, __file__, "--child", way, path, out, threads])
+                done = watch(["env", *limits, sys.executable, HERE / "builders.py", way, path, out, threads])
                 found[way].append(done.found)
     counts = {run["edges"] for runs in found.values() for run in runs if "edges" in run}
     if len(counts) > 1:
@@ -275,11 +166,6 @@ def sampler_lines(path: Path, name: str, rounds: int, checked: bool) -> Iterator
 
 
 def main() -> None:
-    import sys
-
-    if sys.argv[1:2] == ["--child"]:
-        child(*sys.argv[2:6])
-        return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--edges", type=int, default=1_000_000, help="of the generated graph, ten to a node")

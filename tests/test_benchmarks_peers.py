@@ -227,10 +227,16 @@ def graph():
 
 
 def test_all_ways_to_build_find_the_same_edges(script, edges, tmp_path):
-    build = script("build")
+    build = script("builders")
     igraph = (script("alternatives").BESIDE / "igraph").exists() or find_spec("igraph")
     ways = [way for way in build.WAYS if "igraph" not in way or igraph]
     assert {build.WAYS[way](edges, tmp_path) for way in ways} == {33}
+
+
+def test_no_way_to_build_has_its_imports_done_before_the_clock_starts():
+    heavy = "{'numpy', 'scipy', 'pandas', 'torch', 'pyarrow', 'rae', 'networkx', 'igraph'}"
+    code = f"import sys; sys.path.insert(0, {str(BENCHMARKS)!r}); import builders; print({heavy} & set(sys.modules))"
+    assert called(sys.executable, "-c", code).stdout.strip() == "set()"
 
 
 def test_a_small_run_of_build_gives_lines_of_everything(tmp_path):
