@@ -20,7 +20,7 @@ from rae.evaluation import figures
 from rae.io.atomic import atomic_path, write_text
 
 DOCS = Path(__file__).parent.parent / "docs"
-FILES = ("speed", "embedding", "whole", "peers", "build", "growth", "large", "explore", "roles")
+FILES = ("speed", "embedding", "whole", "peers", "build", "growth", "large", "planned", "explore", "roles")
 GROUP = ("table", "dataset", "width", "fanout")  # rows that are compared with each other, for each number of threads
 STYLE = {
     "axes.spines.top": False,
@@ -181,6 +181,16 @@ RATE: Column = ("edges × dims / s", lambda x, _: _number(x.get("edge_dims_per_s
 BANDWIDTH: Column = ("rows read", lambda x, _: _number(x.get("gigabytes_per_s"), "{:.1f} GB/s"))
 OF_LIMIT: Column = ("of the limit", lambda x, _: _number(x.get("of_limit"), "{:.0%}"))
 TORCH: Column = ("times torch.sparse CSR", lambda x, _: _number(x.get("times_torch"), "{:.2f}"))
+
+
+PLANNED: tuple[Column, ...] = (
+    ("peak, planned", lambda x, _: _number(x.get("planned_gib"), "{:.2f} GiB")),
+    ("real", lambda x, _: _number(peak(x), "{:.2f} GiB")),
+    ("ratio", lambda x, _: _number(x.get("memory_ratio"), "{:.2f}")),
+    ("time, planned", lambda x, _: _number(x.get("planned_s"), "{:.1f} s")),
+    ("real", lambda x, _: _number(x.get("best_s"), "{:.1f} s")),
+    ("ratio", lambda x, _: _number(x.get("time_ratio"), "{:.2f}")),
+)
 
 
 def section(
@@ -516,6 +526,12 @@ def page(kept: Kept, figure: str | None) -> str:
             ["build", "order", "sampler"], [ROW, THREADS, TIME, PEAK, FASTER],
         ),
         growth(kept, figure),
+        section(
+            kept, "Planned and real", "python benchmarks/planned.py",
+            "What `rae plan` said, and what the whole command `rae fit --no-page --lean` then took. Aims: memory within "
+            "25 %, time within a factor of two.",
+            ["planned"], [ROW, THREADS, *PLANNED],
+        ),
         others(kept),
         _losing(kept, ["speed", "mean", "whole", *peers, "build", "order", "sampler"]),
         machine(kept.lines),

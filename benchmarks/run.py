@@ -47,6 +47,7 @@ STEPS = (
     Step("large", 3, work=True),
     Step("whole", 13, work=True),
     Step("build", 4),
+    Step("planned", 4),
     Step("explore", 2),
     Step("peers", 27, data=True),  # two of them are given ten minutes each and take them
     Step("roles", 12, kept="roles.jsonl"),
