@@ -528,8 +528,8 @@ def page(kept: Kept, figure: str | None) -> str:
         growth(kept, figure),
         section(
             kept, "Planned and real", "python benchmarks/planned.py",
-            "What `rae plan` said, and what the whole command `rae fit --no-page --lean` then took. Aims: memory within "
-            "25 %, time within a factor of two.",
+            "What `rae plan` said, and what the whole command `rae fit --no-page --lean` then took. Aims: memory "
+            "within 25 %, time within a factor of two.",
             ["planned"], [ROW, THREADS, *PLANNED],
         ),
         others(kept),
