@@ -188,7 +188,7 @@ class Roles:
 
     @property
     def curve(self) -> dict[int, float]:
-        """By number of roles: prediction strength and its error, or the penalised likelihood of steady positions."""
+        """By number of roles: prediction strength, or the penalised likelihood of steady positions."""
         return self.fitted.choice.curve
 
     @property

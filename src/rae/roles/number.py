@@ -10,8 +10,7 @@ rest lies near them: a graph of exact positions with a little noise.
 Prediction strength (Tibshirani & Walther 2005) otherwise: cluster two halves of the nodes apart;
 of two nodes that one half puts together, how often does the other half put them together too?
 The worst cluster counts. The number of roles is the largest k at which this is 0.8 or more, on
-average over several halvings and with the standard error of that average added, as its authors
-advise; where no k reaches that, the k that comes nearest.
+average over several halvings; where no k reaches that, the k that comes nearest.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ class Choice:
     criterion: str  # "given", "positions", "steady positions" or "prediction strength"
     curve: dict[
         int, float
-    ]  # k -> prediction strength and its error, or penalised likelihood; empty for the other rules
+    ]  # k -> prediction strength, or penalised likelihood; empty for the other rules
     centers: Doubles | None = None  # the positions, where they are the roles
 
 
@@ -54,8 +53,7 @@ def choose(x: Doubles, leading: int, max_k: int, seed: int) -> Choice:
     halves = [draw.permutation(len(rows)) for _ in range(HALVINGS)]
     curve = {}
     for k in range(2, min(max_k, len(points) - 1, len(rows) // 4) + 1):
-        strengths = [_strength(rows, half, k, seed) for half in halves]
-        curve[k] = float(np.mean(strengths) + np.std(strengths, ddof=1) / np.sqrt(HALVINGS))
+        curve[k] = float(np.mean([_strength(rows, half, k, seed) for half in halves]))
     if not curve:
         return Choice(1, "prediction strength", {})
     strong = [k for k, value in curve.items() if value >= STRENGTH]
