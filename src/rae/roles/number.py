@@ -35,9 +35,7 @@ class Choice:
 
     k: int
     criterion: str  # "given", "positions", "steady positions" or "prediction strength"
-    curve: dict[
-        int, float
-    ]  # k -> prediction strength, or penalised likelihood; empty for the other rules
+    curve: dict[int, float]  # k -> prediction strength, or penalised likelihood; empty for the other rules
     centers: Doubles | None = None  # the positions, where they are the roles
 
 
