@@ -12,7 +12,9 @@ import scipy.sparse as sp
 from rae import RAE, FeatureTable, Graph, Roles, Run
 from rae.errors import FeatureError, FileError, GraphError, RunError
 from rae.roles.actions import standing_out
+from rae.roles.apart import told_apart
 from rae.roles.record import read_record, read_table, rule
+from rae.roles.structure import measures, profile
 from rae.roles.words import rank, summary
 
 
@@ -166,41 +168,168 @@ def test_chance_is_no_discovery():
 # -------------------------------------------------------------------------------------- words
 
 
-def one(median, percentile, low=None, high=None):
-    low, high = median if low is None else low, median if high is None else high
-    return {"quartiles": [low, median, high], "percentile": percentile}
+def spread(*quartiles, at=50, zero=0.0, one=0.0):
+    quartiles = quartiles * 3 if len(quartiles) == 1 else quartiles
+    return {"quartiles": quartiles, "percentiles": at if isinstance(at, tuple) else (at,) * 3, "zero": zero, "one": one}
 
 
-def structure(degree, around=(5, 50), clustering=0.2):
-    return {"degree": one(*degree), "neighbor_degree": one(*around), "clustering": one(clustering, 50)}
+def structure(degree, around=None, clustering=None, **more):
+    around, clustering = around or spread(5), clustering or spread(0.2)
+    more = {name: spread(1) for name in ("triangles", "core")} | more
+    return {"degree": degree, "neighbor_degree": around, "clustering": clustering, **more}
+
+
+ISOLATED, LEAVES = spread(0, at=10, zero=1.0), spread(1, at=20, one=1.0)
 
 
 @pytest.mark.parametrize(
     ("facts", "words"),
     [
-        (structure((0, 10), (0, 10)), "isolated nodes"),
-        (structure((1, 20), (1, 5)), "leaves whose only neighbour is a leaf"),
-        (structure((1, 20), (40, 95)), "leaves next to hubs"),
+        (structure(ISOLATED, spread(0, at=10)), "isolated nodes"),
+        (structure(LEAVES, spread(1, at=5)), "leaves whose only neighbour is a leaf"),
+        (structure(LEAVES, spread(40, at=95)), "leaves next to hubs"),
         (
-            structure((90, 99.5), (1.2, 3), 0),
-            "hubs whose neighbours are leaves: degree 90 in the top 1 %, clustering near",
+            structure(spread(90, at=99.5), spread(1, at=3), spread(0)),
+            "hubs whose neighbours are leaves: degree 90 in the top 1 %, clustering near 0",
         ),
-        (structure((20, 85), (20, 80), 1.0), "well-connected nodes next to well-connected nodes.*tied to each other"),
+        (structure(spread(90, at=96)), "well-connected nodes: degree 90 in the top 5 %, clustering 0.20"),
         (
-            structure((2, 15), (3, 10), 0.6),
-            "sparsely connected nodes among.*degree 2 in the lowest quarter, tight groups",
+            structure(spread(9, at=50), spread(1.2, 1.3, 1.4, at=3), spread(0)),
+            "nodes of middling degree whose neighbours are mostly leaves: degree 9, clustering near 0",
         ),
-        (structure((5, 50, 3, 8)), "nodes of middling degree: degree 3 to 8, clustering 0.20$"),
+        (
+            structure(spread(20, at=85), spread(20, at=80), spread(1.0)),
+            "well-connected nodes next to well-connected nodes: degree 20 in the top quarter, "
+            "all neighbours tied to each other",
+        ),
+        (
+            structure(spread(2, at=15), spread(3, at=10), spread(0.6)),
+            "sparsely connected nodes among sparsely connected neighbours: degree 2 in the lowest quarter, "
+            "tight groups (clustering 0.60)",
+        ),
+        (structure(spread(3, 5, 8)), "nodes of middling degree: degree 3 to 8, clustering 0.20"),
+        (structure(spread(3, 4, 4, at=(10, 30, 40))), "nodes of lower degree: degree 3 to 4, clustering 0.20"),
     ],
 )
 def test_a_summary_says_what_its_facts_say(facts, words):
-    import re
+    assert summary(0, facts, {}) == words
 
-    assert re.match(words, summary(0, facts, {}))
+
+def test_a_role_is_called_what_its_middle_half_is():
+    mixed = spread(1, 1, 7, at=(24.7, 24.7, 98.9), one=0.6)
+    assert summary(0, structure(mixed, spread(1, 30, 90)), {}) == "mostly leaves: degree 1 to 7"
+    assert summary(0, structure(mixed, spread(40, 50, 90)), {}).startswith("mostly leaves next to hubs: degree 1 to 7")
+    some = spread(1, 1, 7, at=(24.7, 24.7, 98.9), one=0.4)
+    assert summary(0, structure(some), {}) == "nodes of differing degree: degree 1 to 7"
+    assert "in the" not in summary(0, structure(spread(4, 9, 30, at=(70, 90, 99))), {})
+    assert "in the top quarter" in summary(0, structure(spread(9, 20, 300, at=(80, 97, 99.9))), {})
+
+
+def test_a_small_degree_is_not_called_well_connected_wherever_it_stands():
+    assert summary(0, structure(spread(3, at=99)), {}).startswith("nodes of higher degree: degree 3 in the top 1 %")
+    assert "next to" not in summary(0, structure(LEAVES, spread(4, at=95)), {})
+    assert "next to well-connected nodes" in summary(0, structure(LEAVES, spread(6, at=95)), {})
+
+
+@pytest.mark.parametrize(
+    ("degree", "words"),
+    [
+        (spread(3, 4, 5, zero=0.14), "nodes of middling degree: 14 % of them isolated, degree 3 to 5"),
+        (spread(3, 4, 5, zero=0.0004), "nodes of middling degree: under 1 % of them isolated, degree 3 to 5"),
+        (spread(0, zero=0.997), "mostly isolated nodes: over 99 % of them isolated"),
+        (spread(0, 0, 1, zero=0.6, one=0.4), "mostly isolated nodes: 60 % of them isolated, degree 0 to 1"),
+        (spread(0, 1, 1, zero=0.3, one=0.7), "mostly leaves: 30 % of them isolated, degree 0 to 1"),
+    ],
+)
+def test_isolated_members_are_counted(degree, words):
+    assert summary(0, structure(degree), {}).removesuffix(", clustering 0.20") == words
+
+
+def test_clustering_is_told_by_its_middle_half():
+    told = lambda *c: summary(0, structure(spread(5), clustering=spread(*c)), {})  # noqa: E731
+
+    assert told(0.1, 1.0, 1.0).endswith("clustering 0.10 to 1.00")
+    assert told(0, 0, 0.4).endswith("clustering 0.00 to 0.40")
+    assert told(0, 0, 0.08).endswith("clustering 0.00 to 0.08")
+    assert told(0.5, 0.7, 0.9).endswith("tight groups (clustering 0.50 to 0.90)")
+
+
+def test_the_facts_of_a_summary_are_those_of_the_graph():
+    graph = Graph.from_edges([(0, i) for i in range(1, 30)] + [(1, i) for i in range(2, 9)], ids=np.arange(40))
+    labels = np.where(graph.degrees > 5, 1, 0)
+    found = profile(measures(graph), labels, 2)[0]["degree"]
+
+    assert found["zero"] == pytest.approx(np.mean(graph.degrees[labels == 0] == 0), abs=1e-4)
+    assert found["one"] == pytest.approx(np.mean(graph.degrees[labels == 0] == 1), abs=1e-4)
+    many = profile({"degree": np.arange(100_000) > 0}, np.zeros(100_000, np.int64), 1)[0]["degree"]
+    assert (many["zero"], many["one"]) == (1e-4, 0.9999)  # one among many is not none
+
+
+# -------------------------------------------------------------------------------------- apart
+
+
+def test_equal_summaries_get_the_fact_in_which_they_differ_most():
+    near, far = structure(LEAVES, spread(40, at=30)), structure(LEAVES, spread(90, at=80))
+    edges = [{"to": [0.1, 0.9]}, {"to": [0.9, 0.1]}]
+
+    assert told_apart(["leaves", "leaves"], [near, far], [edges[0]] * 2) == [
+        "leaves; neighbours of degree 40",
+        "leaves; neighbours of degree 90",
+    ]
+    assert told_apart(["leaves", "leaves"], [near, far], edges) == [
+        "leaves; 90 % of edges lead to role 1",
+        "leaves; 90 % of edges lead to role 0",
+    ]
+    assert told_apart(["leaves", "hubs"], [near, far], edges) == ["leaves", "hubs"]
+
+
+def test_equal_summaries_are_split_until_none_are_equal():
+    facts = [structure(LEAVES, spread(d, at=d), core=spread(c, at=c)) for d, c in ((10, 1), (80, 1), (80, 9))]
+    told = told_apart(["x"] * 3, facts, [{"to": [0.5, 0.25, 0.25]}] * 3)
+
+    assert told == [
+        "x; neighbours of degree 10",
+        "x; neighbours of degree 80; core number 1",
+        "x; neighbours of degree 80; core number 9",
+    ]
+
+
+def test_roles_without_a_difference_keep_their_summary():
+    alike = structure(LEAVES)
+    edges = {"to": [0.5, 0.2, 0.3]}
+
+    assert told_apart(["y", "x", "x"], [alike] * 3, [{"to": [1.0, 0.0, 0.0]}] * 3) == ["y", "x", "x"]
+    assert told_apart(["x", "x"], [alike] * 2, [{"to": [1.0, 0.0]}] * 2) == [
+        "x; 100 % of edges stay inside",
+        "x; 100 % of edges lead to role 0",
+    ]
+    assert told_apart(["x", "x", "x"], [{}, {}, alike], [{}, {}, edges]) == ["x", "x", "x"]
+
+
+def test_no_two_cards_of_a_graph_read_the_same():
+    edges = [(f"hub{s}{i}", f"{s}{i}.{j}") for s, n in (("a", 20), ("b", 60)) for i in range(8) for j in range(n)]
+    graph = Graph.from_edges(edges)
+    z = np.eye(3)[["hab".index(i[0]) for i in graph.ids]]
+    told = [card.summary for card in Roles(k=3).fit(z).cards(graph.id_column, graph=graph)]
+
+    assert told[:2] == [
+        "leaves next to hubs: 100 % of edges lead to role 2; neighbours of degree 60",
+        "leaves next to hubs: 100 % of edges lead to role 2; neighbours of degree 20",
+    ]
+
+
+def test_the_first_prototype_stands_where_most_members_do():
+    x = np.concatenate([np.linspace(-1, 1, 41), np.full(40, 1.7), np.full(60, 60.0)])
+    z = np.stack([x, x], 1)
+    roles = Roles(k=2).fit(z)
+    card = next(c for c in roles.cards(np.arange(len(x))) if c.size == 81)
+
+    assert x[card.prototypes[0]] == 1.7
+    assert len({round(float(x[i]), 3) for i in card.prototypes}) == 5
 
 
 def test_a_summary_says_where_edges_lead_if_that_is_news():
-    facts = structure((5, 50))
+    facts = structure(spread(5))
     to = lambda to, expected: {"to": to, "expected": expected, "inside": to[0]}  # noqa: E731
 
     assert "90 % of edges lead to role 1" in summary(0, facts, to([0.1, 0.9], [0.5, 0.5]))

@@ -13,12 +13,14 @@ from rae.features import check_matrix
 from rae.graph import Graph
 from rae.ids import id_array
 from rae.roles.actions import standing_out
-from rae.roles.canonical import Ints
+from rae.roles.apart import told_apart
+from rae.roles.canonical import Doubles, Ints
 from rae.roles.fitted import Assignment
 from rae.roles.structure import edges_between, measures, profile
 from rae.roles.words import summary
 
 PROTOTYPES = 5
+COMMON = 0.2  # of its members in one position make that position the first to be shown
 
 
 @dataclass(frozen=True)
@@ -29,8 +31,8 @@ class Card:
     size: int
     share: float
     confidence: float  # the median over its members
-    prototypes: tuple[Any, ...]  # ids, most central first
-    structure: dict[str, dict[str, Any]] = field(default_factory=dict)  # measure -> quartiles, percentile, overall
+    prototypes: tuple[Any, ...]  # ids, the commonest position first, then the most central
+    structure: dict[str, dict[str, Any]] = field(default_factory=dict)  # measure -> quartiles, where they stand, ...
     edges: dict[str, Any] = field(default_factory=dict)  # inside: share, to: share by role, expected: share by role
     actions: tuple[dict[str, Any], ...] = ()
     summary: str = ""
@@ -62,13 +64,13 @@ def make_cards(
     actions: list[list[dict[str, Any]]] = [[] for _ in range(k)]
     if features is not None:
         actions = standing_out(check_matrix(features, n), labels, k, names)
+    told = told_apart([summary(r, structure[r], edges[r], actions[r]) for r in range(k)], structure, edges)
     sizes = assignment.sizes
     cards = []
     for role in range(k):
         members = np.flatnonzero(labels == role)
         sure = float(np.median(assignment.confidence[members])) if len(members) else 0.0
         central = _prototypes(members, assignment, column)
-        told = summary(role, structure[role], edges[role], actions[role])
         cards.append(
             Card(
                 role=role,
@@ -79,29 +81,37 @@ def make_cards(
                 structure=structure[role],
                 edges=edges[role],
                 actions=tuple(actions[role]),
-                summary=told,
+                summary=told[role],
             )
         )
     return cards
 
 
 def _prototypes(members: Ints, assignment: Assignment, ids: pa.Array) -> tuple[Any, ...]:
-    """The ids nearest to the centre, in different positions while there are such."""
+    """One of the position most members share, if many do, then the nearest to the centre, in different positions."""
     if not len(members):
         return ()
-    far = assignment.distances[members]
+    far: Doubles = assignment.distances[members].astype(np.float64).round(5)
+    usual = _usual(far)
     some = min(len(members), 50 * PROTOTYPES)
-    near = members[np.argpartition(far, some - 1)[:some]]
-    values = ids.take(pa.array(near)).to_pylist()
-    order = sorted(range(some), key=lambda i: (round(float(assignment.distances[near[i]]), 5), str(values[i])))
+    near = np.union1d(np.argpartition(far, some - 1)[:some], np.flatnonzero(far == usual)[:some])
+    values = ids.take(pa.array(members[near])).to_pylist()
+    order = sorted(range(len(near)), key=lambda i: (far[near[i]] != usual, far[near[i]], str(values[i])))
     seen: set[float] = set()
     first: list[Any] = []
     others: list[Any] = []
     for i in order:
-        place = round(float(assignment.distances[near[i]]), 5)
+        place = float(far[near[i]])
         (others if place in seen else first).append(values[i])
         seen.add(place)
     return tuple((first + others)[:PROTOTYPES])
+
+
+def _usual(far: Doubles) -> float | None:
+    """The distance at which most stand, since equal positions are equally far; None if no fifth of them share one."""
+    places, counts = np.unique(far, return_counts=True)
+    best = int(counts.argmax())
+    return float(places[best]) if counts[best] > max(1, COMMON * len(far)) else None
 
 
 def _shares(table: Ints) -> list[dict[str, Any]]:

@@ -57,7 +57,7 @@ def core_numbers(graph: Graph) -> Ints:
 
 
 def profile(values: dict[str, np.ndarray[Any, Any]], labels: Ints, k: int) -> list[dict[str, dict[str, Any]]]:
-    """Per role and measure: quartiles, where they stand among all nodes in percent, and where the median does.
+    """Per role and measure: quartiles, where they stand among all nodes in percent, how many are 0 and how many 1.
 
     A node in the middle of many equals stands in their middle: of 100 leaves each is at 50.
     """
@@ -69,7 +69,8 @@ def profile(values: dict[str, np.ndarray[Any, Any]], labels: Ints, k: int) -> li
         for role, (a, b) in enumerate(zip([0, *ends[:-1]], ends, strict=True)):
             if a == b:
                 continue
-            quartiles = np.quantile(value[members[a:b]], [0.25, 0.5, 0.75], method="nearest")
+            own = value[members[a:b]]
+            quartiles = np.quantile(own, [0.25, 0.5, 0.75], method="nearest")
             left, right = np.searchsorted(order, quartiles, "left"), np.searchsorted(order, quartiles, "right")
             stand = [round(100 * float(place) / (2 * len(order)), 2) for place in left + right]
             out[role][name] = {
@@ -77,6 +78,8 @@ def profile(values: dict[str, np.ndarray[Any, Any]], labels: Ints, k: int) -> li
                 "percentiles": stand,
                 "percentile": stand[1],
                 "overall": _rounded(order[len(order) // 2]),
+                "zero": _share(own == 0),
+                "one": _share(own == 1),
             }
     return out
 
@@ -99,6 +102,14 @@ def sums_around(graph: Graph, values: Ints) -> Ints:
         np.cumsum(values[graph.targets[low:high]], axis=0, out=sums[1:])
         out[a:b] = sums[graph.offsets[a + 1 : b + 1] - low] - sums[graph.offsets[a:b] - low]
     return out
+
+
+def _share(there: np.ndarray[Any, np.dtype[np.bool_]]) -> float:
+    """How many of them, rounded, but 0 only for none and 1 only for all."""
+    count = int(np.count_nonzero(there))
+    return (
+        float(count == len(there)) if count in (0, len(there)) else min(max(round(count / len(there), 4), 1e-4), 0.9999)
+    )
 
 
 def _rounded(value: Any) -> float | int:
