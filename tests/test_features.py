@@ -325,3 +325,10 @@ def test_pages_that_were_written_to_are_not_given_back(tmp_path):
     forget(mine)
 
     assert mine[0, 0] == 9
+
+
+def test_more_columns_than_weights_could_ever_have_are_refused():
+    endless = sp.csr_array(([1.0], [5], [0, 1]), shape=(1, 2**40))
+
+    with pytest.raises(FeatureError, match="268,435,456 columns or fewer"):
+        check_matrix(endless)

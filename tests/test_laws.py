@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -220,3 +223,55 @@ def test_the_smallest_graphs_can_be_fitted(loss, depth, edges):
     z = RAE(loss=loss, dims=(4,) * depth, fanout=(2,) * depth, steps=3).fit_transform(graph)
 
     assert np.isfinite(z).all()
+
+
+@pytest.mark.parametrize("loss", ["within", "neighbor"])
+def test_many_threads_give_the_bytes_of_one(loss):
+    """Four and more: the two sides of a step have threads of their own."""
+    ends = np.random.default_rng(0).integers(3000, size=(2, 20_000))
+    graph = Graph.from_edges((ends[0], ends[1]))
+    made = []
+    for count in (1, 2, 4, 5, 8):
+        set_threads(count)
+        try:
+            made.append(RAE(loss=loss, steps=2).fit_transform(graph).tobytes())
+        finally:
+            set_threads(1)
+
+    assert len(set(made)) == 1
+
+
+def test_a_forked_child_has_threads_of_its_own():
+    ends = np.random.default_rng(0).integers(3000, size=(2, 20_000))
+    graph = Graph.from_edges((ends[0], ends[1]))
+    set_threads(4)
+    try:
+        RAE(steps=1).fit(graph)
+        child = os.fork()
+        if child == 0:  # pragma: no cover - coverage does not follow
+            signal.alarm(60)
+            try:
+                RAE(steps=1).fit_transform(graph)
+            finally:
+                os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+    finally:
+        set_threads(1)
+
+
+def test_a_fit_does_not_care_what_torch_is_in_the_middle_of():
+    graph = Graph.from_edges([(i, i * i % 29) for i in range(60)])
+    plain = RAE(steps=3, batch_size=8).fit_transform(graph)
+    made = {}
+    with torch.inference_mode():
+        made["inference"] = RAE(steps=3, batch_size=8).fit_transform(graph)
+    with torch.no_grad():
+        made["no grad"] = RAE(steps=3, batch_size=8).fit_transform(graph)
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        made["float64"] = RAE(steps=3, batch_size=8).fit_transform(graph)
+    finally:
+        torch.set_default_dtype(before)
+
+    assert all(np.array_equal(plain, z) for z in made.values())

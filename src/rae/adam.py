@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -17,7 +18,7 @@ class Adam:
         self.weights: list[Tensor] = list(weights)
         self.rate = rate
         self._means, self._squares = ([torch.zeros_like(w) for w in self.weights] for _ in range(2))
-        self._counts = [torch.zeros(()) for _ in self.weights]
+        self._counts = [torch.zeros((), dtype=torch.float32) for _ in self.weights]
 
     def zero_grad(self) -> None:
         """Forget the gradients."""
@@ -27,7 +28,7 @@ class Adam:
     @torch.no_grad()
     def step(self) -> None:
         """Move every weight against its gradient."""
-        gradients: list[Tensor] = [w.grad for w in self.weights if w.grad is not None]
+        gradients = cast("list[Tensor]", [w.grad for w in self.weights])  # every weight takes part in every loss
         torch._foreach_add_(self._counts, 1)
         torch._fused_adam_(
             self.weights, gradients, self._means, self._squares, [], self._counts,

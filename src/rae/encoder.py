@@ -100,13 +100,13 @@ class _Product(torch.autograd.Function):
         x, weight = ctx.saved_tensors
         grad = grad.contiguous()
         below = _product(grad, weight.T) if ctx.needs_input_grad[0] else None
-        shares = torch.empty((max(1, -(-len(x) // CHUNK)), *weight.shape))
+        shares = torch.empty((max(1, -(-len(x) // CHUNK)), *weight.shape), dtype=weight.dtype)
         _in_chunks(lambda i, a, b: torch.mm(x[a:b].T, grad[a:b], out=shares[i]), len(x))
         return below, shares.sum(0) if len(shares) > 1 else shares[0]
 
 
 def _product(x: Tensor, weight: Tensor) -> Tensor:
-    out = torch.empty((len(x), weight.shape[1]))
+    out = torch.empty((len(x), weight.shape[1]), dtype=weight.dtype)
     _in_chunks(lambda _, a, b: torch.mm(x[a:b], weight, out=out[a:b]), len(x))
     return out
 
@@ -222,7 +222,7 @@ class Layer(nn.Module):
         super().__init__()
         bound = (6.0 / (n_in + n_out)) ** 0.5  # Xavier uniform
         self.weight = nn.Parameter(torch.from_numpy(rng.uniform(-bound, bound, (n_in, n_out)).astype(np.float32)))
-        self.norm = nn.BatchNorm1d(n_out)
+        self.norm = nn.BatchNorm1d(n_out, dtype=torch.float32)
         self.activation, self.dropout = activation, dropout
 
     def project(self, x: Tensor | sp.csr_array) -> Tensor:

@@ -32,6 +32,8 @@ from rae.runtime import in_ranges, key
 
 log = logging.getLogger("rae")
 
+MOST_COLUMNS = 1 << 28  # weights of 192 columns each are 200 GB already
+
 DEFAULT = Config()
 Matrix = np.ndarray[Any, np.dtype[np.float32 | np.float16]] | sp.csr_array
 
@@ -86,6 +88,11 @@ def check_matrix(x: Any, n_rows: int | None = None) -> Matrix:
     if matrix.ndim != 2 or matrix.shape[1] == 0:
         raise FeatureError(
             f"features must be a table with one row per node and a column or more, got shape {matrix.shape}"
+        )
+    if matrix.shape[1] > MOST_COLUMNS:
+        raise FeatureError(
+            f"features must have {MOST_COLUMNS:,} columns or fewer, since each has weights of its own, "
+            f"got {matrix.shape[1]:,}; hash or drop the rare ones"
         )
     if n_rows is not None and matrix.shape[0] != n_rows:
         raise FeatureError(

@@ -8,7 +8,7 @@ Memory is a formula. With b anchors a step, p positives, fan-outs f_1 (from the 
     step      4 bytes x HELD x sum over levels of rows_k d_k  (activations, masks and gradients),
               + the feature rows gathered, + 16 bytes per weight of the two encoders (weight, gradient, Adam)
     embedding 4 n (width + the rows that a level averages where it made them)
-              with a memory budget: one part at work, two row groups, and 4 n times the widest rows that
+              with a memory budget: parts at work, three row groups, and 4 n times the widest rows that
               are averaged, or what the budget leaves, whichever is less
     read      the file and the columns made of it, before the graph is there; nothing for a graph folder
     peak      program + the larger of read and graph + features + the larger of step and embedding
@@ -42,12 +42,13 @@ from rae.features import Matrix, prepare
 from rae.graph import Graph
 from rae.inference import embed, memory_bytes
 from rae.inference.exact import mean
-from rae.inference.layout import PART_BYTES, PROGRAM
+from rae.inference.layout import PART_BYTES, PROGRAM, WRITING
 from rae.inference.rows import FeatureRows
 from rae.io import write_embeddings
 from rae.io.embeddings import GROUP_BYTES
 from rae.io.parts import Parts
 from rae.kernels.hardware import aligned
+from rae.pages import mapped
 from rae.runtime import generator, threads
 from rae.training import fit
 
@@ -118,21 +119,22 @@ def memory(
     rows = FeatureRows.of(graph, features, config)
     n = graph.n_nodes
     given = 0 if rows.given is None else _bytes(rows.given)
+    held = 0 if _on_disk(rows.given) else given  # pages of a mapped file are given back when memory is short
     structural = 4 * n * (rows.width - (0 if rows.given is None else int(rows.given.shape[1])))
     row_bytes = 4 * rows.width if rows.dense else (given + structural) / n  # rows of halves are widened for a step
     parts = {
         "program": PROGRAM,
         "read": 0 if from_folder else file_bytes + PER_ROW * graph.counts.rows,
         "graph": graph.offsets.nbytes + graph.targets.nbytes + graph.id_column.nbytes,
-        "features": given + structural,
+        "features": held + structural,
         "step": _step_bytes(graph, rows.width, row_bytes, config) if config.steps else 0,
         "embedding": 4 * n * (config.width * (2 if config.loss == "both" else 1) + _alive(rows, config)),
     }
     fitting = PROGRAM + parts["graph"] + parts["features"] + parts["step"]
     embedding = PROGRAM + parts["graph"] + parts["features"] + parts["embedding"]
     if budget is not None:
-        parts["embedding"] = PART_BYTES + 2 * GROUP_BYTES + 4 * n * _averaged(rows.width, config)
-        embedding = min(memory_bytes(budget), PROGRAM + parts["graph"] + given + parts["embedding"])
+        parts["embedding"] = PART_BYTES + WRITING * GROUP_BYTES + 4 * n * _averaged(rows, config)
+        embedding = min(memory_bytes(budget), PROGRAM + parts["graph"] + held + parts["embedding"])
     return parts | {"peak": max(PROGRAM + parts["read"] + parts["graph"], fitting, embedding)}
 
 
@@ -226,9 +228,17 @@ def _alive(rows: FeatureRows, config: Config) -> int:
     return most
 
 
-def _averaged(n_features: int, config: Config) -> int:
-    """Columns of the widest rows that are averaged, where levels project first if that narrows."""
-    return max(min(pair) for pair in itertools.pairwise((n_features, *config.dims)))
+def _averaged(rows: FeatureRows, config: Config) -> int:
+    """Columns of the widest rows that are averaged: the input of a level, or what it projects first."""
+    pairs = list(itertools.pairwise((rows.width, *config.dims)))
+    if config.order == "project_first":
+        return max(config.dims)
+    first = pairs[0][1] if not rows.dense else min(pairs[0])
+    return max(first, *(min(pair) for pair in pairs[1:]), 1)
+
+
+def _on_disk(x: Matrix | None) -> bool:
+    return x is not None and mapped(x if isinstance(x, np.ndarray) else x.data) is not None
 
 
 def _bytes(x: Matrix) -> int:

@@ -22,7 +22,7 @@ import numpy as np
 
 Part = int | str
 T = TypeVar("T")
-SECOND = 1  # the side of `together` that runs on another thread
+FIRST, SECOND, BESIDE = 0, 1, 2  # pools for the two sides of `together`, and the one that runs the second side
 
 
 def key(seed: int, *parts: Part) -> np.uint64:
@@ -41,6 +41,7 @@ def generator(seed: int, *parts: Part) -> np.random.Generator:
 
 
 _threads: int | None = None
+_alone, _before, _counting = 0, 1, threading.Lock()  # blocks of torch_alone at work, torch's threads before them
 _here = threading.local()  # ours: a thread of ours that torch has not met; share, side: set by `together`
 
 
@@ -78,19 +79,22 @@ def in_ranges(work: Callable[[int, int], None], size: int, smallest: int = 1) ->
         return
     cuts = [size * i // pieces for i in range(pieces + 1)]
     mine, *others = itertools.pairwise(cuts)
-    futures = [_pool(pieces - 1, getattr(_here, "side", 0)).submit(work, a, b) for a, b in others]
-    work(*mine)
+    futures = [_pool(pieces - 1, getattr(_here, "side", FIRST)).submit(work, a, b) for a, b in others]
+    try:
+        work(*mine)
+    finally:  # nobody writes any more when the caller hears of an error
+        concurrent.futures.wait(futures)
     for future in futures:
         future.result()
 
 
 def together(first: Callable[[], T], second: Callable[[], T]) -> tuple[T, T]:
     """What both return, made at the same time on half of the threads each; with one thread, one after the other."""
-    if (count := threads()) == 1:
+    if (count := threads()) == 1 or hasattr(_here, "share"):
         return first(), second()
-    other = _pool(1, SECOND).submit(_with_share, second, count // 2, SECOND)
+    other = _pool(1, BESIDE).submit(_with_share, second, count // 2, SECOND)
     try:
-        mine = _with_share(first, count - count // 2, 0)
+        mine = _with_share(first, count - count // 2, FIRST)
     finally:
         concurrent.futures.wait([other])
     return mine, other.result()
@@ -104,24 +108,39 @@ def _with_share(work: Callable[[], T], share: int, side: int) -> T:
         del _here.share, _here.side
 
 
+def _forget_threads() -> None:
+    """In a forked child: the threads of the pools are not there, so neither are the pools."""
+    _pool.cache_clear()
+    _here.__dict__.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_threads)
+
+
 @contextlib.contextmanager
 def torch_alone() -> Iterator[None]:
     """Torch works on one thread inside this block, and as before after it.
 
     Its matrix products add in another order for another number of threads; with one, the same seed
-    gives the same bytes on any number of cores. Our own kernels still use them all.
+    gives the same bytes on any number of cores. Our own kernels still use them all. Blocks may lie in each
+    other and run in several threads at once; the last to end restores what the first one found.
     """
     import torch
 
-    before = torch.get_num_threads()
-    if before == 1:
-        yield
-        return
+    global _alone, _before
+    with _counting:
+        if _alone == 0:
+            _before = torch.get_num_threads()
+        _alone += 1
     torch.set_num_threads(1)
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        with _counting:
+            _alone -= 1
+            if _alone == 0:
+                torch.set_num_threads(_before)
 
 
 def torch_alone_here() -> None:

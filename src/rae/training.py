@@ -47,6 +47,8 @@ class Record:
         return asdict(self)
 
 
+@torch.inference_mode(False)  # whatever the caller is in the middle of
+@torch.enable_grad()
 def fit(
     graph: Graph, x: Matrix, config: Config, loss: str, progress: Progress | None = None
 ) -> tuple[Encoder, list[Record]]:

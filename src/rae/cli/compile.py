@@ -29,10 +29,10 @@ def compile_(console: Console) -> None:
     began = time.perf_counter()
     jobs: list[Callable[[Path], None]] = [_structure, _features, _folder]
     with tempfile.TemporaryDirectory(prefix="rae-") as name, console.progress() as progress:
-        for done, job in enumerate(jobs, start=1):
-            job(Path(name))
+        for done, job in enumerate(jobs):
             if progress is not None:
                 progress("compile", done, len(jobs), {})
+            job(Path(name))
     spent = time.perf_counter() - began
     console.result(f"compiled in {seconds(spent)}; every fit starts at once now", {"seconds": round(spent, 2)})
 
