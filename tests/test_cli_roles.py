@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -152,6 +153,51 @@ def test_vectors_of_another_model_are_refused(run, tmp_path, capsys):
     assert not Run.open(other.path).has_roles
 
 
+def test_the_model_is_checked_before_what_lies_in_the_way(run, tmp_path, capsys):
+    stranger = RAE(dims=(16, 8), fanout=(5, 5), steps=0, seed=4).fit(houses())
+    other = make(tmp_path / "other", stranger, houses())
+    other.fit_roles()
+    there = tmp_path / "there.parquet"
+    there.write_text("")
+    for words in (
+        ("--apply", other.path),
+        ("--apply", other.path / "embeddings.parquet", "--out", there),
+        ("--against", other.path, "--out", there),
+    ):
+        assert "another model" in rae(capsys, "roles", run.path, *words)[2]
+    assert "exists" in rae(capsys, "roles", run.path, "--against", run.path, "--out", there)[2]
+
+
+def test_every_embedding_has_a_table_of_its_own(run, tmp_path, model, capsys):
+    graph = houses(6)
+    for name in ("a.v1.parquet", "a.v2.parquet", "b.2026.csv", "c.parquet"):
+        write_embeddings(tmp_path / name, graph.id_column, model.transform(graph))
+    (tmp_path / "c.parquet").replace(tmp_path / "c")
+    names = ("a.v1.parquet", "a.v2.parquet", "b.2026.csv", "c")
+    told = [asked(capsys, "roles", run.path, "--apply", tmp_path / name)["out"] for name in names]
+
+    assert [Path(out).name for out in told] == [f"{n}.roles.parquet" for n in ("a.v1", "a.v2", "b.2026", "c")]
+
+
+def test_the_table_of_applied_roles_holds_whole_sentences_in_its_width(run, tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    asked(capsys, "roles", run.path)
+    _, out, _ = rae(capsys, "roles", run.path, "--apply", run.path, "--out", tmp_path / "o.parquet")
+    body = out.split("\n\nwritten")[0]
+
+    assert "…" not in body
+    assert max(map(len, body.splitlines())) <= 60
+    for card in run.role_record()["cards"]:
+        assert card["summary"] in " ".join(body.split())
+
+
+def test_the_columns_of_a_comparison_are_explained(capsys):
+    _, out, _ = rae(capsys, "roles", "--help")
+
+    for column in ("points,", "stayed,", "drift,", "went,"):
+        assert column in out
+
+
 def test_who_moved_between_two_embeddings(run, tmp_path, model, capsys):
     changed = houses(more=[("h0.2", f"new{i}") for i in range(4)])
     write_embeddings(tmp_path / "z.parquet", changed.id_column, model.transform(changed))
@@ -175,6 +221,8 @@ def test_who_moved_between_two_embeddings(run, tmp_path, model, capsys):
     [
         (["--k", "some"], "expected auto or a whole number"),
         (["--k", "0"], "expected auto or a whole number"),
+        (["--k", "²"], "expected auto or a whole number"),
+        (["--k", "٣"], "expected auto or a whole number"),
         (["--apply", "a", "--against", "b"], "one at a time"),
         (["--out", "x.parquet"], "--out is for"),
         (["--apply", "nothing.parquet"], "no embeddings at nothing.parquet"),
@@ -213,6 +261,45 @@ def test_look_alikes_in_another_embedding(run, tmp_path, model, capsys):
     assert all(m["id"].startswith("c") for m in told["similar"][0]["matches"])
     assert "role" not in told["similar"][0]["matches"][0]
     assert rae(capsys, "similar", run.path, "c11", "--in", tmp_path / "none.parquet")[0] == 2
+
+
+def test_a_node_of_another_embedding_is_compared_with_the_run(run, tmp_path, model, capsys):
+    asked(capsys, "roles", run.path)
+    grown = houses(more=[("new", "c3"), *((f"new{i}", "new") for i in range(6))])
+    z2 = tmp_path / "z2.parquet"
+    write_embeddings(z2, grown.id_column, model.transform(grown), model=run.model_checksum)
+    told = asked(capsys, "similar", z2, "new", "--in", run.path, "-k", "3")
+    within = asked(capsys, "similar", z2, "new", "-k", "3")
+
+    assert told["similar"][0]["id"] == "new"
+    assert all(m["id"] in houses().ids and "role" in m for m in told["similar"][0]["matches"])
+    assert "role" not in within["similar"][0]["matches"][0]
+    code, _, err = rae(capsys, "similar", run.path, "new", "--in", z2)
+    assert code == 2
+    assert f"ask the other way: rae similar {z2} new --in {run.path}" in err
+    assert "no node 'gone'" in rae(capsys, "similar", run.path, "gone", "--in", z2)[2]
+
+
+def test_a_file_of_another_model_asks_nothing(run, tmp_path, capsys):
+    stranger = RAE(dims=(16, 8), fanout=(5, 5), steps=0, seed=4).fit(houses())
+    write_embeddings(tmp_path / "z.parquet", houses().id_column, stranger.transform(houses()), model="f" * 64)
+    code, _, err = rae(capsys, "similar", tmp_path / "z.parquet", "c0", "--in", run.path)
+
+    assert code == 2
+    assert "different models" in err
+    assert "nothing at" in rae(capsys, "similar", tmp_path / "absent", "c0")[2]
+
+
+def test_a_long_id_does_not_widen_the_table(tmp_path, capsys):
+    long = "x" * 300
+    graph = Graph.from_edges([("a", "b"), ("b", "c"), ("c", long), (long, "a"), ("c", "d")])
+    model = RAE(dims=(4,), fanout=(2,), steps=0).fit(graph)
+    run = Run.create(tmp_path / "run", model, graph.id_column, model.transform(graph))
+    _, out, _ = rae(capsys, "similar", run.path, "a")
+
+    assert "x…  " in out
+    assert max(map(len, out.splitlines())) <= 80
+    assert long in [m["id"] for m in asked(capsys, "similar", run.path, "a")["similar"][0]["matches"]]
 
 
 def test_an_unknown_id_is_a_sentence_with_a_suggestion(run, capsys):

@@ -180,6 +180,13 @@ def test_an_unknown_id_gets_a_suggestion():
         row_of(ids, object())
 
 
+@pytest.mark.parametrize("wanted", ["", " "])
+def test_nothing_is_not_like_every_id(wanted):
+    with pytest.raises(GraphError, match=r"no node ' ?'; ids here are string such as 'a b'"):
+        row_of(pa.array(["a b", "c d"]), wanted)
+    assert row_of(pa.array(["a", wanted]), wanted) == 1
+
+
 def test_a_suggestion_among_many_ids_takes_no_time():
     ids = pa.array([f"user{i:07}" for i in range(300_000)])
     began = time.perf_counter()

@@ -53,8 +53,9 @@ def similar(
 ) -> Similar:
     """The k nodes most alike to this one by cosine.
 
-    `source` is a Run, or vectors with `ids` (row numbers where there are none); `query` is one of
-    its ids. `among` is another Run of the same model, or a pair (ids, vectors), to look in instead.
+    `source` is a Run, a pair (ids, vectors), or vectors with `ids` (row numbers where there are none);
+    `query` is one of its ids. `among` is another Run of the same model, or such a pair, to look in
+    instead: similar(read_embeddings("tomorrow.parquet"), "newcomer", among=run).
 
     >>> z = np.array([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0]])
     >>> [name for name, cosine in similar(z, "ann", k=2, ids=["ann", "bob", "cid"]).matches]
@@ -221,8 +222,8 @@ def row_of(ids: pa.Array, wanted: Any) -> int:
 
 def _nearest_ids(ids: pa.Array, wanted: str) -> str:
     """ "did you mean ...?", for ids that are text; of many ids only likely ones are compared."""
-    if not (pa.types.is_string(ids.type) or pa.types.is_large_string(ids.type)):
-        return ""
+    if not (pa.types.is_string(ids.type) or pa.types.is_large_string(ids.type)) or not wanted.strip():
+        return ""  # every id contains nothing
     likely = ids
     if len(ids) > CANDIDATES:
         part = pc.match_substring(ids, wanted, ignore_case=True)

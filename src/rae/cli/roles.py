@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import textwrap
 from collections.abc import Sequence
@@ -19,12 +20,16 @@ if TYPE_CHECKING:
     from rae.run import Run
 
 WIDEST, NARROWEST = 80, 60
+NAME = 56  # letters of an id in a table, so that a line fits the widest
+ENDING = re.compile(
+    r"\.(parquet|csv|tsv|txt|arrow|feather)(\.(gz|bz2|xz|zst))?$", re.IGNORECASE
+)  # of a file of vectors
 
 
 def _number(_: click.Context, __: click.Parameter, value: str | None) -> int | str | None:
     if value is None or value == "auto":
         return value
-    if not value.isdigit() or int(value) < 1:
+    if not (value.isascii() and value.isdigit()) or int(value) < 1:
         raise click.BadParameter(f"expected auto or a whole number of 1 or more, got {value!r}")
     return int(value)
 
@@ -35,7 +40,7 @@ def _number(_: click.Context, __: click.Parameter, value: str | None) -> int | s
 @click.option(
     "--apply", metavar="OTHER", help="find the same roles in OTHER: an embeddings file or a run of this model"
 )
-@click.option("--against", metavar="OTHER", help="who moved from which role to which between RUN and OTHER")
+@click.option("--against", metavar="OTHER", help="who moved from which role to which from RUN to OTHER, same model")
 @click.option(
     "--out", metavar="FILE", help="table to write for --apply or --against  [default of --apply: beside OTHER]"
 )
@@ -56,6 +61,12 @@ def roles(
     A table comes out, and three files in RUN: roles.parquet (id, role, confidence, membership),
     roles.json (a card per role, and how their number was chosen) and roles.safetensors, by which
     the same roles are found in other vectors of the same model.
+
+    --against gives the roles of RUN to the nodes of OTHER. A line per role: its nodes before and
+    after; points, by how much its share of all nodes grew or fell, in percentage points; stayed,
+    the share of its nodes that are in both and still play it; drift, how far the middle of its
+    members went, where 1 is the typical distance of a node from its role's centre; went, how many
+    of its nodes went to which role, the most first.
 
     \b
     rae roles runs/web
@@ -96,49 +107,60 @@ def _found(run: Run, k: int | str | None, console: Console, *, force: bool) -> R
     return run.fit_roles("auto" if k is None else k)
 
 
-def _read(run: Run, found: Roles, other: str) -> tuple[Any, Any]:
-    """The ids and vectors of another run or of an embeddings file, by this run's model."""
-    from rae.io import read_embeddings
+def _check_other(run: Run, found: Roles, other: str) -> None:
+    """Refuse what is neither a run nor an embeddings file, or by another model than this run's."""
     from rae.io.embeddings import embeddings_model
     from rae.run import Run
 
     path = Path(other)
     if path.is_dir():
-        opened = Run.open(path)
-        found.check_model(opened.model_checksum, other)
-        return opened.embeddings()
-    if not path.is_file():
+        found.check_model(Run.open(path).model_checksum, other)
+    elif path.is_file():
+        found.check_model(embeddings_model(path), other)
+    else:
         raise FileError(f"no embeddings at {other}; expected a run folder or a file that `rae embed {run.path}` wrote")
-    found.check_model(embeddings_model(path), other)
-    return read_embeddings(path)
+
+
+def _read(other: str) -> tuple[Any, Any]:
+    """The ids and vectors of a run or of an embeddings file."""
+    from rae.io import read_embeddings
+    from rae.run import Run
+
+    return Run.open(other).embeddings() if Path(other).is_dir() else read_embeddings(other)
 
 
 def _apply(run: Run, found: Roles, other: str, out: str | None, console: Console, *, force: bool) -> None:
     from rae.roles.record import write_table
-    from rae.run import Run
 
     path = Path(other)
+    goal = Path(out) if out else path.with_name(f"{ENDING.sub('', path.name)}.roles.parquet")
+    _check_name(goal)
+    _check_other(run, found, other)
     if path.is_dir() and out is None:
-        target = Run.open(path)
-        if target.has_roles and not force:
-            raise RunError(
-                f"{path} has roles already; pass --force to replace them, or --out FILE to write beside them"
-            )
-        target.take_roles(found)
-        record = target.role_record()
-        console.result(f"{table(record)}\n\nwritten  {path}", {**record, "out": str(path)})
+        _apply_inside(found, path, console, force=force)
         return
-    goal = Path(out) if out else path.with_name(f"{path.name.split('.')[0]}.roles.parquet")
-    _check_goal(goal, force=force)
-    ids, z = _read(run, found, other)
+    _check_free(goal, force=force)
+    ids, z = _read(other)
     assignment = found.assign(z)
     write_table(goal, ids, assignment)
     cards = run.role_record()["cards"]
     rows = [_row(c["role"], int(n), n / len(z), [c["summary"]]) for c, n in zip(cards, assignment.sizes, strict=True)]
-    text = _lines(("role", "nodes", "share", "what it is in RUN"), rows, _width())
+    text = _lines(("role", "nodes", "share", "what it is in RUN"), rows, _width(), wrap=True)
     sizes = [int(n) for n in assignment.sizes]
     data = {"out": str(goal), "bytes": goal.stat().st_size, "nodes": len(z), "sizes": sizes}
     console.result(f"{text}\n\nwritten  {goal} ({size(goal.stat().st_size)})", data)
+
+
+def _apply_inside(found: Roles, path: Path, console: Console, *, force: bool) -> None:
+    """Give the roles to another run, with cards of its own."""
+    from rae.run import Run
+
+    target = Run.open(path)
+    if target.has_roles and not force:
+        raise RunError(f"{path} has roles already; pass --force to replace them, or --out FILE to write beside them")
+    target.take_roles(found)
+    record = target.role_record()
+    console.result(f"{table(record)}\n\nwritten  {path}", {**record, "out": str(path)})
 
 
 def _compare(run: Run, found: Roles, other: str, out: str | None, console: Console, *, force: bool) -> None:
@@ -148,9 +170,12 @@ def _compare(run: Run, found: Roles, other: str, out: str | None, console: Conso
     from rae.roles.compare import compare
 
     if out:
-        _check_goal(Path(out), force=force)
+        _check_name(Path(out))
+    _check_other(run, found, other)
+    if out:
+        _check_free(Path(out), force=force)
     ids, z = run.embeddings()
-    comparison = compare(found, ids, z, *_read(run, found, other))
+    comparison = compare(found, ids, z, *_read(other))
     data = comparison.as_dict()
     text = _moved(comparison, data)
     if out:
@@ -161,9 +186,12 @@ def _compare(run: Run, found: Roles, other: str, out: str | None, console: Conso
     console.result(text, data)
 
 
-def _check_goal(goal: Path, *, force: bool) -> None:
+def _check_name(goal: Path) -> None:
     if goal.suffix.lower() != ".parquet":
         raise FileError(f"--out must end in .parquet, got {goal}")
+
+
+def _check_free(goal: Path, *, force: bool) -> None:
     if goal.exists() and not force:
         raise FileError(f"{goal} exists; choose another --out, or pass --force to replace it")
 
@@ -196,15 +224,17 @@ def _row(role: int, nodes: int, share: float, others: Sequence[str]) -> tuple[st
     return (str(role), f"{nodes:,}", f"{100 * share:.1f} %", *others)
 
 
-def _lines(head: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> str:
-    """Numbers flush right, the last column of the head cut to fit; anything beyond it below, indented."""
+def _lines(head: Sequence[str], rows: Sequence[Sequence[str]], width: int, *, wrap: bool = False) -> str:
+    """Numbers flush right, the last column of the head cut or wrapped to fit; anything beyond it below, indented."""
     n = len(head)
     wide = [max(len(head[i]), *(len(row[i]) for row in rows)) for i in range(n - 1)]
-    room = max(8, width - sum(wide) - 2 * len(wide))
+    indent = sum(wide) + 2 * len(wide)
+    room = max(8, width - indent)
 
     def line(cells: Sequence[str]) -> str:
-        last = cells[n - 1] if len(cells[n - 1]) <= room else cells[n - 1][: room - 1] + "…"
-        return "  ".join([*(cell.rjust(w) for cell, w in zip(cells, wide, strict=False)), last]).rstrip()
+        fitted = textwrap.wrap(cells[n - 1], room) or [""] if wrap else [shortened(cells[n - 1], room)]
+        first = "  ".join([*(cell.rjust(w) for cell, w in zip(cells, wide, strict=False)), fitted[0]]).rstrip()
+        return "\n".join([first, *(" " * indent + more for more in fitted[1:])])
 
     out = [line(head)]
     for row in rows:
@@ -212,6 +242,15 @@ def _lines(head: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> st
         for extra in row[n:]:
             out += textwrap.wrap(extra, width, initial_indent="      ", subsequent_indent="      ")
     return "\n".join(out)
+
+
+def shortened(text: str, room: int) -> str:
+    """The text, cut where it has more letters than there is room for.
+
+    >>> shortened("json.decoder", 6)
+    'json.…'
+    """
+    return text if len(text) <= room else text[: room - 1] + "…"
 
 
 def _moved(comparison: Comparison, data: dict[str, Any]) -> str:
@@ -235,7 +274,10 @@ def _moved(comparison: Comparison, data: dict[str, Any]) -> str:
         rows.append((*numbers, stayed, drift, went))
     lines.append(_lines(("role", "before", "after", "points", "stayed", "drift", "went"), rows, _width()))
     if data["movers"]:
-        named = [(str(m["id"]), f"{m['from']} -> {m['to']}  ({m['confidence']:.2f})") for m in data["movers"]]
+        named = [
+            (shortened(str(m["id"]), NAME), f"{m['from']} -> {m['to']}  ({m['confidence']:.2f})")
+            for m in data["movers"]
+        ]
         lines += ["", "surest movers", columns(named, indent="  ")]
     return "\n".join(lines)
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from rae.cli.console import Console, columns, global_options
+from rae.cli.roles import NAME, shortened
 from rae.errors import FileError
 
 if TYPE_CHECKING:
-    from rae.run import Run
     from rae.search import Similar
 
 
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 def similar(console: Console, run: str, ids: tuple[str, ...], k: int, other: str | None, approximate: bool) -> None:
     """Show the nodes whose vectors point the same way as that of ID, nearest first, with the cosine.
 
+    ID is a node of RUN, which may be an embeddings file too: so a node that only tomorrow's graph
+    has is compared with the nodes of the run that embedded it.
+
     The search is exact, but for more than 200,000 nodes and 5,000 ids at once: then an index
     answers, and says how many of the true nearest it finds.
 
@@ -33,34 +37,62 @@ def similar(console: Console, run: str, ids: tuple[str, ...], k: int, other: str
     rae similar runs/web home
     rae similar runs/users 4711 4712 -k 5 --json
     rae similar runs/web home --in tomorrow.parquet
+    rae similar tomorrow.parquet newcomer --in runs/web
     """
-    from rae.run import Run
+    from rae.errors import GraphError
     from rae.search import similar_to_each
 
     console.use_threads()
-    opened = Run.open(run)
-    among = None if other is None else _among(opened, other)
-    method = "approximate" if approximate else "auto"
-    found = similar_to_each(opened, ids, k, among=among, method=method)
-    roles = _roles(opened if other is None else among)
+    source, model = _opened(run)
+    among = None
+    if other is not None:
+        among, other_model = _opened(other)
+        _check_models(run, model, other, other_model)
+    try:
+        found = similar_to_each(source, ids, k, among=among, method="approximate" if approximate else "auto")
+    except GraphError:
+        if other is None or not _has_all(among, ids):
+            raise
+        turned = shlex.join(["rae", "similar", other, *ids, "--in", run])
+        raise GraphError(f"{', '.join(ids)} is no node of {run}, but of {other}; ask the other way: {turned}") from None
+    roles = _roles(source if other is None else among)
     console.result("\n\n".join(_told(s, roles, inside=other is None) for s in found), _data(found, roles))
 
 
-def _among(run: Run, other: str) -> Any:
-    """The run, or the pair of ids and vectors, to look in; vectors of another model are refused."""
-    from rae.errors import RunError
+def _opened(place: str) -> tuple[Any, str | None]:
+    """The run, or the ids and vectors of an embeddings file, and the checksum of the model behind them, if known."""
     from rae.io import read_embeddings
     from rae.io.embeddings import embeddings_model
     from rae.run import Run
 
-    if Path(other).is_dir():
-        return Run.open(other)
-    if not Path(other).is_file():
-        raise FileError(f"no embeddings at {other}; expected a run folder or a file that `rae embed {run.path}` wrote")
-    made_by = embeddings_model(other)
-    if made_by is not None and made_by != run.model_checksum:
-        raise RunError(f"{other} was made by another model, so its vectors cannot be compared with those of {run.path}")
-    return read_embeddings(other)
+    if Path(place).is_file():
+        return read_embeddings(place), embeddings_model(place)
+    if not Path(place).is_dir():
+        raise FileError(
+            f"nothing at {place}; expected a run folder (`rae fit` makes one) or an embeddings file (`rae embed` does)"
+        )
+    run = Run.open(place)
+    return run, run.model_checksum
+
+
+def _check_models(run: str, model: str | None, other: str, other_model: str | None) -> None:
+    """Refuse vectors of two models; unknown ones (None) pass."""
+    from rae.errors import RunError
+
+    if model is not None and other_model is not None and model != other_model:
+        raise RunError(
+            f"the vectors of {run} and {other} were made by different models, so they cannot be compared; "
+            "embed both graphs with one: rae embed RUN EDGES --out z.parquet"
+        )
+
+
+def _has_all(where: Any, ids: tuple[str, ...]) -> bool:
+    import pyarrow as pa
+
+    from rae.ids import index_in
+    from rae.search import vectors
+
+    return bool(index_in(pa.array(ids), vectors(where)[0]).null_count == 0)
 
 
 def _roles(where: Any) -> dict[Any, int]:
@@ -77,7 +109,7 @@ def _told(found: Similar, roles: dict[Any, int], *, inside: bool) -> str:
     if found.method != "exact":
         head += f", by an index that finds {100 * found.recall:.1f} % of the true nearest"
     rows = [
-        (str(name), f"{cosine:.4f}" + (f"  role {roles[name]}" if name in roles else ""))
+        (shortened(str(name), NAME), f"{cosine:.4f}" + (f"  role {roles[name]}" if name in roles else ""))
         for name, cosine in found.matches
     ]
     return f"{head}\n{columns(rows, indent='  ')}"
