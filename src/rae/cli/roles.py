@@ -64,9 +64,9 @@ def roles(
 
     --against gives the roles of RUN to the nodes of OTHER. A line per role: its nodes before and
     after; points, by how much its share of all nodes grew or fell, in percentage points; stayed,
-    the share of its nodes that are in both and still play it; drift, how far the middle of its
+    of its nodes that are in both the share that plays it still; drift, how far the middle of its
     members went, where 1 is the typical distance of a node from its role's centre; went, how many
-    of its nodes went to which role, the most first.
+    of its nodes went to which other role, the most first.
 
     \b
     rae roles runs/web
