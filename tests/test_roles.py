@@ -12,14 +12,15 @@ from rae import RAE, Graph, Roles
 from rae.datasets import load
 from rae.errors import CheckpointError, ConfigError, FeatureError, GraphError, NotFittedError, RunError
 from rae.roles import canonical
+from rae.roles.arranged import arranged, in_order
 from rae.roles.canonical import Space, positions, sample
 from rae.roles.cleaned import cleaned, nats
 from rae.roles.compare import compare
-from rae.roles.mixture import mixture
+from rae.roles.mixture import mixture, steps
 from rae.roles.number import choose, standing_out
 from rae.roles.record import record, rule
 from rae.roles.seen import edges, seen, shaken, without_each
-from rae.roles.steady import steady
+from rae.roles.steady import STEPS, Steady, steady
 from rae.run import Run
 
 
@@ -124,6 +125,19 @@ def test_equal_vectors_are_one_role():
     assert roles.memberships(np.ones((2, 3))).tolist() == [[1], [1]]
 
 
+@pytest.mark.parametrize("scale", [1e-4, 1.0, 1e4])
+def test_vectors_equal_up_to_rounding_are_one_role(scale):
+    draw = np.random.default_rng(0)
+    z = scale * (1 + 1e-7 * draw.normal(size=(200, 16))).astype(np.float32)
+    roles = Roles().fit(z)
+
+    assert roles.n_roles == 1
+    assert rule(roles) == "1 role: all vectors are equal up to rounding"
+    assert (roles.confidence == 1).all()
+    apart = z + np.float32(scale * 1e-4) * (np.arange(200) % 2)[:, None]
+    assert Roles().fit(apart).sizes.tolist() == [100, 100]
+
+
 def test_three_nodes_are_too_few_to_tell_roles_apart():
     roles = Roles().fit(np.eye(3))
 
@@ -192,18 +206,76 @@ def test_steady_roles_are_saved_and_told(deep, tmp_path):
     assert rule(roles) == "7 roles: the positions that random edges cannot have made"
 
 
-def test_a_reshuffle_of_rows_leaves_the_steady_number_and_nearly_every_role(deep):
-    data = load("house", cycle=300, shapes=100, noise=0.05)
-    order = np.random.default_rng(3).permutation(data.graph.n_nodes)
-    rank = np.argsort(order)
-    rows = np.repeat(np.arange(len(order)), data.graph.degrees)
-    moved = Graph.from_edges((rank[rows], rank[data.graph.targets]), ids=np.arange(len(order)))
-    deep.fit(data.graph)
-    first = Roles().fit(deep.transform(data.graph), graph=data.graph, embed=deep.transform)
-    second = Roles().fit(deep.transform(moved), graph=moved, embed=deep.transform)
+def reshuffled(graph, seed):
+    """The same graph with its rows in another order, and the new row of each."""
+    rank = np.random.default_rng(seed).permutation(graph.n_nodes)
+    rows = np.repeat(rank, graph.degrees)
+    return Graph.from_edges((rows, rank[graph.targets]), ids=np.arange(len(rank))), rank
 
-    assert first.n_roles == second.n_roles == 7
-    assert adjusted_rand_score(first.labels[order], second.labels) > 0.8  # other random edges were added
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("house", {"noise": 0.1}),
+        ("house", {"cycle": 300, "shapes": 100, "noise": 0.05}),
+        ("planted-roles", {"noise": 0.05}),
+    ],
+)
+def test_a_reshuffle_of_rows_leaves_every_steady_role_and_its_number(deep, name, options):
+    graph = load(name, **options).graph
+    z = deep.fit_transform(graph)
+    first = Roles().fit(z, graph=graph, embed=deep.transform)
+    assert first.criterion == "steady positions"
+    for seed in range(3):
+        other, rank = reshuffled(graph, seed)
+        again = Roles().fit(deep.transform(other), graph=other, embed=deep.transform)
+
+        assert again.curve == first.curve
+        assert again.sizes.tolist() == first.sizes.tolist()
+        np.testing.assert_array_equal(again.labels[rank], first.labels)
+        np.testing.assert_allclose(again.assignment.memberships[rank], first.assignment.memberships, atol=1e-4)
+
+
+def ring(n):
+    return [(i, (i + 1) % n) for i in range(n)]
+
+
+GRAPHS = {
+    "houses": lambda: load("house").graph,
+    "noisy houses": lambda: load("house", noise=0.1).graph,
+    "planted": lambda: load("planted-roles", n_nodes=200).graph,
+    "complete": lambda: Graph.from_edges([(a, b) for b in range(30) for a in range(b)]),
+    "three rings": lambda: Graph.disjoint_union([Graph.from_edges(ring(9))] * 3),
+    "star": lambda: Graph.from_edges([(0, leaf) for leaf in range(1, 20)]),
+    "tree": lambda: Graph.from_edges([((i - 1) // 3, i) for i in range(1, 121)]),
+    "cube": lambda: Graph.from_edges([(a, a ^ bit) for a in range(32) for bit in (1, 2, 4, 8, 16)]),
+    "ring of squares": lambda: Graph.from_edges(
+        [(4 * s + a, 4 * s + b) for s in range(6) for a, b in ring(4)]
+        + [(4 * s + 2, (4 * s + 4) % 24) for s in range(6)]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_the_order_of_rows_is_the_graph_s_own(name):
+    graph = GRAPHS[name]()
+    order = arranged(graph, seen(graph))
+    plain = in_order(graph, order)
+
+    assert sorted(order.tolist()) == list(range(graph.n_nodes))
+    np.testing.assert_array_equal(seen(plain), seen(graph)[order])
+    for seed in range(4):
+        other, _ = reshuffled(graph, seed)
+        again = in_order(other, arranged(other, seen(other)))
+        np.testing.assert_array_equal(again.offsets, plain.offsets)
+        np.testing.assert_array_equal(again.targets, plain.targets)
+
+
+def test_ties_that_take_too_long_stay_in_the_order_of_rows(monkeypatch):
+    graph = GRAPHS["three rings"]()
+    monkeypatch.setattr("rae.roles.arranged.LINKS", 1)
+
+    assert arranged(graph, seen(graph)).tolist() == list(range(27))
 
 
 @pytest.mark.parametrize(
@@ -242,7 +314,7 @@ def test_a_mixture_tells_how_many_members_a_role_had_and_how_much_noise_came():
     assert (found.untouched < 0.6 * found.sizes).all()
     assert found.noise == pytest.approx(0.1 / 1.1, rel=0.25)
     assert found.rest < 0.05
-    assert found.only(found.sizes > 150).roles.tolist() == found.roles[:1].tolist()
+    assert found.kept == 1
 
 
 def test_noise_is_left_out_of_a_graph_of_roles():
@@ -279,7 +351,33 @@ def test_too_many_positions_leave_those_that_noise_does_not_refill():
     graph = load("planted-roles").graph
 
     assert len(mixture(graph, 0).roles) > 20
-    assert 12 <= steady(graph, 20, 0).k <= 20
+    fewer, found = mixture(graph, 0, 20), steady(graph, 20, 0)
+    assert 12 <= len(fewer.roles) <= 20
+    assert 2 / 3 < fewer.kept < 0.9
+    assert max(found.curve, key=found.curve.get) == found.k
+
+
+def test_too_many_positions_of_which_few_nodes_stay_are_no_answer(monkeypatch):
+    child = np.arange(1, 5000)
+    graph = Graph.from_edges((child, (np.random.default_rng(2).random(4999) * child).astype(int)))
+
+    assert mixture(in_order(graph, arranged(graph, seen(graph))), 0, 20).kept < 0.6
+    assert steady(graph, 20, 0) is None
+    planted = load("planted-roles").graph
+    assert steady(planted, 20, 0) is not None
+    monkeypatch.setattr("rae.roles.steady.KEPT", 0.9)
+    assert steady(planted, 20, 0) is None
+
+
+def test_a_graph_that_is_too_dense_is_not_shaken(caplog):
+    a, b = np.triu_indices(600, 1)
+    leaves = np.arange(600, 2000)
+    graph = Graph.from_edges((np.append(a, leaves), np.append(b, leaves % 600)))
+
+    assert steps(load("house", cycle=300, shapes=100).graph) < STEPS / 10 < STEPS < steps(graph)
+    with caplog.at_level("INFO", logger="rae"):
+        assert steady(graph, 20, 0) is None
+    assert "so dense" in caplog.text
 
 
 @pytest.mark.parametrize("edges_per_node", [1, 2])
@@ -356,6 +454,20 @@ def test_a_run_is_shaken_if_it_keeps_its_graph(deep, tmp_path, lean):
     assert roles.criterion == ("prediction strength" if lean else "steady positions")
     assert run.role_record()["k"] == roles.n_roles
     assert lean or roles.n_roles == 7
+
+
+def test_a_role_in_which_nobody_stands_is_none(deep, monkeypatch):
+    graph = load("house", noise=0.1).graph
+    z = deep.fit_transform(graph)
+    order = np.arange(graph.n_nodes)
+    for labels, found in ((2 * (order % 3), 3), (0 * order, None)):
+        told = Steady(labels, 5, {5: 1.0}, order)
+        monkeypatch.setattr("rae.roles.fitted.steady", lambda *_, told=told: told)
+        roles = Roles(max_k=4).fit(z, graph=graph, embed=deep.transform)
+
+        assert (roles.criterion == "steady positions") is (found is not None)
+        assert found is None or roles.n_roles == found
+        assert np.isfinite(roles.assignment.memberships).all()
 
 
 def test_directions_between_labels_ignore_what_scatters_within():

@@ -21,6 +21,10 @@ CHUNK = 65_536  # rows worked on at a time
 VARIANCE, DIRECTIONS = 0.95, 32  # principal directions: so many at most; those with this share of the variance lead
 SHRINKAGE = 0.001  # of the mean scatter, added to that of every column before it is inverted
 TOLERANCE = 1e-6  # of the spread: rows nearer than this are one position; rounding makes 3e-8
+ROUNDING, EQUAL = (
+    2e-7,
+    1e-6,
+)  # of the norm: rows nearer than the first are one position too; a spread of the second is none
 
 
 def chunks(n: int, size: int = CHUNK) -> Iterator[tuple[int, int]]:
@@ -49,10 +53,10 @@ def _lots(z: Floats, seed: int) -> Any:
     first = np.flatnonzero(fresh)
     turn = np.empty(len(z), np.uint64)
     turn[order] = (np.arange(len(z)) - np.repeat(first, np.diff([*first, len(z)]))).astype(np.uint64)
-    return _mixed(_mixed(hashes + key(seed, "roles", "lots")) + turn)
+    return mixed(mixed(hashes + key(seed, "roles", "lots")) + turn)
 
 
-def _mixed(x: Any) -> Any:
+def mixed(x: Any) -> Any:
     """64 bits scrambled (the finaliser of splitmix64)."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -93,14 +97,15 @@ class Space:
     def between(cls, rows: Floats, labels: Ints) -> Space:
         """The directions that tell labelled rows apart (Fisher's), in units of the scatter within a label.
 
-        -> as many as there are labels, less one; labels are 0 to k - 1
+        -> as many as there are different labels, less one
         """
         from scipy.linalg import eigh
 
         x = rows.astype(np.float64)
         mean, scale = x.mean(0), np.maximum(x.std(0), 1e-9)
         x = (x - mean) / scale
-        sizes = np.bincount(labels)
+        _, labels, sizes = np.unique(labels, return_inverse=True, return_counts=True)
+        labels = labels.reshape(-1)
         middles = np.zeros((len(sizes), x.shape[1]))
         np.add.at(middles, labels, x)
         middles /= sizes[:, None]
@@ -124,16 +129,25 @@ class Space:
         return out
 
 
-def positions(x: Doubles) -> tuple[Doubles, Ints, Ints]:
+def norm(rows: Floats) -> float:
+    """The largest norm of these rows."""
+    return float(np.sqrt((rows.astype(np.float64) ** 2).sum(1).max()))
+
+
+def positions(x: Doubles, size: float = 0.0) -> tuple[Doubles, Ints, Ints]:
     """Rows that differ by rounding alone as one: the points, how many rows each has, each row's point.
 
+    `size` is the norm of the vectors that x was projected from: rounding grows with it.
     -> (u, p), (u,), (n,)
     """
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
     from scipy.spatial import cKDTree
 
-    near = TOLERANCE * max(float(np.abs(x - x.mean(0)).max(initial=0.0)), 1e-12)
+    spread = float(np.abs(x - x.mean(0)).max(initial=0.0))
+    if spread <= EQUAL * size:
+        return x[:1], np.array([len(x)]), np.zeros(len(x), np.int64)
+    near = max(TOLERANCE * spread, ROUNDING * size, 1e-18)
     grid, first, to_grid = np.unique(np.round(x / near), axis=0, return_index=True, return_inverse=True)
     pairs = cKDTree(grid).query_pairs(1.5, output_type="ndarray")  # a rounding error can cross a line of the grid
     links = coo_array((np.ones(len(pairs)), (pairs[:, 0], pairs[:, 1])), shape=(len(grid), len(grid)))

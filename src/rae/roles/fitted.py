@@ -11,7 +11,8 @@ import numpy as np
 
 from rae.errors import ConfigError, FeatureError, GraphError, NotFittedError, RunError
 from rae.graph import Graph
-from rae.roles.canonical import CHUNK, Doubles, Floats, Ints, Space, chunks, positions, sample
+from rae.roles.arranged import in_order
+from rae.roles.canonical import CHUNK, Doubles, Floats, Ints, Space, chunks, norm, positions, sample
 from rae.roles.number import Choice, choose, cluster, few_positions, squared
 from rae.roles.seen import shaken
 from rae.roles.steady import steady
@@ -107,17 +108,17 @@ class Roles:
             raise GraphError(f"the graph must have the nodes of the vectors ({len(z):,}), got {graph.n_nodes:,}")
         rows = sample(z, SAMPLE, self.seed)
         space = Space.of(rows)
-        x = space.project(rows)
+        x, size = space.project(rows), norm(rows)
         through = None
-        if self.k == "auto" and graph is not None and embed is not None and not few_positions(x, self.max_k):
+        if self.k == "auto" and graph is not None and embed is not None and not few_positions(x, self.max_k, size):
             through = _through_noise(z, graph, embed, self.max_k, self.seed)
         if through is not None:
             space, choice = through
             x = space.project(rows)
         elif self.k == "auto":
-            choice = choose(x, space.leading, self.max_k, self.seed)
+            choice = choose(x, space.leading, self.max_k, self.seed, size)
         else:
-            choice = _given(x, int(self.k))
+            choice = _given(x, int(self.k), size)
         if choice.centers is None:
             space, x = space.led(), x[:, : space.leading]
             centers = cluster(x, choice.k, self.seed, STARTS)
@@ -251,23 +252,27 @@ def _through_noise(
     if found is None:
         return None
     draw = generator(seed, "roles", "noise")
-    members = np.flatnonzero(found.labels >= 0)
+    graph, z, stand = in_order(graph, found.order), z[found.order], found.labels[found.order]
+    members = np.flatnonzero(stand >= 0)
     if len(members) > SAMPLE:
         members = np.sort(draw.choice(members, SAMPLE, replace=False))
+    played, labels = np.unique(stand[members], return_inverse=True)
+    if len(played) < 2:  # a role in which nobody stands is none
+        return None
     copies = [z[members]]
     for _ in range(min(COPIES, max(1, NODES // graph.n_nodes))):
         copies.append(checked(embed(shaken(graph, NOISE, draw)), z.shape[1])[members])
-    rows, labels = np.vstack(copies), np.tile(found.labels[members], len(copies))
+    rows, labels = np.vstack(copies), np.tile(labels.reshape(-1), len(copies))
     space = Space.between(rows, labels)
-    centers = np.zeros((found.k, space.directions.shape[1]))
+    centers = np.zeros((len(played), space.directions.shape[1]))
     np.add.at(centers, labels, space.project(rows))
-    centers /= np.bincount(labels, minlength=found.k)[:, None]
-    return space, Choice(found.k, "steady positions", found.curve, centers)
+    centers /= np.bincount(labels)[:, None]
+    return space, Choice(len(played), "steady positions", found.curve, centers)
 
 
-def _given(x: Doubles, k: int) -> Choice:
+def _given(x: Doubles, k: int, size: float) -> Choice:
     """So many roles, because the user says so; not more than there are positions."""
-    points, counts, _ = positions(x)
+    points, counts, _ = positions(x, size)
     if k > len(points):
         raise ConfigError(f"k must be at most the number of different vectors ({len(points):,}), got {k:,}")
     exact = points[np.argsort(-counts, kind="stable")] if k == len(points) else None

@@ -13,21 +13,23 @@ smaller than the others are clumps that happened to arise, and are left to the n
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from rae.graph import Graph
 from rae.roles.canonical import Doubles, Ints
-from rae.roles.seen import seen, shaken
+from rae.roles.seen import edges, seen, shaken
 from rae.runtime import generator
 
 LEVELS = [0.0025 * 1.1**i for i in range(45)]  # noise that may have been added, up to 0.17 of all edges
 NODES, BATCH = (30_000, 400_000), 20_000  # nodes in the noisy copies of a level, and in a batch of them
+TRIED, MAKING = 11, 150  # levels that are tried; steps that a node or an edge of a copy takes to make
 COPIES = (3, 20)  # at least; and at least, while they have no more nodes than the larger number above
 TWICE, RARE, MOST = 2, 0.002, 150  # a position may be a role if so many nodes share it, this share, among so many
 FEWER = 0.3  # of the median role: members at least
+REGAINED = 0.35  # where there are too many roles, those stay that noise gives back less than this of what it takes
 STRAY = 0.01  # of the nodes of a role, that stand anywhere
 WEAKEST, STEPS = 4, (300, 60)  # roles tried for removal at a time; steps of the fit at the start and after a removal
 
@@ -39,20 +41,10 @@ class Mixture:
     roles: Any  # (k,) uint64, positions as in `seen`, the largest role first
     sizes: Doubles  # (k,)
     untouched: Ints  # (k,) members that stand in the position now
-    regained: Doubles  # (k,) nodes that noise brings into the position from other roles, for each that it takes away
     rest: float  # share of nodes that come from none of the roles
+    kept: float  # share of nodes that came from these roles before others were given up, where there were too many
     noise: float  # random edges among all edges
     curve: dict[int, float]  # number of roles -> penalised log-likelihood
-
-    def only(self, kept: Any) -> Mixture:
-        """Some of the roles."""
-        return replace(
-            self,
-            roles=self.roles[kept],
-            sizes=self.sizes[kept],
-            untouched=self.untouched[kept],
-            regained=self.regained[kept],
-        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,8 +65,11 @@ class Blur:
     dispersion: float  # variance of the nodes per position, against nodes that move one by one
 
 
-def mixture(graph: Graph, seed: int) -> Mixture:
-    """The roles whose blurred positions tell those of the graph best, none far smaller than the others."""
+def mixture(graph: Graph, seed: int, most: int | None = None) -> Mixture:
+    """The roles whose blurred positions tell those of the graph best, none far smaller than the others.
+
+    Where there are more than `most`, the mixture is fitted anew to those that noise does not refill.
+    """
     n = graph.n_nodes
     found, place, members = np.unique(seen(graph), return_inverse=True, return_counts=True)
     often = _often(members, n)
@@ -87,19 +82,51 @@ def mixture(graph: Graph, seed: int) -> Mixture:
         rng = generator(seed, "roles", "blur", level)
         blurs[level] = _blur(graph, found, kind, c, place, LEVELS[level], rng)
         fits[level] = _selected(counts, blurs[level], able)
+    level, best, kept = *_without_small(counts, blurs, fits), 1.0
+    if most is not None and len(best.rows) > most:
+        firm = _regained(best, blurs[level]) < REGAINED
+        kept = float(best.share[firm].sum())
+        level, best = _without_small(counts, blurs, _all_selected(counts, blurs, best.rows[firm]))
+    order = np.argsort(-best.share, kind="stable")
+    rows, share = often[best.rows[order]], best.share[order]
+    rest = 1 - float(share.sum())
+    return Mixture(found[rows], n * share, members[rows], rest, kept, LEVELS[level], best.curve)
+
+
+def steps(graph: Graph) -> int:
+    """How much work a mixture is: steps of counting triangles in all noisy copies, and as many as making them takes."""
+    u, v = edges(graph)
+    degree = graph.degrees.astype(np.int64)
+    one = int(np.minimum(degree[u], degree[v]).sum()) + MAKING * (graph.n_nodes + graph.n_edges)
+    return one * _copies(graph.n_nodes) * TRIED
+
+
+def _without_small(counts: Doubles, blurs: dict[int, Blur], fits: dict[int, Selection]) -> tuple[int, Selection]:
+    """The best level and its roles, fitted anew until none is far smaller than the others."""
     while True:
         level = max(fits, key=lambda i: fits[i].value)
         best = fits[level]
         small = best.share < FEWER * np.median(best.share) if len(best.share) else np.zeros(0, bool)
         if not small.any():
-            break
-        fits = {level: _selected(counts, blur, best.rows[~small]) for level, blur in blurs.items()}
-    order = np.argsort(-best.share, kind="stable")
-    rows, share = often[best.rows[order]], best.share[order]
-    flow = share[:, None] * blurs[level].chances[np.ix_(best.rows[order], best.rows[order])]
+            return level, best
+        fits = _all_selected(counts, blurs, best.rows[~small])
+
+
+def _all_selected(counts: Doubles, blurs: dict[int, Blur], able: Ints) -> dict[int, Selection]:
+    return {level: _selected(counts, blur, able) for level, blur in blurs.items()}
+
+
+def _regained(best: Selection, blur: Blur) -> Doubles:
+    """Nodes that noise brings into a position from other roles, for each that it takes away.  -> (k,)"""
+    flow = best.share[:, None] * blur.chances[np.ix_(best.rows, best.rows)]
     stay = flow.diagonal()
-    regained = (flow.sum(0) - stay) / np.maximum(share - stay, 1e-12)
-    return Mixture(found[rows], n * share, members[rows], regained, 1 - float(share.sum()), LEVELS[level], best.curve)
+    out: Doubles = (flow.sum(0) - stay) / np.maximum(best.share - stay, 1e-12)
+    return out
+
+
+def _copies(n: int) -> int:
+    """How many noisy copies a level has."""
+    return max(COPIES[0], NODES[0] // n, min(COPIES[1], NODES[1] // n))
 
 
 def _often(members: Ints, n: int) -> Ints:
@@ -119,7 +146,7 @@ def _climb(fits: dict[int, Selection]) -> Iterator[int]:
 def _blur(graph: Graph, found: Any, kind: Ints, c: int, place: Ints, share: float, rng: np.random.Generator) -> Blur:
     """Where nodes go when this share of edges is added, from kind to kind of position; the last are the rare ones."""
     n = graph.n_nodes
-    copies = max(COPIES[0], NODES[0] // n, min(COPIES[1], NODES[1] // n))
+    copies = _copies(n)
     moved, seen_per_copy = np.zeros((c, c)), []
     for start in range(0, copies, max(1, BATCH // n)):
         some = min(copies - start, max(1, BATCH // n))

@@ -39,9 +39,14 @@ class Choice:
     centers: Doubles | None = None  # the positions, where they are the roles
 
 
-def choose(x: Doubles, leading: int, max_k: int, seed: int) -> Choice:
-    """The number of roles of these rows: a canonical sample in all its directions.  (n, p) -> Choice"""
-    points, counts, _ = positions(x)
+def choose(x: Doubles, leading: int, max_k: int, seed: int, size: float = 0.0) -> Choice:
+    """The number of roles of these rows: a canonical sample in all its directions.  (n, p) -> Choice
+
+    `size` is the norm of the vectors, by which rounding is told from a difference.
+    """
+    points, counts, _ = positions(x, size)
+    if len(points) == 1:
+        return Choice(1, "positions", {}, points)
     exact = standing_out(x, points, counts, max_k)
     if exact is not None:
         return Choice(len(exact), "positions", {}, exact)
@@ -58,10 +63,10 @@ def choose(x: Doubles, leading: int, max_k: int, seed: int) -> Choice:
     return Choice(max(strong) if strong else max(curve, key=lambda k: curve[k]), "prediction strength", curve)
 
 
-def few_positions(x: Doubles, max_k: int) -> bool:
+def few_positions(x: Doubles, max_k: int, size: float = 0.0) -> bool:
     """Whether the rows stand on so few positions that each is a role."""
-    points, _, _ = positions(x)
-    return len(points) <= min(max_k, len(x) // EACH)
+    points, _, _ = positions(x, size)
+    return len(points) <= max(1, min(max_k, len(x) // EACH))
 
 
 def standing_out(x: Doubles, points: Doubles, counts: Ints, max_k: int) -> Doubles | None:

@@ -62,6 +62,8 @@ def rule(roles: Roles) -> str:
     k = roles.n_roles
     if roles.criterion == "given":
         return f"{k} roles, as asked for"
+    if roles.criterion == "positions" and k == 1:
+        return "1 role: all vectors are equal up to rounding"
     if roles.criterion == "positions":
         return f"{k} roles: the exact positions that most nodes share"
     if roles.criterion == "steady positions":

@@ -8,6 +8,7 @@ remain. In either case every node gets the role in whose position it stands once
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -15,19 +16,23 @@ from typing import Any
 import numpy as np
 
 from rae.graph import Graph
+from rae.roles.arranged import arranged, in_order
 from rae.roles.canonical import Ints
 from rae.roles.cleaned import cleaned, nats
-from rae.roles.mixture import Mixture, mixture
+from rae.roles.mixture import Mixture, mixture, steps
 from rae.roles.seen import edges, seen
 from rae.runtime import generator
 
 ENOUGH = 10  # members that no random edge has hit, in three of four roles
 HELD, NOISIEST = 0.8, 0.13  # of all nodes, in roles; random edges among all
-REGAINED = 0.35  # where there are too many roles, those stay that noise gives back less than this of what it takes
+KEPT = 2 / 3  # of all nodes, in the roles that stay where there were too many
 SHARED = 0.35  # of all nodes, in positions that another node shares
 STARTS, ROUNDS = 8, 3  # ways to leave out noise, and more with the roles found so far in mind
 TRIES, PATIENCE, WORK = 40, 15, 8_000  # to improve on a way, in vain one after another, and nodes in all of them
 MOST, PAIRS = 200_000, 300_000  # nodes, and sum of squared degrees; a larger graph is not shaken, or not cleaned
+STEPS = 13_000_000_000  # of a mixture, about 20 s; a graph that takes more is not shaken
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,30 +42,46 @@ class Steady:
     labels: Ints  # (n,) the role's rank by size, -1 for who stands in none
     k: int
     curve: dict[int, float]  # number of roles -> penalised log-likelihood
+    order: Ints  # (n,) the rows as `arranged` puts them
 
 
 def steady(graph: Graph, max_k: int, seed: int) -> Steady | None:
-    """The steady positions, at most `max_k`, or None where the graph has no such."""
+    """The steady positions, at most `max_k`, or None where the graph has no such; in any order of rows the same."""
     n = graph.n_nodes
     if n > MOST or graph.n_edges == 0:
         return None
-    members = np.unique(seen(graph), return_counts=True)[1]
+    now = seen(graph)
+    members = np.unique(now, return_counts=True)[1]
     if members[members > 1].sum() < SHARED * n:
         return None
+    if steps(graph) > STEPS:
+        log.info("steady positions are not looked for: the graph is so dense that it would take more than 20 s")
+        return None
+    order = arranged(graph, now)
+    found = _found(in_order(graph, order), max_k, seed)
+    if found is None:
+        return None
+    labels, mixed = found
+    back = np.empty(n, np.int64)
+    back[order] = labels
+    return Steady(back, len(mixed.roles), mixed.curve, order)
+
+
+def _found(graph: Graph, max_k: int, seed: int) -> tuple[Ints, Mixture] | None:
+    """The role of each node and the mixture it comes from, or None where no such is to be trusted."""
     small = int((graph.degrees.astype(np.int64) ** 2).sum()) <= PAIRS
-    found, clean = mixture(graph, seed), graph
-    if len(found.roles) > max_k:
-        found = found.only(found.regained < REGAINED)
+    found, clean = mixture(graph, seed, max_k), graph
     if small and (len(found.roles) == 0 or np.quantile(found.untouched, 0.25) < ENOUGH):
         found, clean = _counted_clean(graph, found, seed)
     noise = found.noise + 1 - clean.n_edges / graph.n_edges
-    if not 2 <= len(found.roles) <= max_k or found.rest > 1 - HELD or noise > NOISIEST:
+    if not 2 <= len(found.roles) <= max_k or noise > NOISIEST:
+        return None
+    if found.rest > 1 - HELD or found.kept < KEPT:
         return None
     if small:
         clean = max((clean, *_ways(graph, found)), key=lambda one: _held(one, found.roles))
     untouched = _standing(seen(graph), found.roles)
-    labels = np.where(untouched >= 0, untouched, _standing(seen(clean), found.roles))
-    return Steady(labels, len(found.roles), found.curve)
+    return np.where(untouched >= 0, untouched, _standing(seen(clean), found.roles)), found
 
 
 def _counted_clean(graph: Graph, found: Mixture, seed: int) -> tuple[Mixture, Graph]:
