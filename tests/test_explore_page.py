@@ -164,6 +164,8 @@ def test_a_click_on_a_mark_opens_its_node_with_role_alikes_and_neighbourhood(tab
 
     assert tab.text("#node-name") == ids[row].as_py()
     assert f"Role {role[row]}" in tab.text("#node .facts")
+    summary = run.role_record()["cards"][role[row]]["summary"]
+    assert tab.text("#node-role") == f"Its role: {summary}."
     assert f"{run.graph().degrees[row]} neighbours" in tab.text("#node .facts")
     listed = tab.value("[...document.querySelectorAll('#nearest bdi')].map(e => e.textContent)")
     assert listed == [ids[int(i)].as_py() for i in np.argsort(-cosine, kind="stable")[:10]]
@@ -261,6 +263,24 @@ def test_features_and_numbers_colour_the_map(tab):
     assert tab.text("#features li") == "w5"
     tab.press("Enter")
     assert tab.text("#legend").startswith("w5")
+
+
+def test_a_label_that_is_a_feature_too_is_listed_once(browser, small, tmp_path):
+    own = word_column(IMAGE, "label", [str(i % 2) for i in range(1_000)])
+    browser.open(write_page(small[0], tmp_path, subject=Subject(labels=(own,))))
+    listed = "[...document.querySelectorAll('#color option')].map(e => e.textContent).filter(t => t.includes('<img'))"
+
+    assert browser.value(listed) == [IMAGE]
+    browser.value(
+        f"[...document.querySelectorAll('[data-feature]')].find(e => e.dataset.feature === {IMAGE!r}).click()"
+    )
+    assert browser.value(listed) == [IMAGE, f"{IMAGE} (feature)"]  # asked for by its card
+
+
+def test_one_role_is_counted_as_one(browser, tmp_path):
+    browser.open(write_page(made(tmp_path / "run", 700, 1, {}, False)))
+
+    assert browser.text("#subtitle").endswith(" · 1 role")
 
 
 def test_it_can_be_used_by_keyboard_alone(tab):

@@ -1,5 +1,5 @@
 // The roles as cards: how many, who is typical, what their place in the graph is like, what they do.
-import { count, draw, make, named, number, percent } from "./dom.js";
+import { counted, draw, make, named, number, percent } from "./dom.js";
 import { colorOf, shapeOf } from "./palette.js";
 import { glyph } from "./glyph.js";
 
@@ -15,7 +15,7 @@ export function roleCard(card, role, { dark, nodes, ids, tell }) {
       { class: "head", "aria-pressed": "false", "data-light": role, onclick: light, title: "Light up its members on the map" },
       glyph(color, shapeOf(role), 20),
       make("strong", {}, `Role ${role}`),
-      make("span", { class: "size" }, `${count(card.size)} ${card.size === 1 ? "node" : "nodes"} · ${percent(card.size / nodes)}`),
+      make("span", { class: "size" }, `${counted(card.size, "node")} · ${percent(card.size / nodes)}`),
     ),
     make("p", { class: "summary" }, card.summary),
     make(

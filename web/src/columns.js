@@ -10,8 +10,9 @@ export class Columns {
     this.byName = new Map(list.map((column, i) => [`${column.group} ${column.name}`, i]));
   }
 
-  feature(name) {
-    return this.byName.get(`feature ${name}`);
+  /** Whether a label is called so; a feature of that name is listed only when it is asked for. */
+  isLabel(name) {
+    return this.byName.has(`label ${name}`);
   }
 
   /** The code of every node on the map.  -> (shown,) */

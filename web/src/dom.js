@@ -29,6 +29,8 @@ export const named = (text) => make("bdi", {}, text === "" ? "(empty)" : text);
 
 export const count = (n) => n.toLocaleString("en");
 
+export const counted = (n, one, many = `${one}s`) => `${count(n)} ${n === 1 ? one : many}`;
+
 export const percent = (share) => (share > 0 && share < 0.001 ? "<0.1 %" : `${(100 * share).toFixed(share < 0.0995 ? 1 : 0)} %`);
 
 export function number(value) {

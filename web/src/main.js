@@ -4,7 +4,7 @@ import { roleCard } from "./cards.js";
 import { Columns, lookOf } from "./columns.js";
 import { combobox } from "./combobox.js";
 import { facts as readFacts, part, starts } from "./data.js";
-import { byId, count, make, named, number } from "./dom.js";
+import { byId, count, counted, make, named, number } from "./dom.js";
 import { csv, fileName, save } from "./files.js";
 import { FlatMap } from "./flatmap.js";
 import { GLMap, hasWebGL } from "./glmap.js";
@@ -22,7 +22,7 @@ const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
 async function start() {
   theme(remembered("rae-theme") ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light"));
   const { facts } = page;
-  byId("subtitle").textContent = `${count(facts.nodes)} nodes · ${count(facts.edges)} edges · ${count(facts.roles.length)} roles${facts.shown < facts.nodes ? ` · ${count(facts.shown)} on the map` : ""}`;
+  byId("subtitle").textContent = `${counted(facts.nodes, "node")} · ${counted(facts.edges, "edge")} · ${counted(facts.roles.length, "role")}${facts.shown < facts.nodes ? ` · ${count(facts.shown)} on the map` : ""}`;
   byId("hint-text").textContent = `Each mark is ${facts.thing}; near ones play alike roles. Click one, click a role, or press / to search.`;
   byId("hint").hidden = remembered("rae-hint") === "seen";
 
@@ -240,7 +240,7 @@ function chooseBox(nodes) {
   page.lit = held.size ? { has: (i) => held.has(i), name: "selection", nodes: () => nodes } : null;
   page.view.restyle();
   showLit();
-  say(`${count(held.size)} nodes selected`);
+  say(`${counted(held.size, "node")} selected`);
 }
 
 function clear() {
@@ -258,7 +258,7 @@ function showLit() {
     button.closest(".card")?.classList.toggle("lit", on);
   }
   const { name, nodes } = selection();
-  byId("csv").title = `Save ${name} (${count(nodes.length)} nodes) as a CSV table`;
+  byId("csv").title = `Save ${name} (${counted(nodes.length, "node")}) as a CSV table`;
   byId("csv").textContent = `CSV · ${count(nodes.length)}`;
 }
 
@@ -285,7 +285,7 @@ function choices() {
   const { columns, facts } = page;
   const select = byId("color");
   const onCards = new Set(facts.roles.flatMap((card) => card.features.map((f) => f.column)).filter((c) => c !== null));
-  const features = columns.list.flatMap((column, i) => (column.group === "feature" ? [i] : []));
+  const features = columns.list.flatMap((column, i) => (column.group === "feature" && !columns.isLabel(column.name) ? [i] : []));
   const listed = features.length <= 40 ? features : features.filter((i) => onCards.has(i)).slice(0, 60);
   const group = (label, items) =>
     items.length ? make("optgroup", { label }, items.map((i) => make("option", { value: i }, columns.list[i].name))) : null;
@@ -302,7 +302,8 @@ function chooseColumn(choice) {
   page.choice = choice;
   const select = byId("color");
   if (![...select.options].some((option) => option.value === String(choice))) {
-    select.append(make("option", { value: choice }, page.columns.list[choice].name));
+    const { name } = page.columns.list[choice];
+    select.append(make("option", { value: choice }, page.columns.isLabel(name) ? `${name} (feature)` : name));
   }
   select.value = choice;
   byId("feature-field").hidden = true;
@@ -544,7 +545,7 @@ function saveTable() {
     ...(codes ? [node < facts.shown ? columns.value(choice, codes[node]) ?? "" : ""] : []),
   ]);
   save(new Blob([csv(header, rows)], { type: "text/csv;charset=utf-8" }), fileName(facts.title, `${name}.csv`));
-  say(`${count(nodes.length)} nodes saved`);
+  say(`${counted(nodes.length, "node")} saved`);
 }
 
 // ------------------------------------------------------------------------------------- memory and voice

@@ -1,5 +1,5 @@
 // One node: its role, how sure that is, what it is like, who is most like it, and what is around it.
-import { count, make, named, number, percent } from "./dom.js";
+import { count, counted, make, named, number, percent } from "./dom.js";
 import { roleSign } from "./glyph.js";
 import { neighborhood } from "./neighborhood.js";
 import { colorOf } from "./palette.js";
@@ -16,10 +16,10 @@ export function nodePanel(node, page) {
       { class: "facts" },
       roleSign(map.role[node], dark),
       make("span", {}, `${Math.round((100 * map.confidence[node]) / 255)} % sure`),
-      make("span", {}, `${count(map.degree[node])} ${map.degree[node] === 1 ? "neighbour" : "neighbours"}`),
+      make("span", {}, counted(map.degree[node], "neighbour")),
       ...labelFacts(node, onMap, columns),
     ),
-    make("p", { class: "soft" }, facts.roles[map.role[node]].summary),
+    make("p", { class: "soft", id: "node-role" }, "Its role: ", lowered(facts.roles[map.role[node]].summary)),
     onMap ? null : make("p", { class: "note" }, `Not among the ${count(facts.shown)} nodes on the map; `, make("code", {}, "rae similar"), " lists its nearest nodes."),
     onMap ? memberships(node, page) : null,
     onMap ? nearest(node, page) : null,
@@ -27,6 +27,8 @@ export function nodePanel(node, page) {
     onMap ? features(node, page) : null,
   ];
 }
+
+const lowered = (sentence) => sentence.slice(0, 1).toLowerCase() + sentence.slice(1);
 
 function labelFacts(node, onMap, columns) {
   if (!onMap) return [];
