@@ -170,7 +170,8 @@ def test_chance_is_no_discovery():
 
 def spread(*quartiles, at=50, zero=0.0, one=0.0):
     quartiles = quartiles * 3 if len(quartiles) == 1 else quartiles
-    return {"quartiles": quartiles, "percentiles": at if isinstance(at, tuple) else (at,) * 3, "zero": zero, "one": one}
+    at = at if isinstance(at, tuple) else (at,) * 3
+    return {"quartiles": quartiles, "percentiles": at, "overall": 4, "zero": zero, "one": one}
 
 
 def structure(degree, around=None, clustering=None, **more):
@@ -229,6 +230,13 @@ def test_a_small_degree_is_not_called_well_connected_wherever_it_stands():
     assert summary(0, structure(spread(3, at=99)), {}).startswith("nodes of higher degree: degree 3 in the top 1 %")
     assert "next to" not in summary(0, structure(LEAVES, spread(4, at=95)), {})
     assert "next to well-connected nodes" in summary(0, structure(LEAVES, spread(6, at=95)), {})
+
+
+def test_neighbours_of_more_than_the_usual_degree_are_not_called_sparse_wherever_they_stand():
+    assert "among sparsely connected" in summary(0, structure(LEAVES, spread(2, 3, 4, at=10)), {})
+    assert "among sparsely connected" not in summary(0, structure(LEAVES, spread(2, 3, 5, at=10)), {})
+    some = spread(0, 0, 1, zero=0.6, one=0.4)
+    assert summary(0, structure(some, spread(0, 0, 1, at=10)), {}).startswith("mostly isolated nodes: 60 %")
 
 
 @pytest.mark.parametrize(

@@ -54,10 +54,13 @@ def _noun(degree: dict[str, Any]) -> str:
 
 
 def _around(structure: dict[str, Any]) -> str:
-    """What their neighbours are; told by the mean degree of those, so below 1.5 most are leaves."""
+    """What their neighbours are, by the mean degree of those: below 1.5 most are leaves.
+
+    It ranks among such means, which are larger than degrees, so the least of them need not be small.
+    """
     own, around = structure["degree"], structure["neighbor_degree"]
     (least, _, most), (low, _, high) = around["quartiles"], around["percentiles"]
-    if most == 0:
+    if most == 0 or own["zero"] > 0.5:
         return ""
     if most < 1.5:
         neighbor = " whose only neighbour is a leaf" if own["one"] >= NEARLY_ALL else " whose neighbours are leaves"
@@ -66,7 +69,7 @@ def _around(structure: dict[str, Any]) -> str:
         return " next to hubs"
     if least >= WELL and low >= 75:
         return " next to well-connected nodes"
-    return " among sparsely connected neighbours" if high <= 25 else ""
+    return " among sparsely connected neighbours" if high <= 25 and most <= own["overall"] else ""
 
 
 def _isolated(degree: dict[str, Any]) -> str:
