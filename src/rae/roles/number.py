@@ -2,7 +2,7 @@
 
 (Between the two, where the graph is at hand, comes `rae.roles.steady`.)
 
-Exact positions: nodes in equal positions have equal vectors. Where there are at most `max_k`
+Exact positions: nodes in equal positions have equal vectors, up to rounding. Where there are at most `max_k`
 positions, four or more nodes to each on average, they are the roles. So are at most `max_k`
 positions that hold half of all nodes, each at least twice as many as any other position, if the
 rest lies near them: a graph of exact positions with a little noise.

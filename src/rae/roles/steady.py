@@ -50,12 +50,12 @@ def steady(graph: Graph, max_k: int, seed: int) -> Steady | None:
     n = graph.n_nodes
     if n > MOST or graph.n_edges == 0:
         return None
+    if steps(graph) > STEPS:
+        log.info("steady positions are not looked for: the graph is so dense that it would take more than 20 s")
+        return None
     now = seen(graph)
     members = np.unique(now, return_counts=True)[1]
     if members[members > 1].sum() < SHARED * n:
-        return None
-    if steps(graph) > STEPS:
-        log.info("steady positions are not looked for: the graph is so dense that it would take more than 20 s")
         return None
     order = arranged(graph, now)
     found = _found(in_order(graph, order), max_k, seed)
