@@ -80,7 +80,8 @@ def test_a_median_among_many_equals_stands_in_their_middle():
     told = profile(values, np.array([0] * 8 + [1, 1]), 3)
 
     assert told[0]["degree"] == {
-        "quartiles": [1, 1, 1], "percentiles": [40.0, 40.0, 40.0], "percentile": 40.0, "overall": 1
+        "quartiles": [1, 1, 1], "percentiles": [40.0, 40.0, 40.0], "percentile": 40.0, "overall": 1,
+        "zero": 0.0, "one": 1.0,
     }  # fmt: skip
     assert told[1]["degree"]["quartiles"] == [5, 5, 9]
     assert told[2] == {}
