@@ -214,13 +214,16 @@ def _step_bytes(graph: Graph, n_features: int, row_bytes: float, config: Config)
     return int(4 * held + gathered + 2 * 16 * weights)
 
 
+def _projects(rows: FeatureRows, config: Config) -> list[bool]:
+    """Which levels project before they average, as `inference.exact.projects` decides for the levels of a model."""
+    widths = (rows.width, *config.dims)
+    narrows = [config.order == "project_first" or here < below for below, here in itertools.pairwise(widths)]
+    return [narrows[0] or not rows.dense, *narrows[1:]]
+
+
 def _alive(rows: FeatureRows, config: Config) -> int:
     """Columns beside the vectors at the widest level: what it projected, or a copy that the next one averages."""
-    widths = (rows.width, *config.dims)
-    first = config.order == "project_first"
-    projects = [first or here < below for below, here in itertools.pairwise(widths)]
-    projects[0] = projects[0] or not rows.dense
-    most = 0
+    projects, most = _projects(rows, config), 0
     for k, here in enumerate(config.dims):
         copied = here if k + 1 < config.depth and not projects[k + 1] else 0
         below = config.dims[k - 1] if k and not projects[k] else 0
@@ -230,11 +233,8 @@ def _alive(rows: FeatureRows, config: Config) -> int:
 
 def _averaged(rows: FeatureRows, config: Config) -> int:
     """Columns of the widest rows that are averaged: the input of a level, or what it projects first."""
-    pairs = list(itertools.pairwise((rows.width, *config.dims)))
-    if config.order == "project_first":
-        return max(config.dims)
-    first = pairs[0][1] if not rows.dense else min(pairs[0])
-    return max(first, *(min(pair) for pair in pairs[1:]), 1)
+    pairs = itertools.pairwise((rows.width, *config.dims))
+    return max(here if first else below for first, (below, here) in zip(_projects(rows, config), pairs, strict=True))
 
 
 def _on_disk(x: Matrix | None) -> bool:
