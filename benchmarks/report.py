@@ -423,8 +423,8 @@ LIMITS = (
     "A command starts in the seconds that the growth tables name, most of them imports; on small graphs that is "
     "nearly all of its time, and a script that needs NumPy and SciPy alone has ended before.",
     "Everything here runs on the processor.",
-    "Training holds the features of all nodes in memory, 31 columns of float32 a node where none are given, so its "
-    "peak grows with the nodes, though not with the edges.",
+    "Training without given features holds 31 columns of float32 a node in memory, so its peak grows with the nodes, "
+    "though not with the edges; given features can stay on disk.",
     "In memory, embedding holds the vectors of all nodes and, beside them, the rows that a level averages. `--memory` "
     "bounds it and pays with disk: at most the vectors of all levels once and the rows of the level at work.",
     "`--order locality` brings much on graphs of the web and next to nothing on generated power-law graphs, in which "
