@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from rae.kernels.cpu import kernel
+from rae.kernels.places import keep_best
 from rae.runtime import in_ranges
 from rae.search import unit_rows
 
@@ -34,24 +34,3 @@ def most_alike(z: Floats, k: int) -> tuple[Ints, Floats]:
         block = unit[start : start + rows] @ unit.T
         in_ranges(partial(keep_best, block, start, index, cosine), len(block), 16)
     return index, np.clip(cosine, -2, 1)
-
-
-@kernel
-def keep_best(block: Any, first_row: Any, index: Any, cosine: Any, start: Any, stop: Any) -> None:
-    """Put the largest entries of each row of the block into index and cosine; among equals the lower row."""
-    k = index.shape[1]
-    for b in range(start, stop):
-        row = first_row + b
-        filled = 0
-        for j in range(block.shape[1]):
-            value = block[b, j]
-            if j == row or (filled == k and not value > cosine[row, k - 1]):
-                continue
-            place = min(filled, k - 1)
-            while place > 0 and cosine[row, place - 1] < value:
-                cosine[row, place] = cosine[row, place - 1]
-                index[row, place] = index[row, place - 1]
-                place -= 1
-            cosine[row, place] = value
-            index[row, place] = j
-            filled = min(filled + 1, k)

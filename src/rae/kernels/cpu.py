@@ -14,6 +14,7 @@ import numpy as np
 from numba import njit
 
 from rae.kernels.hardware import fetch_item, fetch_row, widen
+from rae.kernels.shipped import first
 
 F = TypeVar("F", bound=Callable[..., Any])
 AHEAD = 24  # rows that are on their way from memory while one is added
@@ -21,13 +22,13 @@ NEAR, FAR = 8, 24  # nodes ahead whose neighbours, and whose place in the neighb
 
 
 def kernel(function: F) -> F:
-    """Compile without the interpreter lock; cache on disk; allow fused multiply-add only."""
+    """Compile, or take what came with the package; no interpreter lock; cache on disk; fused multiply-add only."""
     options: dict[str, Any] = {"nogil": True, "fastmath": {"contract"}, "error_model": "numpy"}
     try:
         compiled: Any = njit(cache=True, **options)(function)
     except RuntimeError:  # nowhere to keep the compiled code, e.g. a read-only install without a home folder
         compiled = njit(**options)(function)
-    return cast(F, compiled)
+    return cast(F, first(compiled))
 
 
 # ---------------------------------------------------------------------------------- hashing
