@@ -67,12 +67,6 @@ CASES = {
     "mean_rows": lambda: (OFFSETS[10:], TARGETS, X, 10, np.ones((15, 7), np.float32), 0, 15),
     "mean_rows to the end": lambda: (OFFSETS, TARGETS, X, 0, np.ones((30, 7), np.float32), 0, 30),
     "mean_rows half": lambda: (OFFSETS, TARGETS, HALF.view(np.uint16), 0, np.ones((30, 7), np.float32), 0, 30),
-    **{
-        f"scale_last {k}": lambda k=k: (
-            X, TARGETS, 5, 5 + k, np.ones(7, np.float32), np.float32(0.5), np.zeros(7, np.float32)
-        )
-        for k in range(4)
-    },
     "scatter_rows": lambda: (OFFSETS, TARGETS, X, np.zeros((30, 7), np.float32), 2, 6),
     "sparse_dense": lambda: (OFFSETS, TARGETS, VALUES, 5, X, np.ones((20, 7), np.float32), 0, 20),
     "sparse_dense_grad": lambda: (OFFSETS, TARGETS, VALUES, X, np.zeros((30, 7), np.float32), 1, 7),
@@ -106,7 +100,7 @@ def test_the_compiled_kernel_does_what_its_source_says(case, monkeypatch):
     kernel = getattr(cpu, case.split()[0])
     compiled, plain = CASES[case](), CASES[case]()
     answer = kernel(*compiled)
-    for name in ("mix", "stream", "draw", "fill_mask", "tanh_row", "add_rows", "has_edge", "scale_last"):
+    for name in ("mix", "stream", "draw", "fill_mask", "tanh_row", "add_rows", "has_edge"):
         monkeypatch.setattr(cpu, name, getattr(cpu, name).py_func)
 
     assert kernel.py_func(*plain) == answer
@@ -148,6 +142,24 @@ def test_a_row_fetched_early_changes_nothing_and_halves_are_widened_exactly():
         assert out.tobytes() == expected.tobytes()
         assert all(widen(v) == e for v, e in zip(x[1], expected[1], strict=True))
     assert fetch_row(X, 0) is None
+
+
+@pytest.mark.filterwarnings("ignore:overflow encountered")
+@pytest.mark.parametrize("index", [np.int32, np.int64])
+@pytest.mark.parametrize("kind", [np.float32, np.float16])
+@pytest.mark.parametrize("width", [1, 15, 16, 17, 31, 32, 47, 48, 64, 65, 127, 200])
+def test_means_of_any_width_are_those_of_the_source_bit_by_bit_and_nothing_else_is_written(width, kind, index):
+    rows = (1e3 * RNG.normal(size=(30, width))).astype(kind)
+    x = rows.view(np.uint16) if kind == np.float16 else rows
+    compiled, plain = np.full((2, 32, width), 7, np.float32)
+
+    cpu.mean_rows(OFFSETS[5:], TARGETS.astype(index), x, 5, compiled[1:], 0, 25)
+    cpu.mean_rows.py_func(OFFSETS[5:], TARGETS, x, 5, plain[1:], 0, 25)
+
+    assert compiled.tobytes() == plain.tobytes()
+    for i in (0, 11, 24):
+        both = rows[[5 + i, *GRAPH.neighbors(5 + i)]]
+        assert np.allclose(compiled[1 + i], both.astype(np.float64).mean(0), rtol=1e-5, atol=1e-3)
 
 
 def test_ids_of_any_size_are_numbered_alike_in_one_call_or_two_and_by_the_source():

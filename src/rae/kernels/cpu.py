@@ -13,11 +13,11 @@ from typing import Any, TypeVar, cast
 import numpy as np
 from numba import njit
 
-from rae.kernels.hardware import fetch_item, fetch_row, widen
+from rae.kernels.hardware import fetch_item
 from rae.kernels.shipped import first
+from rae.kernels.tiles import mean_row
 
 F = TypeVar("F", bound=Callable[..., Any])
-AHEAD = 24  # rows that are on their way from memory while one is added
 NEAR, FAR = 8, 24  # nodes ahead whose neighbours, and whose place in the neighbour lists, are fetched
 
 
@@ -308,55 +308,11 @@ def sum_rows(offsets: Any, index: Any, x: Any, out: Any, start: Any, stop: Any) 
 def mean_rows(offsets: Any, index: Any, x: Any, first: Any, out: Any, start: Any, stop: Any) -> None:
     """out[i] = mean of x[first + i] and of x[index[e]], e in offsets[i]..offsets[i + 1]: mean({u} ∪ N(u)).
 
-    x is float32, or float16 as uint16. Four rows are added at a time, each fetched AHEAD rows before; the
-    last one to three rows and the division share a pass, since most nodes have few neighbours.
+    x is float32, or float16 as uint16.
     """
-    width = out.shape[1]
-    sums = np.empty(width, np.float32)
     for i in range(start, stop):
-        own, mean = x[first + i], out[i]
-        e, end = offsets[i], offsets[i + 1]
-        share = np.float32(1) / np.float32(1 + end - e)
-        for soon in range(min(e + AHEAD, len(index)), min(end + AHEAD, len(index), e + AHEAD + 4)):
-            fetch_row(x, index[soon])
-        if e + 4 > end:
-            for j in range(width):
-                sums[j] = widen(own[j])
-        else:
-            a, b, c, d = x[index[e]], x[index[e + 1]], x[index[e + 2]], x[index[e + 3]]
-            for j in range(width):
-                sums[j] = widen(own[j]) + ((widen(a[j]) + widen(b[j])) + (widen(c[j]) + widen(d[j])))
-            e += 4
-            while e + 4 <= end:
-                for soon in range(min(e + AHEAD, len(index)), min(e + AHEAD + 4, len(index))):
-                    fetch_row(x, index[soon])
-                a, b, c, d = x[index[e]], x[index[e + 1]], x[index[e + 2]], x[index[e + 3]]
-                for j in range(width):
-                    sums[j] += (widen(a[j]) + widen(b[j])) + (widen(c[j]) + widen(d[j]))
-                e += 4
-            for soon in range(min(e + AHEAD, len(index)), min(end + AHEAD, len(index))):
-                fetch_row(x, index[soon])
-        scale_last(x, index, e, end, sums, share, mean)
-
-
-@kernel
-def scale_last(x: Any, index: Any, e: Any, end: Any, sums: Any, share: Any, out: Any) -> None:
-    """out = (sums + the rows index[e:end] of x, three at most, one after the other) * share."""
-    if end - e == 3:
-        a, b, c = x[index[e]], x[index[e + 1]], x[index[e + 2]]
-        for j in range(len(out)):
-            out[j] = (((sums[j] + widen(a[j])) + widen(b[j])) + widen(c[j])) * share
-    elif end - e == 2:
-        a, b = x[index[e]], x[index[e + 1]]
-        for j in range(len(out)):
-            out[j] = ((sums[j] + widen(a[j])) + widen(b[j])) * share
-    elif end - e == 1:
-        a = x[index[e]]
-        for j in range(len(out)):
-            out[j] = (sums[j] + widen(a[j])) * share
-    else:
-        for j in range(len(out)):
-            out[j] = sums[j] * share
+        low, high = offsets[i], offsets[i + 1]
+        mean_row(x, first + i, index, low, high, np.float32(1) / np.float32(1 + high - low), out[i])
 
 
 @kernel
