@@ -6,7 +6,8 @@ Every way is a process of its own that starts from the same file and ends with a
 vectors; seconds are those of the whole process, imports included. All ways run once, in turns; those that
 took less than two minutes run twice more, in turns again. A way that is not done after --limit seconds, or
 that holds over 20 GiB, is ended, and its line says how far it got. The peak is VmHWM of the process; none of
-them starts others. `embedded_s` is the time to the vectors without the program's start and the writing.
+them starts others. `embedded_s` is the time to the vectors without the program's start and the writing; ours
+are written while they are made, so it has none.
 
 Ours is `rae fit` with 200 steps and 256 columns. The others, in an environment of their own (alternatives.py):
 
@@ -99,7 +100,7 @@ class Race:
             return None, {"note": "; ".join(x for x in (progress(told_lines(told)), f"failed: {last}") if x)}
         if spent.stopped:
             return spent, {"note": f"{spent.stopped}: {progress(told_lines(told)) or 'nothing done'}"}
-        return spent, self._finished(way, spent, out, told)
+        return spent, self._finished(way, out, told)
 
     def _command(self, way: Way, out: Path, told: Path) -> list[object]:
         shared = [f"{name}={self.threads}" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")]
@@ -110,15 +111,12 @@ class Race:
         call = ["fit", self.edges, "--no-page", "--lean", "--force", "--json", "--quiet", *steps]
         return ["env", *shared, *RAE, *call, "--out", out.with_suffix("")]
 
-    def _finished(self, way: Way, spent: Spent, out: Path, told: Path) -> Line:
+    def _finished(self, way: Way, out: Path, told: Path) -> Line:
         """Nodes and columns as they stand in the file, and the time to the vectors where it can be told apart."""
         if way.peer is not None:
             embedded = next(line["at"] for line in told_lines(told) if line["stage"] == "embedded")
             return {"embedded_s": round(embedded, 2), **shape(out)}
-        found: Line = shape(out.with_suffix("") / "embeddings.parquet")
-        if "--memory" in way.options:  # written while it is computed
-            return found
-        return {"embedded_s": round(sum(spent.found["timings"].values()), 2), **found}
+        return shape(out.with_suffix("") / "embeddings.parquet")  # written while it is computed
 
 
 def shape(path: Path) -> Line:

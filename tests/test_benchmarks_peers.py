@@ -131,7 +131,7 @@ def test_our_own_rows_and_an_installed_peer_come_out_of_a_quick_race(script, edg
     assert [line["row"] for line in (ours, theirs)] == rows
     assert (ours["nodes"], ours["columns"], ours["rounds"]) == (30, 256, 1)
     assert ours["peak_mb"] > 50
-    assert ours["embedded_s"] < ours["best_s"]
+    assert "embedded_s" not in ours
     assert {"table", "dataset", "threads", "worst_s", "load", "run", "machine", "versions"} <= set(ours)
     assert (theirs.get("nodes") == 30) if there else theirs["note"].startswith("not installed: ")
 

@@ -18,7 +18,7 @@ from rae.encoder import Encoder
 from rae.errors import ConfigError, FeatureError, GraphError, NotFittedError
 from rae.features import FeatureTable, Matrix, prepare
 from rae.graph import Graph
-from rae.inference import embed, embed_to
+from rae.inference import embed, embed_to, stream_to
 from rae.training import Progress, fit
 
 Floats = np.ndarray[Any, np.dtype[np.float32]]
@@ -103,17 +103,18 @@ class RAE:
         graph: Graph,
         features: Any = None,
         *,
-        memory: int | str,
+        memory: int | str | None = None,
         half: bool = False,
         dtype: str = "float32",
         model: str | None = None,
         progress: Progress | None = None,
     ) -> int:
-        """Write what `transform` gives to .parquet or .csv in bounded memory, and return the vectors' width.
+        """Write what `transform` gives to .parquet or .csv while it is made, and return the vectors' width.
 
-        `memory` is what the process may take, e.g. "4GiB"; what does not fit goes to a folder beside the
-        file, and the same call goes on where a killed one was. `half` keeps those intermediate rows in
-        half precision, `dtype` is that of the file, `model` a model file's checksum for its header.
+        The rows that levels average are in memory, the vectors of all nodes never are. With `memory`, what
+        the process may take, e.g. "4GiB", what does not fit goes to a folder beside the file, and the
+        same call goes on where a killed one was. `half` keeps those intermediate rows in half precision,
+        `dtype` is that of the file, `model` a model file's checksum for its header.
         """
         if not isinstance(graph, Graph):
             raise GraphError(f"expected a rae.Graph, got {type(graph).__name__}; make one with rae.Graph.from_edges")
@@ -123,6 +124,11 @@ class RAE:
                 progress("embed", done, of, {})
 
         kept = self._model
+        if memory is None:
+            if half:
+                raise ConfigError("half=True is about rows kept on disk, which memory= asks for; pass both")
+            graph, x = _prepared(graph, self._expected(features), kept.config)
+            return stream_to(path, kept.encoders, graph, x, kept.config, dtype=dtype, model=model, report=report)
         return embed_to(
             path, kept.encoders, graph, self._expected(features), kept.config,
             memory=memory, half=half, dtype=dtype, model=model, report=report,

@@ -20,9 +20,11 @@ import contextlib
 import json
 import logging
 import platform
+import re
 import shutil
+import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
@@ -56,6 +58,7 @@ OURS = (
 )
 COUNTS = ("nodes", "edges", "isolated", "features", "width", "rows", "doubled", "self_loops")
 STAGES = ("read", "fit", "embed")
+ASIDE = re.compile(r"\.[0-9a-f]{32}\.tmp")  # the folder that a run is made in
 LIBRARIES = ("rae", "numpy", "scipy", "pyarrow", "torch", "numba", "safetensors", "scikit-learn")
 
 
@@ -85,7 +88,7 @@ class Run:
         path: str | Path,
         model: RAE,
         ids: pa.Array,
-        embeddings: np.ndarray[Any, Any] | Path,
+        embeddings: np.ndarray[Any, Any] | Path | Callable[[Path, str], int],
         *,
         graph: Graph | None = None,
         features: Any = None,
@@ -99,35 +102,34 @@ class Run:
 
         With `graph` and `features` (a matrix in row order or a FeatureTable) those are kept too:
         roles then say what their members have in common, and the page can draw neighbourhoods.
-        `embeddings` is a matrix in the order of ids, or the Parquet file of one, which is moved here.
+        `embeddings` is a matrix in the order of ids, or the Parquet file of one, which is moved here, or a
+        function that writes such a file, given its path and the model's checksum, and returns the width
+        of the vectors; what it takes is the stage "embed".
         """
-        from rae.io import write_embeddings
         from rae.io.atomic import write_json
-        from rae.io.embeddings import embeddings_width
         from rae.io.graphs import checksum, write_graph
 
         folder = Path(path)
         check_free(folder, force=force)
         matrix = _in_row_order(ids, graph, features)
-        info: dict[str, Any] = {
-            "format": FORMAT,
-            "format_version": FORMAT_VERSION,
-            "settings": model.config.as_dict(),
-            "structural": bool(model.structural),
-            "versions": _versions(),
-            "counts": {**(counts or {}), "width": embeddings_width(embeddings)},
-            "timings": {name: round(float(spent), 4) for name, spent in (timings or {}).items()},
-            "training": summary(model.history),
-            "history": list(model.history),
-            "inputs": dict(inputs or {}),
-        }
-        info = json.loads(json.dumps(info, sort_keys=True))  # as `open` will read it
         with _made_aside(folder) as new:
             model.save(new / MODEL)
-            if isinstance(embeddings, Path):
-                shutil.move(embeddings, new / EMBEDDINGS)
-            else:
-                write_embeddings(new / EMBEDDINGS, ids, embeddings, model=checksum(new / MODEL), dtype=dtype)
+            began = time.perf_counter()
+            width = _put(embeddings, new / EMBEDDINGS, ids, checksum(new / MODEL), dtype)
+            made = {"embed": time.perf_counter() - began} if callable(embeddings) else {}
+            info: dict[str, Any] = {
+                "format": FORMAT,
+                "format_version": FORMAT_VERSION,
+                "settings": model.config.as_dict(),
+                "structural": bool(model.structural),
+                "versions": _versions(),
+                "counts": {**(counts or {}), "width": width},
+                "timings": {name: round(float(spent), 4) for name, spent in {**(timings or {}), **made}.items()},
+                "training": summary(model.history),
+                "history": list(model.history),
+                "inputs": dict(inputs or {}),
+            }
+            info = json.loads(json.dumps(info, sort_keys=True))  # as `open` will read it
             if graph is not None:
                 write_graph(new / GRAPH, graph)
             if matrix is not None:
@@ -256,6 +258,21 @@ class Run:
         return {n: (self.path / n).stat().st_size for n in sorted(OURS) if (self.path / n).is_file()}
 
 
+def _put(embeddings: Any, path: Path, ids: pa.Array, model: str, dtype: str) -> int:
+    """Put embeddings into this file, however they come, and return their width."""
+    from rae.io import write_embeddings
+    from rae.io.embeddings import embeddings_width
+
+    if callable(embeddings):
+        return int(embeddings(path, model))
+    width = embeddings_width(embeddings)
+    if isinstance(embeddings, Path):
+        shutil.move(embeddings, path)
+    else:
+        write_embeddings(path, ids, embeddings, model=model, dtype=dtype)
+    return width
+
+
 @contextlib.contextmanager
 def _made_aside(folder: Path) -> Iterator[Path]:
     """A hidden folder to make a run in; when the block ends well its files take the place of the old run's.
@@ -265,6 +282,8 @@ def _made_aside(folder: Path) -> Iterator[Path]:
     """
     fresh = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
+    for left in _left_aside(folder):
+        shutil.rmtree(left, ignore_errors=True)
     aside = folder / f".{uuid.uuid4().hex}.tmp"
     aside.mkdir()
     try:
@@ -279,6 +298,11 @@ def _made_aside(folder: Path) -> Iterator[Path]:
         shutil.rmtree(aside, ignore_errors=True)
         if fresh and not any(folder.iterdir()):
             folder.rmdir()
+
+
+def _left_aside(folder: Path) -> list[Path]:
+    """What fits that were killed left in this folder."""
+    return [path for path in folder.iterdir() if ASIDE.fullmatch(path.name) and path.is_dir()]
 
 
 def check_free(path: str | Path, *, force: bool = False) -> None:
@@ -296,7 +320,7 @@ def check_free(path: str | Path, *, force: bool = False) -> None:
         raise RunError(f"{kept} is a file or a link where a folder of the run must go; choose another --out")
     if any((folder / name).exists() for name in GRAPH_FILES) and not (folder / MODEL).is_file():
         raise RunError(f"{kept} holds a graph that no run wrote, it would be replaced; choose another --out")
-    if force or not any(folder.iterdir()):
+    if force or not set(folder.iterdir()) - set(_left_aside(folder)):
         return
     if (folder / INFO).is_file():
         raise RunError(f"{folder} holds a run already; choose another --out, or pass --force to replace it")

@@ -44,7 +44,7 @@ def bounds_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "--memory",
             metavar="SIZE",
             help="memory embedding may take, e.g. 4GiB: what does not fit goes to disk beside the output, and a "
-            "killed run goes on where it was  [default: all in memory]",
+            "killed run goes on where it was  [default: rows between levels in memory, no disk]",
         ),
     ):
         wrapped = option(wrapped)

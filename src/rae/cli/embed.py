@@ -39,7 +39,6 @@ def embed(console: Console, run: str, reading: Reading, bounds: Bounds, out: str
     rae embed runs/web big.parquet --out z.parquet --memory 4GiB --dtype float16
     """
     from rae.inference import memory_bytes
-    from rae.io import write_embeddings
     from rae.run import load_model, model_checksum
 
     target = Path(out)
@@ -58,14 +57,8 @@ def embed(console: Console, run: str, reading: Reading, bounds: Bounds, out: str
     target.parent.mkdir(parents=True, exist_ok=True)
     with console.progress() as progress:
         began = time.perf_counter()
-        if bounds.memory is None:
-            z = model.transform(graph, features, progress=progress)
-            width = int(z.shape[1])
-        else:
-            width = model.embed_to(target, graph, features, model=made_by, progress=progress, **asdict(bounds))
+        width = model.embed_to(target, graph, features, model=made_by, progress=progress, **asdict(bounds))
         spent = time.perf_counter() - began
-    if bounds.memory is None:
-        write_embeddings(target, graph.id_column, z, model=made_by, dtype=bounds.dtype)
     written = target.stat().st_size
     timings = {"read": round(inputs.seconds, 4), "embed": round(spent, 4)}
     rows = [

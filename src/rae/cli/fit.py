@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -113,34 +114,37 @@ def fit_run(
 
     bounds = bounds or Bounds()
     model = RAE(config)
-    z: Any
+    z: Path | None = None
     with console.progress() as progress:
+
+        def embed(path: Path, made_by: str) -> int:
+            return model.embed_to(
+                path, inputs.graph, inputs.features, model=made_by, progress=progress, **asdict(bounds)
+            )
+
         began = time.perf_counter()
         model.fit(inputs.graph, inputs.features, progress=progress)
-        fitted = time.perf_counter()
-        if bounds.memory is None:
-            z = model.transform(inputs.graph, inputs.features, progress=progress)
-        else:
-            z = _embed_beside(folder, model, inputs, bounds, progress)
-        embedded = time.perf_counter()
-    timings = {"read": inputs.seconds, "fit": fitted - began, "embed": embedded - fitted}
-    return Run.create(
-        folder,
-        model,
-        inputs.graph.id_column,
-        z,
-        graph=None if lean else inputs.graph,
-        features=None if lean else inputs.features,
-        counts=inputs.counts,
-        timings=timings,
-        inputs=inputs.files,
-        dtype=bounds.dtype,
-        force=force,
-    )
+        timings = {"read": inputs.seconds, "fit": time.perf_counter() - began}
+        if bounds.memory is not None:
+            began = time.perf_counter()
+            z = _embed_beside(folder.resolve(), model, embed)
+            timings["embed"] = time.perf_counter() - began
+        return Run.create(
+            folder,
+            model,
+            inputs.graph.id_column,
+            z or embed,
+            graph=None if lean else inputs.graph,
+            features=None if lean else inputs.features,
+            counts=inputs.counts,
+            timings=timings,
+            inputs=inputs.files,
+            force=force,
+        )
 
 
-def _embed_beside(folder: Path, model: RAE, inputs: Inputs, bounds: Bounds, progress: Any) -> Path:
-    """Embed in bounded memory into a file beside the run folder, which has no place for it before it is whole."""
+def _embed_beside(folder: Path, model: RAE, embed: Callable[[Path, str], int]) -> Path:
+    """Embed into a file beside the run folder: what a killed run left must lie where the next one looks for it."""
     from rae.io.graphs import checksum
 
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -148,7 +152,7 @@ def _embed_beside(folder: Path, model: RAE, inputs: Inputs, bounds: Bounds, prog
     model.save(kept)
     made_by = checksum(kept)
     kept.unlink()
-    model.embed_to(out, inputs.graph, inputs.features, model=made_by, progress=progress, **asdict(bounds))
+    embed(out, made_by)
     return out
 
 
