@@ -1,7 +1,7 @@
 # Two commands are all a newcomer needs: make demo, make test. Everything lives in .venv.
 PYTHON ?= python3
 BIN    := .venv/bin
-PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+PIP    := RAE_COMPILE=0 $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .PHONY: help demo test check bench paper docs page clean
 

@@ -15,13 +15,16 @@ from rae.cli.progress import seconds
 
 
 @click.command(name="compile", short_help="compile the hot loops now, so that the first fit does not")
+@click.option("--types", is_flag=True, hidden=True, help="list the loops found compiled, as kernels/types.txt has them")
 @global_options
 @click.pass_obj
-def compile_(console: Console) -> None:
+def compile_(console: Console, types: bool) -> None:
     """Compile rae's hot loops for this processor and keep them beside the program.
 
-    They are compiled when first used anyway, which makes the first fit some seconds slower than the
-    next. This runs every kind of job once on a tiny graph instead. Nothing else is written.
+    An installation does this already. Where it could not (another processor or version of numba than it was
+    made with, no numba while building), they are compiled when first used, which makes the first fit some
+    seconds slower than the next. This runs every kind of job once on a tiny graph instead. Nothing else is
+    written.
 
     \b
     rae compile
@@ -33,6 +36,12 @@ def compile_(console: Console) -> None:
             if progress is not None:
                 progress("compile", done, len(jobs), {})
             job(Path(name))
+    if types:
+        from rae.kernels.ahead import asked
+
+        lines = asked()
+        console.result("\n".join(lines), {"types": lines})
+        return
     spent = time.perf_counter() - began
     console.result(f"compiled in {seconds(spent)}; every fit starts at once now", {"seconds": round(spent, 2)})
 

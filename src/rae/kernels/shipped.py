@@ -27,6 +27,7 @@ def ship(compiled: Any, types: tuple[Any, ...]) -> None:
     """Compile a kernel for these types and put the code where it goes into the package."""
     from rae.kernels.store import Store
 
-    compiled.compile(types)
+    anew = numba.jit(**compiled.targetoptions)(compiled.py_func)  # code out of a cache cannot be written again
+    anew.compile(types)
     FOLDER.mkdir(parents=True, exist_ok=True)
-    Store(compiled.py_func, behind=compiled._cache).keep(types, compiled.overloads[types])
+    Store(anew.py_func, behind=anew._cache).keep(types, anew.overloads[types])
