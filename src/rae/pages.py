@@ -1,8 +1,10 @@
-"""Arrays that lie in memory-mapped files: whether one does, and giving back the memory of what was read of it."""
+"""Memory: how much of it can be had, and arrays in memory-mapped files, which give back what was read of them."""
 
 from __future__ import annotations
 
 import mmap
+import re
+from pathlib import Path
 from typing import Any
 
 
@@ -23,3 +25,27 @@ def forget(*arrays: Any) -> None:
         base = mapped(array)
         if base is not None and memoryview(base).readonly and hasattr(mmap, "MADV_DONTNEED"):
             base.madvise(mmap.MADV_DONTNEED)
+
+
+def available_memory(root: Path = Path("/")) -> int | None:
+    """Bytes that can be had without swapping: of the machine and of the control group; None where nobody says."""
+    groups = [
+        ("sys/fs/cgroup/memory.max", "sys/fs/cgroup/memory.current"),
+        ("sys/fs/cgroup/memory/memory.limit_in_bytes", "sys/fs/cgroup/memory/memory.usage_in_bytes"),
+    ]
+    found = [number_in(root / "proc/meminfo", r"MemAvailable:\s+(\d+) kB", 1024)]
+    for limit, used in groups:
+        most, now = (number_in(root / name, r"(\d+)\s*") for name in (limit, used))
+        if most is not None and now is not None:
+            cached = number_in((root / used).with_name("memory.stat"), r"(?s).*?\binactive_file (\d+).*") or 0
+            found.append(max(0, most - now + cached))  # pages of files are given back when they are needed
+    return min((free for free in found if free is not None), default=None)
+
+
+def number_in(path: Path, pattern: str, unit: int = 1) -> int | None:
+    """The number that the pattern finds in a file of the system, None where there is none."""
+    try:
+        found = re.search(pattern, path.read_text(encoding="ascii", errors="replace"))
+    except OSError:
+        return None
+    return int(found[1]) * unit if found else None
