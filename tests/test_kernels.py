@@ -7,6 +7,7 @@ import inspect
 import numba
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 from plain import random_graph
 from rae.kernels import cpu
@@ -62,7 +63,6 @@ CASES = {
     "number": lambda: (NODES, np.full(64, -1, np.int32), np.zeros(25, np.int64), 0, np.zeros(25, np.int64)),
     "non_neighbors": lambda: (OFFSETS, TARGETS, np.arange(30), SALT, True, 8, np.zeros((30, 4), np.int64)),
     "non_neighbors any": lambda: (OFFSETS, TARGETS, np.arange(3), SALT, False, 2, np.zeros((3, 9), np.int64)),
-    "add_rows": lambda: (X, TARGETS, 3, 14, np.ones(7, np.float32)),
     "sum_rows": lambda: (OFFSETS, TARGETS, X, np.ones((30, 7), np.float32), 0, 30),
     "mean_rows": lambda: (OFFSETS[10:], TARGETS, X, 10, np.ones((15, 7), np.float32), 0, 15),
     "mean_rows to the end": lambda: (OFFSETS, TARGETS, X, 0, np.ones((30, 7), np.float32), 0, 30),
@@ -100,7 +100,7 @@ def test_the_compiled_kernel_does_what_its_source_says(case, monkeypatch):
     kernel = getattr(cpu, case.split()[0])
     compiled, plain = CASES[case](), CASES[case]()
     answer = kernel(*compiled)
-    for name in ("mix", "stream", "draw", "fill_mask", "tanh_row", "add_rows", "has_edge"):
+    for name in ("mix", "stream", "draw", "fill_mask", "tanh_row", "has_edge"):
         monkeypatch.setattr(cpu, name, getattr(cpu, name).py_func)
 
     assert kernel.py_func(*plain) == answer
@@ -144,10 +144,12 @@ def test_a_row_fetched_early_changes_nothing_and_halves_are_widened_exactly():
     assert fetch_row(X, 0) is None
 
 
-@pytest.mark.filterwarnings("ignore:overflow encountered")
+WIDTHS = [1, 15, 16, 17, 31, 32, 47, 48, 64, 65, 127, 200]
+
+
 @pytest.mark.parametrize("index", [np.int32, np.int64])
 @pytest.mark.parametrize("kind", [np.float32, np.float16])
-@pytest.mark.parametrize("width", [1, 15, 16, 17, 31, 32, 47, 48, 64, 65, 127, 200])
+@pytest.mark.parametrize("width", WIDTHS)
 def test_means_of_any_width_are_those_of_the_source_bit_by_bit_and_nothing_else_is_written(width, kind, index):
     rows = (1e3 * RNG.normal(size=(30, width))).astype(kind)
     x = rows.view(np.uint16) if kind == np.float16 else rows
@@ -160,6 +162,19 @@ def test_means_of_any_width_are_those_of_the_source_bit_by_bit_and_nothing_else_
     for i in (0, 11, 24):
         both = rows[[5 + i, *GRAPH.neighbors(5 + i)]]
         assert np.allclose(compiled[1 + i], both.astype(np.float64).mean(0), rtol=1e-5, atol=1e-3)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_sums_of_any_width_are_those_of_the_formula_and_nothing_else_is_written(width):
+    x = RNG.normal(size=(30, width)).astype(np.float32)
+    plain, weighted = np.full((2, 32, width), 7, np.float32)
+
+    cpu.sum_rows(OFFSETS, TARGETS, x, plain[1:], 0, 30)
+    cpu.sparse_dense(OFFSETS, TARGETS, VALUES, 0, x, weighted[1:], 0, 30)
+
+    for out, values in ((plain, np.ones_like(VALUES)), (weighted, VALUES)):
+        assert np.allclose(out[1:-1], sp.csr_array((values, TARGETS, OFFSETS), shape=(30, 30)) @ x, atol=1e-5)
+        assert (out[[0, -1]] == 7).all()
 
 
 def test_ids_of_any_size_are_numbered_alike_in_one_call_or_two_and_by_the_source():

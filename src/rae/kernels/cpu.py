@@ -15,7 +15,7 @@ from numba import njit
 
 from rae.kernels.hardware import fetch_item
 from rae.kernels.shipped import first
-from rae.kernels.tiles import mean_row
+from rae.kernels.tiles import mean_row, sum_row
 
 F = TypeVar("F", bound=Callable[..., Any])
 NEAR, FAR = 8, 24  # nodes ahead whose neighbours, and whose place in the neighbour lists, are fetched
@@ -279,29 +279,10 @@ def non_neighbors(offsets: Any, targets: Any, nodes: Any, key: Any, exclude: Any
 
 
 @kernel
-def add_rows(x: Any, index: Any, start: Any, stop: Any, total: Any) -> None:
-    """total += x[index[e]] for e in start..stop, four rows at a time: a quarter of the traffic to `total`."""
-    e = start
-    while e + 4 <= stop:
-        a, b, c, d = x[index[e]], x[index[e + 1]], x[index[e + 2]], x[index[e + 3]]
-        for j in range(len(total)):
-            total[j] += (a[j] + b[j]) + (c[j] + d[j])
-        e += 4
-    while e < stop:
-        a = x[index[e]]
-        for j in range(len(total)):
-            total[j] += a[j]
-        e += 1
-
-
-@kernel
 def sum_rows(offsets: Any, index: Any, x: Any, out: Any, start: Any, stop: Any) -> None:
     """out[i] = sum of x[index[e]] over row i."""
     for i in range(start, stop):
-        total = out[i]
-        for j in range(len(total)):
-            total[j] = 0
-        add_rows(x, index, offsets[i], offsets[i + 1], total)
+        sum_row(x, index, None, offsets[i], offsets[i + 1], out, i)
 
 
 @kernel
@@ -312,7 +293,7 @@ def mean_rows(offsets: Any, index: Any, x: Any, first: Any, out: Any, start: Any
     """
     for i in range(start, stop):
         low, high = offsets[i], offsets[i + 1]
-        mean_row(x, first + i, index, low, high, np.float32(1) / np.float32(1 + high - low), out[i])
+        mean_row(x, first + i, index, low, high, np.float32(1) / np.float32(1 + high - low), out, i)
 
 
 @kernel
@@ -328,23 +309,9 @@ def scatter_rows(offsets: Any, index: Any, grad: Any, out: Any, start: Any, stop
 
 @kernel
 def sparse_dense(offsets: Any, index: Any, values: Any, first: Any, w: Any, out: Any, start: Any, stop: Any) -> None:
-    """out[i] = sparse row (first + i) times w, four entries at a time."""
+    """out[i] = sparse row (first + i) times w."""
     for i in range(start, stop):
-        total = out[i]
-        for j in range(len(total)):
-            total[j] = 0
-        e, end = offsets[first + i], offsets[first + i + 1]
-        while e + 4 <= end:
-            s, t, u, v = values[e], values[e + 1], values[e + 2], values[e + 3]
-            a, b, c, d = w[index[e]], w[index[e + 1]], w[index[e + 2]], w[index[e + 3]]
-            for j in range(len(total)):
-                total[j] += (s * a[j] + t * b[j]) + (u * c[j] + v * d[j])
-            e += 4
-        while e < end:
-            s, a = values[e], w[index[e]]
-            for j in range(len(total)):
-                total[j] += s * a[j]
-            e += 1
+        sum_row(w, index, values, offsets[first + i], offsets[first + i + 1], out, i)
 
 
 @kernel
