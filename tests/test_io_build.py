@@ -21,6 +21,7 @@ from rae import RAE
 from rae.errors import ConfigError, FileError, GraphError
 from rae.io import build_graph, open_graph, read_edges, write_graph
 from rae.io.graphs import row_order
+from rae.io.held import Room
 
 RNG = np.random.default_rng(3)
 ENDS = RNG.integers(60, size=(500, 2))
@@ -32,6 +33,8 @@ def small_pieces(monkeypatch):
     monkeypatch.setattr("rae.io.spill.BATCH", 90)
     monkeypatch.setattr("rae.io.tables.BATCH", 50)
     monkeypatch.setattr("rae.io.stripes.STRIPE", 64)
+    monkeypatch.setattr("rae.io.stripes.PIECE", 64)
+    monkeypatch.setattr("rae.io.stripes.ROW_BITS", 3)
 
 
 def _columns(kind):
@@ -87,6 +90,56 @@ def test_parquet_of_any_kind_is_built_to_the_bytes_of_reading_and_writing(kind, 
     assert graph.counts.doubled > 0 < graph.counts.self_loops
 
 
+@pytest.mark.parametrize("kind", ["close", "unsigned", "wide", "text"])
+@pytest.mark.parametrize("room", [0, 3_000, 20_000])
+@pytest.mark.parametrize("row_bits", [3, 14])
+@pytest.mark.parametrize("threads", [1, 3])
+def test_neither_room_nor_stripes_nor_threads_change_a_byte(kind, room, row_bits, threads, tmp_path, monkeypatch):
+    monkeypatch.setattr("rae.io.spill.Room.found", lambda: Room(room))
+    monkeypatch.setattr("rae.io.stripes.ROW_BITS", row_bits)
+    pq.write_table(_table(kind), tmp_path / "e.parquet")
+    rae.set_threads(threads)
+    try:
+        _both(tmp_path / "e.parquet", tmp_path)
+    finally:
+        rae.set_threads(None)
+
+
+def test_a_small_graph_touches_no_disk_but_for_its_folder(tmp_path):
+    beside = set()
+    pq.write_table(_table("close"), tmp_path / "e.parquet")
+    build_graph(
+        tmp_path / "e.parquet", tmp_path / "g", report=lambda *_: beside.update(_names(tmp_path / ".g.building"))
+    )
+
+    assert beside == {"graph.json", "ids.arrow", "offsets.npy", "targets.npy"}
+
+
+def test_a_single_node_with_loops_is_a_graph_without_edges(tmp_path):
+    pq.write_table(pa.table({"source": [7, 7], "target": [7, 7]}), tmp_path / "e.parquet")
+
+    graph = _both(tmp_path / "e.parquet", tmp_path)
+    assert (graph.n_nodes, graph.n_edges, graph.counts.self_loops) == (1, 0, 2)
+
+
+def test_numbers_on_both_sides_of_the_largest_signed_one_are_built(tmp_path):
+    column = pa.array([2**63 - 2, 2**63 + 1, 2**63 - 1], pa.uint64())
+    pq.write_table(pa.table({"source": column, "target": column.take(pa.array([1, 2, 0]))}), tmp_path / "e.parquet")
+
+    assert _both(tmp_path / "e.parquet", tmp_path).ids.tolist() == [2**63 - 2, 2**63 - 1, 2**63 + 1]
+
+
+def test_empty_batches_are_passed_over(tmp_path):
+    table = _table("close")
+    with pa.ipc.new_file(str(tmp_path / "e.arrow"), table.schema) as file:
+        for part in (table.slice(0, 0), table.slice(0, 300), table.slice(0, 0), table.slice(300)):
+            file.write_batch(
+                part.combine_chunks().to_batches()[0] if len(part) else pa.RecordBatch.from_pylist([], table.schema)
+            )
+
+    assert _both(tmp_path / "e.arrow", tmp_path).counts.rows == 500
+
+
 @pytest.mark.parametrize("kind", ["close", "wide", "unsigned", "unsigned wide", "text"])
 @pytest.mark.parametrize("packed", [False, True])
 def test_text_is_built_to_the_bytes_of_reading_and_writing(kind, packed, tmp_path):
@@ -115,7 +168,9 @@ def test_parts_of_different_width_are_one_kind(tmp_path):
     assert _both(tmp_path / "parts", tmp_path).counts.rows == 1_000
 
 
-def test_a_word_late_in_the_file_makes_all_ids_text(tmp_path, monkeypatch):
+@pytest.mark.parametrize("room", [0, 10_000])
+def test_a_word_late_in_the_file_makes_all_ids_text(room, tmp_path, monkeypatch):
+    monkeypatch.setattr("rae.io.spill.Room.found", lambda: Room(room))
     monkeypatch.setattr("rae.io.text.BLOCK", 256)
     lines = [f"{a},{b}" for a, b in ENDS]
     (tmp_path / "e.csv").write_text("source,target\n" + "\n".join([*lines, "007,x"]))

@@ -99,9 +99,8 @@ def _build(opened: EdgeFile, folder: Path, order: str, report: Report) -> None:
         write_graph(folder, graph)
         (folder / INFO).unlink()
     else:
-        ids = spilled.numbered(report)
-        counts = place(spilled, len(ids), folder, report)
-        spilled.remove()
+        ids, look = spilled.numbered(report)
+        counts = place(spilled, look, len(ids), folder, report)
         write_ids(folder / IDS, ids)
     if order == "locality":
         ids = reorder(folder, ids, report)

@@ -1,14 +1,12 @@
-"""Edges of any number, numbered from disk to disk: ids in, their places among all ids out.
+"""Edges of any number, put away as they are read, and numbered: ids in, their places among all ids out.
 
-Ids of each batch are spilled as they come; when the last one is known they are numbered 0..n-1 in
-ascending order: by a table where whole numbers lie close together, else by hashing; text by Arrow.
-Never a Python object per node.
+When the last id is known they are numbered 0..n-1 in ascending order: by a table where whole numbers lie
+close together, else by hashing; text by Arrow. Never a Python object per node.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,123 +16,115 @@ import pyarrow.compute as pc
 
 from rae.ids import is_text
 from rae.io.edges import EdgeFile
+from rae.io.held import Array, Held, Room
 from rae.io.tables import TEXT_KINDS, id_batches
 from rae.io.text import NotPlain, TextTable
-from rae.kernels import cpu
+from rae.kernels import build, cpu
+from rae.runtime import in_ranges
 
-BATCH = 1 << 22  # edges numbered and placed at a time
+BATCH = 1 << 21  # edges put away, numbered and dealt at a time
 CLOSE = 8  # whole numbers lie close together where their range is at most so many times the edges
-ENDS, FIRSTS, CODES = "ends.raw", "firsts.raw", "codes.raw"  # ids; places by first appearance; places in order
+ENDS, FIRSTS = "ends.raw", "firsts.raw"  # ids; places by first appearance
 
-Array = np.ndarray[Any, Any]
 Report = Callable[[str, int, int], None]
+Pieces = list[pa.Array]
+Look = Callable[[Array, Array], object]
 
 
 class Unusual(Exception):  # noqa: N818
     """Ids of a kind that is not numbered batch by batch."""
 
 
-@dataclass
 class Numbers:
-    """Edges whose ids are whole numbers, spilled as they are; numbered when the last one is known."""
+    """Edges whose ids are whole numbers, put away as they are; numbered when the last one is known."""
 
-    folder: Path
-    kind: pa.DataType
-    rows: int = 0
-    lengths: list[int] = field(default_factory=list)
-    low: int = 0
-    high: int = 0
+    def __init__(self, folder: Path, kind: pa.DataType, room: Room) -> None:
+        self.folder, self.kind, self.room = folder, kind, room
+        self.rows, self.low, self.high = 0, 0, 0
+        self.ends = Held(folder / ENDS, room)
+
+    def add(self, sources: Pieces, targets: Pieces) -> None:
+        """Put the ends of a batch away, those of the sources first."""
+        ends, at = np.empty(2 * sum(map(len, sources)), self._stored), 0
+        for piece in (*sources, *targets):
+            column = piece.to_numpy(zero_copy_only=False)
+            low, high = int(column.min()), int(column.max())
+            self.low, self.high = (min(self.low, low), max(self.high, high)) if self.rows or at else (low, high)
+            ends[at : at + len(column)] = column.view(np.int64) if column.dtype == np.uint64 else column
+            at += len(column)
+        self.ends.add(ends)
+        self.rows += len(ends) // 2
+
+    def numbered(self, report: Report) -> tuple[pa.Array, Look]:
+        """The ids, ascending, and what gives the numbers of a batch of `ends`."""
+        close = self.high - self.low < CLOSE * self.rows + (1 << 16)
+        ids, look = self._by_table(report) if close else self._by_hash(report)
+        return pa.array(ids.view(np.uint64) if pa.types.is_uint64(self.kind) else ids).cast(self.kind), look
 
     @property
-    def _wide(self) -> type[np.integer[Any]]:
-        return np.uint64 if pa.types.is_uint64(self.kind) else np.int64
+    def _stored(self) -> type[np.signedinteger[Any]]:
+        """Two types for all kinds, for each of which loops are compiled; numbers from 2**63 on wrap around."""
+        narrow = self.kind.bit_width < 32 or pa.types.is_int32(self.kind)
+        return np.int32 if narrow else np.int64
 
-    def add(self, source: pa.Array, target: pa.Array) -> None:
-        """Spill the ends of a batch."""
-        ends = np.concatenate([c.to_numpy(zero_copy_only=False) for c in (source, target)])
-        low, high = int(ends.min()), int(ends.max())
-        self.low, self.high = (min(self.low, low), max(self.high, high)) if self.rows else (low, high)
-        _append(self.folder / ENDS, ends.astype(self._wide, copy=False))
-        self.lengths.append(len(source))
-        self.rows += len(source)
+    def _by_table(self, report: Report) -> tuple[Array, Look]:
+        present = np.zeros((self.high - self.low) // 64 * 64 + 64, np.bool_)
+        base = np.array(self.low, np.uint64 if self.low >= 2**63 else np.int64).astype(self._stored)[()]
+        in_ranges(lambda a, b: self._mark(base, present, a, b), len(self.ends))
+        report("number", 1, 2)
+        ids = np.flatnonzero(present) + np.int64(base)
+        words = np.packbits(present, bitorder="little").view("<u8").astype(np.uint64, copy=False)
+        before = np.cumsum(present.reshape(-1, 64).sum(1), dtype=index_type(len(ids)))
+        before = np.concatenate([[before.dtype.type(0)], before[:-1]])
+        return ids, lambda ends, out: build.look_up(ends, base, before, words, out)
 
-    def numbered(self, report: Report) -> pa.Array:
-        """The ids, ascending; their numbers are spilled instead of them."""
-        close = self.high - self.low < CLOSE * self.rows + (1 << 16)
-        ids = self._by_table(report) if close else self._by_hash(report)
-        (self.folder / ENDS).unlink()
-        return pa.array(ids).cast(self.kind)
+    def _mark(self, base: Any, present: Array, start: int, stop: int) -> None:
+        for i in range(start, stop):
+            build.mark(self.ends.part(i), base, present)
 
-    def _ends(self) -> Iterator[Array]:
-        with (self.folder / ENDS).open("rb") as file:
-            for length in self.lengths:
-                yield np.fromfile(file, self._wide, 2 * length)
-
-    def _by_table(self, report: Report) -> Array:
-        present = np.zeros(self.high - self.low + 1, np.bool_)
-        base = np.array(self.low, self._wide)
-        for ends in self._ends():
-            present[(ends - base).astype(np.int64)] = True
-        place = np.cumsum(present, dtype=index_type(int(np.count_nonzero(present)))) - 1
-        for i, ends in enumerate(self._ends()):
-            _append(self.folder / CODES, place[(ends - base).astype(np.int64)])
-            report("number", i + 1, len(self.lengths))
-        return np.flatnonzero(present).astype(base.dtype) + base
-
-    def _by_hash(self, report: Report) -> Array:
+    def _by_hash(self, report: Report) -> tuple[Array, Look]:
         count, table, keys = 0, np.full(1 << 10, -1, np.int64), np.empty(1 << 9, np.int64)
-        for i, ends in enumerate(self._ends()):
+        firsts, batches = Held(self.folder / FIRSTS, self.room), len(self.ends)
+        for i in range(batches):
+            ends = self.ends.take(i).astype(np.int64, copy=False)
             codes = np.empty(len(ends), np.int64)
             most = count + len(ends)
             if most > len(keys):
                 table, keys = _grown(keys[:count], most)
-            count = int(cpu.number(ends.view(np.int64), table, keys, count, codes))
-            _append(self.folder / FIRSTS, codes)
-            report("number", i + 1, 2 * len(self.lengths))
-        ids = keys[:count].view(self._wide)
-        order = np.argsort(ids)
-        _rank_codes(self.folder, self.lengths, order, report)
-        return ids[order]
-
-    def codes(self, kind: Any) -> Iterator[tuple[Array, Array]]:
-        """Batch by batch the numbers of both ends, once they are numbered."""
-        with (self.folder / CODES).open("rb") as file:
-            for length in self.lengths:
-                yield np.fromfile(file, kind, length), np.fromfile(file, kind, length)
-
-    def remove(self) -> None:
-        """Remove what was spilled."""
-        (self.folder / CODES).unlink()
+            count = int(cpu.number(ends, table, keys, count, codes))
+            firsts.add(codes.astype(index_type(count)))
+            report("number", i + 1, 2 * batches)
+        self.ends.clear()
+        self.ends = firsts
+        ids = keys[:count]
+        order = np.argsort(ids.view(np.uint64) if pa.types.is_uint64(self.kind) else ids)
+        return ids[order], _ranked(order)
 
 
-@dataclass
 class Words(Numbers):
     """Edges whose ids are text: each batch is coded by Arrow, and its words are looked up among those known."""
 
-    known: pa.Array = field(default_factory=lambda: pa.array([], pa.large_string()))
+    known = pa.array([], pa.large_string())
 
-    def add(self, source: pa.Array, target: pa.Array) -> None:
-        both = pa.concat_arrays([c.cast(pa.large_string()) for c in (source, target)]).dictionary_encode()
+    def add(self, sources: Pieces, targets: Pieces) -> None:
+        both = pa.concat_arrays([c.cast(pa.large_string()) for c in (*sources, *targets)]).dictionary_encode()
         words = both.dictionary
         found = pc.index_in(words, value_set=self.known)
         fresh = words.filter(pc.is_null(found))
         places = np.array(found.fill_null(-1).to_numpy(zero_copy_only=False), np.int64)
         places[places < 0] = np.arange(len(self.known), len(self.known) + len(fresh))
         self.known = pa.concat_arrays([self.known, fresh])
-        _append(self.folder / FIRSTS, places[both.indices.to_numpy()])
-        self.lengths.append(len(source))
-        self.rows += len(source)
+        self.ends.add(places.astype(index_type(len(self.known)))[both.indices.to_numpy()])
+        self.rows += len(both) // 2
 
-    def numbered(self, report: Report) -> pa.Array:
-        """The ids, ascending; their numbers are spilled by now."""
+    def numbered(self, report: Report) -> tuple[pa.Array, Look]:
         order = pc.array_sort_indices(self.known)
-        _rank_codes(self.folder, self.lengths, order.to_numpy(), report)
         ids = self.known.take(order)
-        return ids.cast(pa.string()) if ids.nbytes < 2**31 else ids
+        return ids.cast(pa.string()) if ids.nbytes < 2**31 else ids, _ranked(order.to_numpy())
 
 
 def spill(opened: EdgeFile, folder: Path, report: Report) -> Numbers:
-    """The edges of the file, on disk, of the first kind that all of them are of."""
+    """The edges of the file, put away, of the first kind that all of them are of."""
     kinds = TEXT_KINDS if isinstance(opened.table, TextTable) else (None,)
     for kind in kinds:
         try:
@@ -148,30 +138,33 @@ def spill(opened: EdgeFile, folder: Path, report: Report) -> Numbers:
 def _spill_as(opened: EdgeFile, folder: Path, kind: Any, report: Report) -> Numbers:
     positions = dict(zip(("source", "target"), opened.ends, strict=True))
     spilled: Numbers | None = None
-    for source, target in _gathered(id_batches(opened.table, positions, kind)):
+    for sources, targets in _gathered(id_batches(opened.table, positions, kind)):
         if spilled is None:
-            spilled = _of_kind(source.type, target.type)(folder, source.type)
-        elif not spilled.kind == source.type == target.type:
-            raise Unusual
-        spilled.add(source, target)
+            spilled = _of_kind(sources[0].type, targets[0].type)(folder, sources[0].type, Room.found())
+        spilled.add(sources, targets)
         report("read", spilled.rows, 0)
     if spilled is None:
         raise Unusual
     return spilled
 
 
-def _gathered(batches: Iterator[list[pa.Array]]) -> Iterator[tuple[pa.Array, pa.Array]]:
-    """The same columns in pieces of about `BATCH` rows."""
+def _gathered(batches: Iterator[list[pa.Array]]) -> Iterator[tuple[Pieces, Pieces]]:
+    """The same columns, pieces of about `BATCH` rows together."""
     held: list[list[pa.Array]] = []
+    rows, kinds = 0, None
     for columns in batches:
-        if held and held[0][0].type != columns[0].type:
+        here = [column.type for column in columns]
+        kinds = kinds or here
+        if here != kinds:
             raise Unusual
-        held.append(columns)
-        if sum(len(c[0]) for c in held) >= BATCH:
-            yield pa.concat_arrays([c[0] for c in held]), pa.concat_arrays([c[1] for c in held])
-            held = []
-    if sum(len(c[0]) for c in held):
-        yield pa.concat_arrays([c[0] for c in held]), pa.concat_arrays([c[1] for c in held])
+        if len(columns[0]):
+            held.append(columns)
+            rows += len(columns[0])
+        if rows >= BATCH:
+            yield [c[0] for c in held], [c[1] for c in held]
+            held, rows = [], 0
+    if held:
+        yield [c[0] for c in held], [c[1] for c in held]
 
 
 def _of_kind(source: pa.DataType, target: pa.DataType) -> type[Numbers]:
@@ -192,20 +185,11 @@ def _grown(keys: Array, most: int) -> tuple[Array, Array]:
     return table, larger
 
 
-def _rank_codes(folder: Path, lengths: list[int], order: Array, report: Report) -> None:
-    """Spill the ids' places in ascending order instead of those of their first appearance."""
+def _ranked(order: Array) -> Look:
+    """From places of first appearance to those in ascending order."""
     rank = np.empty(len(order), index_type(len(order)))
     rank[order] = np.arange(len(order), dtype=rank.dtype)
-    with (folder / FIRSTS).open("rb") as file:
-        for i, length in enumerate(lengths):
-            _append(folder / CODES, rank[np.fromfile(file, np.int64, 2 * length)])
-            report("number", len(lengths) + i + 1, 2 * len(lengths))
-    (folder / FIRSTS).unlink()
-
-
-def _append(path: Path, array: Array) -> None:
-    with path.open("ab") as file:
-        array.tofile(file)
+    return lambda ends, out: np.take(rank, ends, out=out, mode="clip")  # "raise" would copy
 
 
 def index_type(n: int) -> type[np.signedinteger[Any]]:

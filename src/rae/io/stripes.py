@@ -1,59 +1,162 @@
-"""Rows of a graph made a stripe at a time, so that only a stripe of them is in memory: placed, or renumbered."""
+"""Rows of a graph made a stripe at a time, so that only a few of them are in memory: placed, or renumbered."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from rae.graph import Counts
 from rae.io.graphs import OFFSETS, TARGETS, write_array
-from rae.io.spill import Array, Numbers, Report, index_type
-from rae.kernels import build, cpu
-from rae.runtime import in_ranges
+from rae.io.held import Array, Held
+from rae.io.spill import Look, Numbers, Report, index_type
+from rae.kernels import build
+from rae.runtime import in_ranges, threads
 
-MOVED = "moved.npy"
-STRIPE = 1 << 26  # ends of edges in memory at a time: 256 MiB, and as much again while doubled ones are merged
+MOVED, KEYS = "moved.npy", "keys.raw"
+STRIPE = 1 << 26  # entries renumbered at a time: 256 MiB
+ROW_BITS = 14  # rows of a stripe that is placed: so few that its entries are sorted within the cache
+PIECE = 1 << 23  # entries that a thread sorts at a time, at most, unless a single row has more
+DIGIT = 12  # bits sorted by in one pass, at most: counters that fit the nearest cache
+
+Piece = tuple[int, int, int]  # a stripe, and the first and last of its rows
+S = TypeVar("S")
+T = TypeVar("T")
 
 
-def place(spilled: Numbers, n: int, folder: Path, report: Report) -> Counts:
+@dataclass
+class Dealt:
+    """Both ends of every edge as keys (see `kernels.build`), in each batch stripe after stripe."""
+
+    keys: Held
+    ends: list[Array] = field(default_factory=list)  # of each batch, where its stripes end
+    loops: int = 0
+
+    def add(self, keys: Array, ends: Array, loops: int) -> None:
+        """Put a batch away."""
+        self.keys.add(keys[: ends[-1]])
+        self.ends.append(ends)
+        self.loops += loops
+
+    def stripe(self, s: int) -> list[Array]:
+        """The keys of the rows of a stripe, batch by batch."""
+        cuts = [(int(ends[s - 1]) if s else 0, int(ends[s])) for ends in self.ends]
+        return [self.keys.part(i, a, b) for i, (a, b) in enumerate(cuts) if a < b]
+
+
+def place(spilled: Numbers, look: Look, n: int, folder: Path, report: Report) -> Counts:
     """Write offsets and targets; what was merged and dropped comes back."""
-    kind = index_type(n)
-    ends = np.zeros(n + 1, np.int64)
-    loops = sum(int(cpu.count_ends(s, t, ends)) for s, t in spilled.codes(kind))
-    offsets = np.cumsum(ends)
-    kept = ends
-    kept[0] = 0
-    pieces = list(stripes(offsets))
-    with GrowingArray(folder / TARGETS, kind) as targets:
-        for i, (a, b) in enumerate(pieces):
-            targets.append(_placed(spilled, offsets[a : b + 1], a, kept[a : b + 1], kind))
+    dealt = _deal(spilled, look, n, folder, report)
+    offsets = np.zeros(n + 1, np.int64)
+    pieces = list(_pieces(dealt, n))
+    with GrowingArray(folder / TARGETS, index_type(n)) as targets:
+        for i, rows in enumerate(_in_order(lambda piece, space: _placed(dealt, piece, n, offsets, space), pieces)):
+            targets.append(rows)
             report("place", i + 1, len(pieces))
-    np.cumsum(kept, out=kept)
-    write_array(folder / OFFSETS, kept)
-    return Counts(spilled.rows, loops, spilled.rows - loops - int(kept[-1]) // 2)
+    dealt.keys.clear()
+    np.cumsum(offsets, out=offsets)
+    write_array(folder / OFFSETS, offsets)
+    return Counts(spilled.rows, dealt.loops, spilled.rows - dealt.loops - int(offsets[-1]) // 2)
 
 
-def _placed(spilled: Numbers, offsets: Array, first: int, kept: Array, kind: Any) -> Array:
-    """The rows of a stripe, sorted and each neighbour once; kept[i + 1] becomes the length of row i."""
-    n, start = len(offsets) - 1, offsets[0]
-    local = offsets - start
-    rows = np.empty(int(local[-1]), kind)
-    cursor = local[:-1].copy()
-    for source, target in spilled.codes(kind):
-        build.place_between(source, target, first, first + n, cursor, rows)
-    lengths = np.zeros(n + 1, np.int64)
-    in_ranges(lambda a, b: cpu.sort_rows(local, rows, lengths, a, b), n, 1024)
-    kept[1:] = lengths[1:]
-    new = np.cumsum(lengths)
-    if new[-1] == local[-1]:
-        return rows
-    out = np.empty(int(new[-1]), kind)
-    in_ranges(lambda a, b: cpu.compact_rows(local, new, rows, out, a, b), n, 1024)
-    return out
+def _deal(spilled: Numbers, look: Look, n: int, folder: Path, report: Report) -> Dealt:
+    """The edges, numbered and dealt to stripes; what was spilled is gone."""
+    dealt = Dealt(Held(folder / KEYS, spilled.room))
+    batches = len(spilled.ends)
+
+    def deal(ends: Array, space: Space) -> tuple[Array, Array, int]:
+        codes = space.array("codes", len(ends), index_type(n))
+        look(ends, codes)
+        source, target = np.split(codes, 2)
+        at, keys = np.zeros(-(-n >> ROW_BITS), np.int64), np.empty(len(ends), np.int64)
+        return keys, at, int(build.deal(source, target, ROW_BITS, at, keys))
+
+    for i, made in enumerate(_in_order(deal, (spilled.ends.take(i) for i in range(batches)))):
+        dealt.add(*made)
+        report("number", batches + i + 1, 2 * batches)
+    spilled.ends.clear()
+    return dealt
+
+
+class Space:
+    """Memory that is used again and again, since fresh memory costs as much as the work that is done in it."""
+
+    def __init__(self) -> None:
+        self._bytes: dict[str, Array] = {}
+
+    def array(self, name: str, length: int, kind: Any) -> Array:
+        """An array with whatever was left in it."""
+        size = length * np.dtype(kind).itemsize
+        if name not in self._bytes or len(self._bytes[name]) < size:
+            self._bytes[name] = np.empty(size + size // 4, np.uint8)
+        return self._bytes[name][:size].view(kind)
+
+
+def _in_order(work: Callable[[S, Space], T], items: Iterable[S]) -> Iterator[T]:
+    """What `work` makes of each item, one after the other; as many are made at a time as there are threads.
+
+    What is made may lie in the space that it was made in: that is used again when all of them were yielded.
+    """
+    items, spaces = iter(items), [Space() for _ in range(threads())]
+    while group := list(itertools.islice(items, len(spaces))):
+        made: list[Any] = [None] * len(group)
+
+        def some(a: int, b: int, group: list[S] = group, made: list[Any] = made) -> None:
+            for i in range(a, b):
+                made[i] = work(group[i], spaces[i])
+
+        in_ranges(some, len(group))
+        yield from made
+
+
+def _pieces(dealt: Dealt, n: int) -> Iterator[Piece]:
+    """Stripes with the rows first..last of them that have at most `PIECE` entries; a row that has more is alone."""
+    entries = np.diff(np.sum(dealt.ends, axis=0), prepend=0)
+    for s, count in enumerate(entries):
+        rows = min(1 << ROW_BITS, n - (s << ROW_BITS))
+        if count <= PIECE:
+            yield s, 0, rows
+            continue
+        lengths = np.zeros(rows + 1, np.int64)
+        for keys in dealt.stripe(s):
+            keys.sort()  # so that the rows of a piece stand together
+            lengths[1:] += np.bincount(keys >> build.ROW, minlength=rows)
+        for a, b in stripes(np.cumsum(lengths), PIECE):
+            yield s, a, b
+
+
+def _placed(dealt: Dealt, piece: Piece, n: int, offsets: Array, space: Space) -> Array:
+    """The rows of a piece, sorted and each neighbour once; row u has offsets[u + 1] of them."""
+    s, first, last = piece
+    start = s << ROW_BITS
+    found = dealt.stripe(s)
+    if last - first < min(1 << ROW_BITS, n - start):
+        low, high = first << build.ROW, last << build.ROW
+        found = [keys[slice(*np.searchsorted(keys, [low, high]))] for keys in found]
+    keys = _by_neighbor(found, n, space)
+    rows = space.array("rows", len(keys), index_type(n))
+    starts, lengths = np.zeros(last - first + 1, np.int64), offsets[start + first + 1 : start + last + 1]
+    return rows[: build.fill_rows(keys, first, starts, lengths, rows)]
+
+
+def _by_neighbor(found: list[Array], n: int, space: Space) -> Array:
+    """The keys in one array, neighbours ascending: a radix sort, the last digit first."""
+    count = sum(map(len, found))
+    keys, spare = space.array("keys", count, np.int64), space.array("spare", count, np.int64)
+    if found:
+        np.concatenate(found, out=keys)
+    bits = max(1, (n - 1).bit_length())
+    width = -(-bits // -(-bits // DIGIT))  # as many passes as needed, of equally many bits
+    cursor = space.array("cursor", 1 << width, np.int64)
+    for shift in range(0, bits, width):
+        build.sort_digit(keys, shift, cursor, spare)
+        keys, spare = spare, keys
+    return keys
 
 
 def locality_order(graph_offsets: Array, targets: Array) -> Array:
@@ -78,7 +181,7 @@ def reorder(folder: Path, ids: pa.Array, report: Report) -> pa.Array:
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order), dtype=order.dtype)
     new = np.concatenate([[0], np.cumsum(np.diff(offsets)[order])])
-    pieces = list(stripes(new))
+    pieces = list(stripes(new, STRIPE))
     with GrowingArray(folder / MOVED, targets.dtype) as grown:
         for i, (a, b) in enumerate(pieces):
             grown.append(_relabelled(offsets, targets, order[a:b], rank, new[a : b + 1]))
@@ -95,11 +198,11 @@ def _relabelled(offsets: Array, targets: Array, order: Array, rank: Array, start
     return out
 
 
-def stripes(offsets: Array) -> Iterator[tuple[int, int]]:
-    """Runs of rows with at most `STRIPE` ends; a row that has more is alone."""
+def stripes(offsets: Array, most: int) -> Iterator[tuple[int, int]]:
+    """Runs of rows with at most so many entries; a row that has more is alone."""
     a, n = 0, len(offsets) - 1
     while a < n:
-        b = int(np.searchsorted(offsets, offsets[a] + STRIPE, "right")) - 1
+        b = int(np.searchsorted(offsets, offsets[a] + most, "right")) - 1
         b = min(max(b, a + 1), n)
         yield a, b
         a = b

@@ -1,25 +1,112 @@
-"""The loops that make a graph folder: placing edges stripe by stripe, renumbering rows."""
+"""The loops that make a graph folder: numbering ids, dealing edges to stripes, sorting rows, renumbering them.
+
+An end of an edge on its way into a row is one 64-bit key: the row within its stripe from bit `ROW` on, below it the
+neighbour. Sorted, the keys of a stripe are its rows.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from rae.kernels.cpu import kernel, sort_values
+
+ROW = 48  # the neighbour's bits; above them there is room for 2**15 rows of a stripe
 
 
 @kernel
-def place_between(source: Any, target: Any, first: Any, last: Any, cursor: Any, out: Any) -> None:
-    """Write the ends of non-loop edges that belong to rows first..last; row u goes on at cursor[u - first]."""
+def mark(ids: Any, low: Any, present: Any) -> None:
+    """present[id - low] = True for every id."""
+    for i in range(len(ids)):
+        present[ids[i] - low] = True
+
+
+@kernel
+def count_bits(word: Any) -> Any:
+    """How many of 64 bits are set; compiled, one instruction where the processor has it."""
+    word = word - ((word >> np.uint64(1)) & np.uint64(0x5555555555555555))
+    word = (word & np.uint64(0x3333333333333333)) + ((word >> np.uint64(2)) & np.uint64(0x3333333333333333))
+    word = (word + (word >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
+    return np.int64((word * np.uint64(0x0101010101010101)) >> np.uint64(56))
+
+
+@kernel
+def look_up(ids: Any, low: Any, before: Any, present: Any, out: Any) -> None:
+    """out[i] = how many ids are smaller than ids[i]: those before its word of `present`, and those within it.
+
+    A bit and a half an id, where a plain table of numbers would take 32 or 64 and fall out of the cache.
+    """
+    for i in range(len(ids)):
+        at = np.uint64(ids[i] - low)
+        word, bit = at >> np.uint64(6), at & np.uint64(63)
+        out[i] = before[word] + count_bits(present[word] & ((np.uint64(1) << bit) - np.uint64(1)))
+
+
+@kernel
+def deal(source: Any, target: Any, bits: Any, ends: Any, out: Any) -> Any:
+    """Both ends of every non-loop edge as keys, stripe after stripe of 2**bits rows; return the number of self-loops.
+
+    ends[s], all zero before, is where stripe s ends in `out`.
+    """
+    loops, total, below = 0, 0, (1 << bits) - 1
     for e in range(len(source)):
-        u, v = source[e], target[e]
-        if u == v:
-            continue
-        if first <= u < last:
-            out[cursor[u - first]] = v
-            cursor[u - first] += 1
-        if first <= v < last:
-            out[cursor[v - first]] = u
-            cursor[v - first] += 1
+        if source[e] == target[e]:
+            loops += 1
+        else:
+            ends[source[e] >> bits] += 1
+            ends[target[e] >> bits] += 1
+    for s in range(len(ends)):
+        total, ends[s] = total + ends[s], total
+    for e in range(len(source)):
+        u, v = np.int64(source[e]), np.int64(target[e])
+        if u != v:
+            out[ends[u >> bits]] = (u & below) << ROW | v
+            ends[u >> bits] += 1
+            out[ends[v >> bits]] = (v & below) << ROW | u
+            ends[v >> bits] += 1
+    return loops
+
+
+@kernel
+def sort_digit(keys: Any, shift: Any, cursor: Any, out: Any) -> None:
+    """out = the keys, ascending in the bits from `shift` on that number the cursors, else in the order they had."""
+    total, mask = 0, len(cursor) - 1
+    for i in range(len(cursor)):
+        cursor[i] = 0
+    for e in range(len(keys)):
+        cursor[(keys[e] >> shift) & mask] += 1
+    for i in range(len(cursor)):
+        total, cursor[i] = total + cursor[i], total
+    for e in range(len(keys)):
+        digit = (keys[e] >> shift) & mask
+        out[cursor[digit]] = keys[e]
+        cursor[digit] += 1
+
+
+@kernel
+def fill_rows(keys: Any, first: Any, starts: Any, lengths: Any, out: Any) -> Any:
+    """The neighbours of rows first, first + 1, ... one after the other, each once; return how many there are.
+
+    Keys come with neighbours ascending. `starts`, all zero before, has an entry more than `lengths` has rows.
+    """
+    for e in range(len(keys)):
+        starts[(keys[e] >> ROW) - first + 1] += 1
+    for i in range(len(lengths)):
+        starts[i + 1] += starts[i]
+        lengths[i] = 0
+    for e in range(len(keys)):
+        u, v = (keys[e] >> ROW) - first, keys[e] & ((1 << ROW) - 1)
+        at = starts[u] + lengths[u]
+        if lengths[u] == 0 or out[at - 1] != v:
+            out[at] = v
+            lengths[u] += 1
+    kept = 0
+    for i in range(len(lengths)):
+        for at in range(starts[i], starts[i] + lengths[i]):
+            out[kept] = out[at]
+            kept += 1
+    return kept
 
 
 @kernel
