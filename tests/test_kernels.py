@@ -177,6 +177,20 @@ def test_sums_of_any_width_are_those_of_the_formula_and_nothing_else_is_written(
         assert (out[[0, -1]] == 7).all()
 
 
+@pytest.mark.parametrize(("left", "right"), [(0, 200), (3, 67), (3, 70), (10, 60), (40, 196)])
+def test_rows_are_spread_over_these_columns_and_no_others(left, right):
+    x = RNG.normal(size=(30, 200)).astype(np.float32)
+    plain, weighted = np.full((2, 30, 200), 7, np.float32)
+
+    cpu.scatter_rows(OFFSETS, TARGETS, x, plain, left, right)
+    cpu.sparse_dense_grad(OFFSETS, TARGETS, VALUES, x, weighted, left, right)
+
+    for out, values in ((plain, np.ones_like(VALUES)), (weighted, VALUES)):
+        expected = np.full((30, 200), 7, np.float32)
+        expected[:, left:right] += (sp.csr_array((values, TARGETS, OFFSETS), shape=(30, 30)).T @ x)[:, left:right]
+        assert np.allclose(out, expected, atol=1e-5)
+
+
 def test_ids_of_any_size_are_numbered_alike_in_one_call_or_two_and_by_the_source():
     draw = np.random.default_rng(1)
     ids = draw.integers(-(2**62), 2**62, 20)[draw.integers(20, size=60)]

@@ -15,7 +15,7 @@ from numba import njit
 
 from rae.kernels.hardware import fetch_item
 from rae.kernels.shipped import first
-from rae.kernels.tiles import mean_row, sum_row
+from rae.kernels.tiles import mean_row, spread_row, sum_row
 
 F = TypeVar("F", bound=Callable[..., Any])
 NEAR, FAR = 8, 24  # nodes ahead whose neighbours, and whose place in the neighbour lists, are fetched
@@ -300,11 +300,7 @@ def mean_rows(offsets: Any, index: Any, x: Any, first: Any, out: Any, start: Any
 def scatter_rows(offsets: Any, index: Any, grad: Any, out: Any, start: Any, stop: Any) -> None:
     """out[index[e]] += grad[i] over row i, columns start..stop only: the transpose of sum_rows."""
     for i in range(len(offsets) - 1):
-        row = grad[i, start:stop]
-        for e in range(offsets[i], offsets[i + 1]):
-            total = out[index[e], start:stop]
-            for j in range(len(row)):
-                total[j] += row[j]
+        spread_row(grad, i, index, None, offsets[i], offsets[i + 1], out, start, stop)
 
 
 @kernel
@@ -318,11 +314,7 @@ def sparse_dense(offsets: Any, index: Any, values: Any, first: Any, w: Any, out:
 def sparse_dense_grad(offsets: Any, index: Any, values: Any, grad: Any, out: Any, start: Any, stop: Any) -> None:
     """out += sparse.T @ grad, columns start..stop only."""
     for i in range(len(offsets) - 1):
-        row = grad[i, start:stop]
-        for e in range(offsets[i], offsets[i + 1]):
-            value, total = values[e], out[index[e], start:stop]
-            for j in range(len(row)):
-                total[j] += value * row[j]
+        spread_row(grad, i, index, values, offsets[i], offsets[i + 1], out, start, stop)
 
 
 # ----------------------------------------------- BatchNorm, tanh and dropout in a few passes

@@ -49,43 +49,102 @@ def mean_row(x: Any, own: Any, index: Any, start: Any, stop: Any, share: Any, ou
     out[i] = total * share
 
 
-def _written(
-    _: Any, x: Any, own: Any, index: Any, weights: Any, start: Any, stop: Any, share: Any, out: Any, i: Any
-) -> Any:
-    """A mean with own and share, a sum where both are None; weights may be None."""
-    long = types.int64
-    mean = (long, types.float32) if own != types.none else (types.none, types.none)
-
-    def write(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        _Writer(context, builder, signature.args, values).write()
-        return context.get_dummy_value()
-
-    return types.void(x, mean[0], index, weights, long, long, mean[1], out, long), write
+def spread_row(
+    x: Any, i: Any, index: Any, weights: Any, start: Any, stop: Any, out: Any, left: Any, right: Any
+) -> None:
+    """out[index[e]] += weights[e] * x[i], e in start..stop, columns left..right; no weights are weights of 1."""
+    for e in range(start, stop):
+        out[index[e], left:right] += x[i, left:right] if weights is None else x[i, left:right] * weights[e]
 
 
-_wide: Any = intrinsic(_written)  # rows of 16 columns or more
-
-
-class _Writer:
-    """What the compiler is given: for every 64 columns a loop over the rows whose sums never leave the registers."""
+class _Rows:
+    """What both loops need: arrays, the entries that name rows, registers of their numbers."""
 
     def __init__(self, context: Any, builder: Any, kinds: Any, values: Any) -> None:
-        def array(i: int) -> Any:
-            return context.make_array(kinds[i])(context, builder, values[i])
+        self.context, self.builder, self.kinds, self.values = context, builder, kinds, values
 
-        def address(i: int) -> Any:
-            return builder.ptrtoint(array(i).data, _LONG)
+    def _array(self, i: int) -> tuple[Any, Any, Any]:
+        """Address, strides and shape of an argument."""
+        array = self.context.make_array(self.kinds[i])(self.context, self.builder, self.values[i])
+        strides, shape = (cgutils.unpack_tuple(self.builder, of) for of in (array.strides, array.shape))
+        return self.builder.ptrtoint(array.data, _LONG), strides, shape
 
-        self.builder = builder
+    def _loop(self, start: Any, stop: Any, carried: list[Any], step: Any) -> list[Any]:
+        """The carried values after step(e, values) for every e in start..stop."""
+        b, before = self.builder, self.builder.block
+        head, body, end = (b.append_basic_block(name) for name in ("head", "row", "end"))
+        b.branch(head)
+        b.position_at_end(head)
+        e, *values = (b.phi(value.type) for value in (start, *carried))
+        b.cbranch(b.icmp_signed("<", e, stop), body, end)
+        b.position_at_end(body)
+        after = (b.add(e, _LONG(1)), *step(e, values))
+        for phi, first, later in zip((e, *values), (start, *carried), after, strict=True):
+            phi.add_incoming(first, before)
+            phi.add_incoming(later, b.block)
+        b.branch(head)
+        b.position_at_end(end)
+        return values
+
+    def _entry(self, index: Any, e: Any, size: int) -> Any:
+        """index[e] as 64 bits."""
+        entry = self._load(self.builder.add(index, self._times(e, size)), ir.IntType(8 * size), size)
+        return entry if size == 8 else self.builder.sext(entry, _LONG)
+
+    def _weight(self, weights: Any, e: Any) -> Any:
+        """A register that holds weights[e] 16 times."""
+        return self._everywhere(self._load(self.builder.add(weights, self._times(e, 4)), ir.FloatType(), 4))
+
+    def _everywhere(self, number: Any) -> Any:
+        empty = ir.Constant(_REGISTER, ir.Undefined)
+        once = self.builder.insert_element(empty, number, _INT(0))
+        return self.builder.shuffle_vector(once, empty, ir.Constant(ir.VectorType(_INT, LANES), [0] * LANES))
+
+    def _load(self, address: Any, kind: Any, align: int) -> Any:
+        return self.builder.load(self.builder.inttoptr(address, kind.as_pointer()), align=align)
+
+    def _store(self, register: Any, address: Any) -> None:
+        self.builder.store(register, self.builder.inttoptr(address, _REGISTER.as_pointer()), align=4)
+
+    def _times(self, value: Any, factor: int) -> Any:
+        return self.builder.mul(value, _LONG(factor))
+
+
+class _Spread(_Rows):
+    """64 columns of one row, in registers, added to other rows."""
+
+    def write(self) -> None:
+        b = self.builder
+        (x, strides, _), (index, _, _), (out, below, _) = (self._array(i) for i in (0, 2, 6))
+        weights = self._array(3)[0] if self.kinds[3] != types.none else None
+        _, i, _, _, start, stop, _, at = self.values
+        places = [self._times(b.add(at, _LONG(LANES * i)), 4) for i in range(MOST)]
+        row = b.add(x, b.mul(i, strides[0]))
+        numbers = [self._load(b.add(row, place), _REGISTER, 4) for place in places]
+
+        def step(e: Any, _: Any) -> list[Any]:
+            to = b.add(out, b.mul(self._entry(index, e, self.kinds[2].dtype.bitwidth // 8), below[0]))
+            weight = None if weights is None else self._weight(weights, e)
+            for some, place in zip(numbers, places, strict=True):
+                more = some if weight is None else b.fmul(weight, some, flags=_FUSED)
+                total = b.fadd(self._load(b.add(to, place), _REGISTER, 4), more, flags=_FUSED)
+                self._store(total, b.add(to, place))
+            return []
+
+        self._loop(start, stop, [], step)
+
+
+class _Sum(_Rows):
+    """For every 64 columns a loop over the rows whose sums never leave the registers."""
+
+    def __init__(self, context: Any, builder: Any, kinds: Any, values: Any) -> None:
+        super().__init__(context, builder, kinds, values)
         _, self.own, _, _, self.start, self.stop, self.share, _, row = values
-        self.x, self.index = address(0), address(2)
-        strides, shape = array(7).strides, array(7).shape
-        self.out = builder.add(address(7), builder.mul(row, cgutils.unpack_tuple(builder, strides)[0]))
+        (self.x, strides, _), (self.index, _, entries), (out, below, shape) = (self._array(i) for i in (0, 2, 7))
         self.mean = kinds[1] != types.none
-        self.weights = address(3) if kinds[3] != types.none else None
-        self.stride = cgutils.unpack_tuple(builder, array(0).strides)[0]
-        self.last = builder.sub(cgutils.unpack_tuple(builder, array(2).shape)[0], _LONG(1))
-        self.width = cgutils.unpack_tuple(builder, shape)[1]
+        self.weights = self._array(3)[0] if kinds[3] != types.none else None
+        self.stride, self.width, self.last = strides[0], shape[1], builder.sub(entries[0], _LONG(1))
+        self.out = builder.add(out, builder.mul(row, below[0]))
         self.half = kinds[0].dtype == types.uint16
         self.size = 2 if self.half else 4
         self.entry_size = kinds[2].dtype.bitwidth // 8
@@ -102,25 +161,14 @@ class _Writer:
                     self._write_some(self._columns(at, FEW))
 
     def _write_some(self, columns: list[Any]) -> None:
-        """Before: sums = the own row, or nothing; row: sums += row; end: out = sums, times the share."""
+        """Begin with the own row, or nothing; add the rows; write the sums, or with the share the mean."""
         b = self.builder
         nothing = ir.Constant(_REGISTER, [0.0] * LANES)
         sums = [self._numbers(self._row(self.own), column) if self.mean else nothing for column in columns]
-        before = b.block
-        head, body, end = (b.append_basic_block(name) for name in ("head", "row", "end"))
-        b.branch(head)
-        b.position_at_end(head)
-        e, *totals = (b.phi(value.type) for value in (self.start, *sums))
-        for phi, value in zip((e, *totals), (self.start, *sums), strict=True):
-            phi.add_incoming(value, before)
-        b.cbranch(b.icmp_signed("<", e, self.stop), body, end)
-        b.position_at_end(body)
-        for phi, value in zip((e, *totals), (b.add(e, _LONG(1)), *self._add(e, totals, columns)), strict=True):
-            phi.add_incoming(value, body)
-        b.branch(head)
-        b.position_at_end(end)
-        for total, column in zip(totals, columns, strict=True):
-            self._store(b.fmul(total, self._everywhere(self.share)) if self.mean else total, column)
+        sums = self._loop(self.start, self.stop, sums, lambda e, totals: self._add(e, totals, columns))
+        for total, column in zip(sums, columns, strict=True):
+            result = b.fmul(total, self._everywhere(self.share)) if self.mean else total
+            self._store(result, b.add(self.out, self._times(column, 4)))
 
     def _columns(self, at: Any, registers: int) -> list[Any]:
         """Where each register begins: 16 after the other, but never beyond the last 16 columns."""
@@ -136,19 +184,13 @@ class _Writer:
             for ahead, cache in ((FAR, OUTER), (NEAR, INNER)):
                 soon = b.add(e, _LONG(ahead))
                 soon = b.select(b.icmp_signed("<", soon, self.last), soon, self.last)
-                self._fetch(self._row(self._entry(soon)), columns, cache)
-        row = self._row(self._entry(e))
+                self._fetch(self._row(self._entry(self.index, soon, self.entry_size)), columns, cache)
+        row = self._row(self._entry(self.index, e, self.entry_size))
         numbers = [self._numbers(row, column) for column in columns]
         if self.weights is not None:
-            weight = self._everywhere(self._load(b.add(self.weights, self._times(e, 4)), ir.FloatType(), 4))
+            weight = self._weight(self.weights, e)
             numbers = [b.fmul(weight, some, flags=_FUSED) for some in numbers]
         return [b.fadd(total, some, flags=_FUSED) for total, some in zip(totals, numbers, strict=True)]
-
-    def _entry(self, e: Any) -> Any:
-        """index[e] as 64 bits."""
-        size = self.entry_size
-        entry = self._load(self.builder.add(self.index, self._times(e, size)), ir.IntType(8 * size), size)
-        return entry if size == 8 else self.builder.sext(entry, _LONG)
 
     def _row(self, row: Any) -> Any:
         """The address of a row of x."""
@@ -172,21 +214,33 @@ class _Writer:
         for place in places:
             b.call(function, [b.inttoptr(b.add(row, place), _BYTES), _INT(0), _INT(cache), _INT(1)])
 
-    def _store(self, total: Any, column: Any) -> None:
-        b = self.builder
-        b.store(total, b.inttoptr(b.add(self.out, self._times(column, 4)), _REGISTER.as_pointer()), align=4)
 
-    def _everywhere(self, number: Any) -> Any:
-        """A register that holds one number 16 times."""
-        empty = ir.Constant(_REGISTER, ir.Undefined)
-        once = self.builder.insert_element(empty, number, _INT(0))
-        return self.builder.shuffle_vector(once, empty, ir.Constant(ir.VectorType(_INT, LANES), [0] * LANES))
+def _written(
+    _: Any, x: Any, own: Any, index: Any, weights: Any, start: Any, stop: Any, share: Any, out: Any, i: Any
+) -> Any:
+    """A mean with own and share, a sum where both are None; weights may be None."""
+    long = types.int64
+    mean = (long, types.float32) if own != types.none else (types.none, types.none)
 
-    def _load(self, address: Any, kind: Any, align: int) -> Any:
-        return self.builder.load(self.builder.inttoptr(address, kind.as_pointer()), align=align)
+    def write(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        _Sum(context, builder, signature.args, values).write()
+        return context.get_dummy_value()
 
-    def _times(self, value: Any, factor: int) -> Any:
-        return self.builder.mul(value, _LONG(factor))
+    return types.void(x, mean[0], index, weights, long, long, mean[1], out, long), write
+
+
+def _written_apart(_: Any, x: Any, i: Any, index: Any, weights: Any, start: Any, stop: Any, out: Any, at: Any) -> Any:
+    long = types.int64
+
+    def write(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        _Spread(context, builder, signature.args, values).write()
+        return context.get_dummy_value()
+
+    return types.void(x, long, index, weights, long, long, out, long), write
+
+
+_gather: Any = intrinsic(_written)  # rows of 16 columns or more
+_scatter: Any = intrinsic(_written_apart)  # 64 columns
 
 
 @overload(sum_row, strict=False, inline="always")
@@ -197,7 +251,7 @@ def _compiled_sum_row(x: Any, index: Any, weights: Any, start: Any, stop: Any, o
         x: Any, index: Any, weights: Any, start: Any, stop: Any, out: Any, i: Any
     ) -> None:  # pragma: no cover - only ever compiled
         if out.shape[1] >= LANES:
-            _wide(x, None, index, weights, start, stop, None, out, i)
+            _gather(x, None, index, weights, start, stop, None, out, i)
             return
         for j in range(out.shape[1]):
             out[i, j] = 0
@@ -215,7 +269,7 @@ def _compiled_mean_row(x: Any, own: Any, index: Any, start: Any, stop: Any, shar
         x: Any, own: Any, index: Any, start: Any, stop: Any, share: Any, out: Any, i: Any
     ) -> None:  # pragma: no cover - only ever compiled
         if out.shape[1] >= LANES:
-            _wide(x, own, index, None, start, stop, share, out, i)
+            _gather(x, own, index, None, start, stop, share, out, i)
             return
         for j in range(out.shape[1]):
             out[i, j] = widen(x[own, j])
@@ -228,3 +282,25 @@ def _compiled_mean_row(x: Any, own: Any, index: Any, start: Any, stop: Any, shar
             out[i, j] *= share
 
     return mean
+
+
+@overload(spread_row, strict=False, inline="always")
+def _compiled_spread_row(
+    x: Any, i: Any, index: Any, weights: Any, start: Any, stop: Any, out: Any, left: Any, right: Any
+) -> Any:
+    plain = weights == types.none
+
+    def spread(
+        x: Any, i: Any, index: Any, weights: Any, start: Any, stop: Any, out: Any, left: Any, right: Any
+    ) -> None:  # pragma: no cover - only ever compiled
+        at = left
+        while at + MOST * LANES <= right:
+            _scatter(x, i, index, weights, start, stop, out, at)
+            at += MOST * LANES
+        if at < right:
+            for e in range(start, stop):
+                weight, total = np.float32(1) if plain else weights[e], out[index[e]]
+                for j in range(at, right):
+                    total[j] += weight * x[i, j]
+
+    return spread
