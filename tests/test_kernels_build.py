@@ -42,7 +42,7 @@ CASES = {
     "deal": lambda: (SOURCE, TARGET, 2, np.zeros(3, np.int64), np.zeros(60, np.int64)),
     "sort_digit": lambda: (_keys()[::-1].copy(), 1, np.full(8, 7), np.zeros(len(_keys()), np.int64)),
     "fill_rows": lambda: (
-        _keys(), 0, np.zeros(10, np.int64), np.full(9, 5), np.zeros(len(_keys()), np.int32)
+        _keys(), 0, np.zeros(9, np.int64), np.full(9, 5), np.zeros(len(_keys()), np.int32)
     ),
     "breadth_first": lambda: (GRAPH.offsets, GRAPH.targets, ORDER, np.zeros(40, np.bool_), np.zeros(40, np.int32)),
     "relabel_rows": lambda: (
@@ -105,8 +105,8 @@ def test_sorting_by_a_digit_keeps_the_order_of_equal_ones():
 
 
 def test_rows_are_filled_with_each_neighbour_once():
-    keys, first, starts, lengths, out = CASES["fill_rows"]()
-    kept = build.fill_rows(keys, first, starts, lengths, out)
+    keys, first, ends, lengths, out = CASES["fill_rows"]()
+    kept = build.fill_rows(keys, first, ends, lengths, out)
 
     pairs = sorted({(key >> build.ROW, key % 2**build.ROW) for key in keys.tolist()})
     assert kept == len(pairs) < len(keys)

@@ -140,8 +140,8 @@ def _placed(dealt: Dealt, piece: Piece, n: int, offsets: Array, space: Space) ->
         found = [keys[slice(*np.searchsorted(keys, [low, high]))] for keys in found]
     keys = _by_neighbor(found, n, space)
     rows = space.array("rows", len(keys), index_type(n))
-    starts, lengths = np.zeros(last - first + 1, np.int64), offsets[start + first + 1 : start + last + 1]
-    return rows[: build.fill_rows(keys, first, starts, lengths, rows)]
+    ends, lengths = np.zeros(last - first, np.int64), offsets[start + first + 1 : start + last + 1]
+    return rows[: build.fill_rows(keys, first, ends, lengths, rows)]
 
 
 def _by_neighbor(found: list[Array], n: int, space: Space) -> Array:

@@ -85,27 +85,28 @@ def sort_digit(keys: Any, shift: Any, cursor: Any, out: Any) -> None:
 
 
 @kernel
-def fill_rows(keys: Any, first: Any, starts: Any, lengths: Any, out: Any) -> Any:
+def fill_rows(keys: Any, first: Any, ends: Any, lengths: Any, out: Any) -> Any:
     """The neighbours of rows first, first + 1, ... one after the other, each once; return how many there are.
 
-    Keys come with neighbours ascending. `starts`, all zero before, has an entry more than `lengths` has rows.
+    Keys come with neighbours ascending; `ends` is all zero before.
     """
+    total = kept = at = 0
     for e in range(len(keys)):
-        starts[(keys[e] >> ROW) - first + 1] += 1
-    for i in range(len(lengths)):
-        starts[i + 1] += starts[i]
-        lengths[i] = 0
+        ends[(keys[e] >> ROW) - first] += 1
+    for i in range(len(ends)):
+        total, ends[i] = total + ends[i], total
     for e in range(len(keys)):
-        u, v = (keys[e] >> ROW) - first, keys[e] & ((1 << ROW) - 1)
-        at = starts[u] + lengths[u]
-        if lengths[u] == 0 or out[at - 1] != v:
-            out[at] = v
-            lengths[u] += 1
-    kept = 0
-    for i in range(len(lengths)):
-        for at in range(starts[i], starts[i] + lengths[i]):
-            out[kept] = out[at]
-            kept += 1
+        u = (keys[e] >> ROW) - first
+        out[ends[u]] = keys[e] & ((1 << ROW) - 1)
+        ends[u] += 1
+    for i in range(len(ends)):
+        begun = kept
+        while at < ends[i]:
+            if kept == begun or out[at] != out[kept - 1]:
+                out[kept] = out[at]
+                kept += 1
+            at += 1
+        lengths[i] = kept - begun
     return kept
 
 
