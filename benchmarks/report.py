@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from rae.evaluation import figures
 from rae.io.atomic import atomic_path, write_text
 
 DOCS = Path(__file__).parent.parent / "docs"
-FILES = ("speed", "embedding", "whole", "peers", "build", "growth", "large", "planned", "explore", "roles")
+FILES = ("speed", "embedding", "whole", "peers", "build", "growth", "large", "planned", "explore", "roles", "first")
 GROUP = ("table", "dataset", "width", "fanout")  # rows that are compared with each other, for each number of threads
 STYLE = {
     "axes.spines.top": False,
@@ -193,6 +193,12 @@ PLANNED: tuple[Column, ...] = (
 )
 
 
+COMPILED: tuple[Column, ...] = (
+    ("loops compiled", lambda x, _: str(x.get("compiled", ""))),
+    ("seconds of that, at worst", lambda x, _: _number(x.get("compile_s"), "{:.1f}")),
+)
+
+
 def section(
     kept: Kept, title: str, command: str, words: str, tables: Sequence[str], columns: Sequence[Column]
 ) -> Iterator[str]:
@@ -355,6 +361,11 @@ def aims(kept: Kept) -> Iterator[Aim]:
     steps = [x for part in (BUILD, TRAIN, EMBED) for x in _steps(kept, part)]
     worst = {"worst": max(steps)} if steps else None
     yield _at_most("growth: seconds for ten times the edges, worst of all parts", 11, worst, "worst", "times")
+    for turn, most in (("first", 2), ("second", 0)):
+        fits = [x for x in kept.of("first") if x["row"].endswith(f", {turn}") and "fit" in x["row"]]
+        slowest = max(fits, key=lambda x: x["compile_s"], default=None)
+        aim = _at_most(f"{turn} fit after `pip install .`: compiling", most, slowest, "compile_s", "s")
+        yield aim if most else replace(aim, aim="none")
 
 
 def _net(kept: Kept, part: str) -> Line | None:
@@ -531,6 +542,13 @@ def page(kept: Kept, figure: str | None) -> str:
             "What `rae plan` said, and what the whole command `rae fit --no-page --lean` then took. Aims: memory "
             "within 25 %, time within a factor of two.",
             ["planned"], [ROW, THREADS, *PLANNED],
+        ),
+        section(
+            kept, "First fit after an installation", "python benchmarks/first.py",
+            "The package is installed by pip, which compiles the hot loops while it builds, and a copy of what it "
+            "installed is used for the first time, then again. With RAE_COMPILE=0 nothing is compiled ahead. Whole "
+            "processes, imports included.",
+            ["first"], [ROW, THREADS, TIME, *COMPILED],
         ),
         others(kept),
         _losing(kept, ["speed", "mean", "whole", *peers, "build", "order", "sampler"]),

@@ -41,6 +41,7 @@ class Step:
 
 STEPS = (
     Step("alternatives", 20, installs=True),  # the first time; then seconds
+    Step("first", 6),
     Step("speed", 6, (("--threads", "1"), ("--threads", "2"))),
     Step("embedding", 5),
     Step("growth", 9, work=True),

@@ -348,6 +348,9 @@ def test_the_aims_are_met_or_missed_by_the_lines(load):
     step = {"table": "speed", "best_ms": 24.0, "worst_ms": 30.0, "row": "ours, within"}
     lines = [*grown(report), *kept({**step, "dataset": "cora"}, {**step, "dataset": "pubmed", "best_ms": 51.0})]
     lines += kept(timed("rae fit", 17.0, table="peers", dataset="web-Google", peak_mb=1600, file="peers"))
+    for row, seconds in (("rae fit, first", 1.5), ("RAE().fit, first", 2.5), ("rae fit, second", 0.0)):
+        lines += kept(timed(row, 9.0, table="first", dataset="34 nodes", compile_s=seconds))
+    lines += kept(timed("rae fit, first after RAE_COMPILE=0", 9.0, table="first", dataset="34 nodes", compile_s=8.0))
     found = {aim.what: (aim.shown, aim.met) for aim in report.aims(report.Kept(lines))}
 
     assert found["training step, Cora, one thread"] == ("24.0 ms", True)
@@ -357,6 +360,8 @@ def test_the_aims_are_met_or_missed_by_the_lines(load):
     assert found["100 M edges, graph folder built"] == ("46.5 s", True)
     assert found["growth: seconds for ten times the edges, worst of all parts"] == ("10.4 times", True)
     assert found["sampler, web-Google, one thread"] == ("not measured", False)
+    assert found["first fit after `pip install .`: compiling"] == ("2.5 s", False)
+    assert found["second fit after `pip install .`: compiling"] == ("0.0 s", True)
 
 
 def test_the_bounded_way_on_the_largest_graph_comes_from_the_growth_table(load):
@@ -450,7 +455,7 @@ def test_a_step_that_needs_data_is_left_out_of_a_trial_without_it(load, monkeypa
 
 def test_every_benchmark_runs_on_small_sizes_and_touches_nothing_that_is_kept(load):
     """Those of test_benchmarks_peers.py aside."""
-    first = ("growth", "large", "explore", "planned")
+    first = ("growth", "large", "explore", "planned", "first")
     last = ("speed", "embedding", "whole", "roles", "baselines", "variants")
     assert {*first, *last} == {step.name for step in load("run").STEPS} - {"alternatives", "build", "peers"}
     kept_files = [*(ROOT / "results").glob("*"), ROOT / "docs" / "performance.md"]
