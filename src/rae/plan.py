@@ -7,7 +7,8 @@ Memory is a formula. With b anchors a step, p positives, fan-outs f_1 (from the 
               of r rows drawn, n (1 - exp(-r / n)) are distinct.
     step      4 bytes x HELD x sum over levels of rows_k d_k  (activations, masks and gradients),
               + the feature rows gathered, + 16 bytes per weight of the two encoders (weight, gradient, Adam)
-    embedding 4 n (width + the rows that a level averages where it made them)
+    embedding 4 n times the rows that levels average, where they made them, and five row groups: two that are
+              made and three on their way into the file
               with a memory budget: parts at work, three row groups, and 4 n times the widest rows that
               are averaged, or what the budget leaves, whichever is less
     read      the file and the columns made of it, before the graph is there; nothing for a graph folder
@@ -22,7 +23,6 @@ runs of rows of the graph itself, in its own order, whose neighbours lie anywher
 from __future__ import annotations
 
 import itertools
-import re
 import tempfile
 import time
 import warnings
@@ -40,7 +40,7 @@ from rae.encoder import Encoder
 from rae.errors import CollapseWarning, GraphError
 from rae.features import Matrix, prepare
 from rae.graph import Graph
-from rae.inference import embed, memory_bytes
+from rae.inference import memory_bytes, stream
 from rae.inference.exact import mean
 from rae.inference.layout import PART_BYTES, PROGRAM, WRITING
 from rae.inference.rows import FeatureRows
@@ -48,11 +48,13 @@ from rae.io import write_embeddings
 from rae.io.embeddings import GROUP_BYTES
 from rae.io.parts import Parts
 from rae.kernels.hardware import aligned
-from rae.pages import mapped
+from rae.pages import available_memory as available_memory
+from rae.pages import mapped, number_in
 from rae.runtime import generator, threads
 from rae.training import fit
 
 HELD = 14  # arrays of a level that are alive at the end of a forward pass and during the backward pass
+MAKING = 2  # row groups that are made while others are written
 PER_ROW = 64  # bytes per row of the edge file while the graph is made: two columns, codes, ranks
 SAMPLE = 32_768  # nodes embedded and written to measure the rates
 COLUMNS = 64  # width at which averaging is timed
@@ -122,13 +124,14 @@ def memory(
     held = 0 if _on_disk(rows.given) else given  # pages of a mapped file are given back when memory is short
     structural = 4 * n * (rows.width - (0 if rows.given is None else int(rows.given.shape[1])))
     row_bytes = 4 * rows.width if rows.dense else (given + structural) / n  # rows of halves are widened for a step
+    group = min(GROUP_BYTES, 4 * n * len(losses(config)) * config.width)
     parts = {
         "program": PROGRAM,
         "read": 0 if from_folder else file_bytes + PER_ROW * graph.counts.rows,
         "graph": graph.offsets.nbytes + graph.targets.nbytes + graph.id_column.nbytes,
         "features": held + structural,
         "step": _step_bytes(graph, rows.width, row_bytes, config) if config.steps else 0,
-        "embedding": 4 * n * (config.width * (2 if config.loss == "both" else 1) + _alive(rows, config)),
+        "embedding": 4 * n * len(losses(config)) * _made(rows, config) + (MAKING + WRITING) * group,
     }
     fitting = PROGRAM + parts["graph"] + parts["features"] + parts["step"]
     embedding = PROGRAM + parts["graph"] + parts["features"] + parts["embedding"]
@@ -145,31 +148,8 @@ def shortage(needed: int, root: Path = Path("/")) -> tuple[int, int] | None:
     return None if free is None or needed - held <= free else (needed - held, free)
 
 
-def available_memory(root: Path = Path("/")) -> int | None:
-    """Bytes that can be had without swapping: of the machine and of the control group; None where nobody says."""
-    groups = [
-        ("sys/fs/cgroup/memory.max", "sys/fs/cgroup/memory.current"),
-        ("sys/fs/cgroup/memory/memory.limit_in_bytes", "sys/fs/cgroup/memory/memory.usage_in_bytes"),
-    ]
-    found = [_number(root / "proc/meminfo", r"MemAvailable:\s+(\d+) kB", 1024)]
-    for limit, used in groups:
-        most, now = (_number(root / name, r"(\d+)\s*") for name in (limit, used))
-        if most is not None and now is not None:
-            cached = _number((root / used).with_name("memory.stat"), r"(?s).*?\binactive_file (\d+).*") or 0
-            found.append(max(0, most - now + cached))  # pages of files are given back when they are needed
-    return min((free for free in found if free is not None), default=None)
-
-
 def _resident(root: Path) -> int:
-    return _number(root / "proc/self/status", r"(?s).*?VmRSS:\s+(\d+) kB.*", 1024) or 0
-
-
-def _number(path: Path, pattern: str, unit: int = 1) -> int | None:
-    try:
-        found = re.search(pattern, path.read_text(encoding="ascii", errors="replace"))
-    except OSError:
-        return None
-    return int(found[1]) * unit if found else None
+    return number_in(root / "proc/self/status", r"(?s).*?VmRSS:\s+(\d+) kB.*", 1024) or 0
 
 
 def rows_by_level(graph: Graph, n_egos: int, config: Config) -> list[float]:
@@ -221,14 +201,10 @@ def _projects(rows: FeatureRows, config: Config) -> list[bool]:
     return [narrows[0] or not rows.dense, *narrows[1:]]
 
 
-def _alive(rows: FeatureRows, config: Config) -> int:
-    """Columns beside the vectors at the widest level: what it projected, or a copy that the next one averages."""
-    projects, most = _projects(rows, config), 0
-    for k, here in enumerate(config.dims):
-        copied = here if k + 1 < config.depth and not projects[k + 1] else 0
-        below = config.dims[k - 1] if k and not projects[k] else 0
-        most = max(most, (here if projects[k] else 0) + copied + below)
-    return most
+def _made(rows: FeatureRows, config: Config) -> int:
+    """Columns of the rows that all levels average, less the features where the first one averages them as they are."""
+    pairs = itertools.pairwise((0, *config.dims))
+    return sum(here if first else below for first, (below, here) in zip(_projects(rows, config), pairs, strict=True))
 
 
 def _averaged(rows: FeatureRows, config: Config) -> int:
@@ -257,23 +233,25 @@ def _embedding_seconds(graph: Graph, x: Matrix, config: Config) -> tuple[float, 
         small = Graph.from_edges((ends[0], ends[1]), ids=np.arange(SAMPLE))
         rows = np.sort(rng.choice(n, SAMPLE, replace=False))
     part: Any = x[rows] if isinstance(x, np.ndarray) else sp.csr_array(x[rows])
-    encoder = Encoder(int(x.shape[1]), config)
-    fanout = config.fanout if config.inference == "sampled" else None
-    embed(encoder, small, part, fanout=fanout)  # once to warm up
+    encoder = {"": Encoder(int(x.shape[1]), config)}
+    for _ in stream(encoder, small, part, config):  # once to warm up
+        pass
     began = time.perf_counter()
-    z = embed(encoder, small, part, fanout=fanout)
+    z = np.vstack([rows.copy() for rows in stream(encoder, small, part, config)])
     embedded = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         write_embeddings(Path(folder) / "z.parquet", pa.array(np.arange(len(z))), z)
     written = time.perf_counter()
-    widths = sum(min(pair) for pair in itertools.pairwise((int(x.shape[1]), *config.dims)))
+    *lower, last = (min(pair) for pair in itertools.pairwise((int(x.shape[1]), *config.dims)))
     spent = embedded - began
-    if small is not graph and fanout is None:  # its rows lie in the cache, those of the graph do not
-        spent = max(spent - widths * _averaging_seconds(small), spent / 4)
-        spent += widths * _averaging_seconds(graph) * len(z) / n
+    if small is not graph and config.inference != "sampled":  # its rows lie in the cache, those of the graph do not
+        averaged = 2 * sum(lower) + last  # below the last level, once for the level above and once to be written
+        spent = max(spent - averaged * _averaging_seconds(small), spent / 4)
+        spent += averaged * _averaging_seconds(graph) * len(z) / n
     scale = n / len(z)
-    fresh = 4 * (n - len(z)) * config.width * _touching_seconds()
-    return (spent * scale + fresh) * len(losses(config)), (written - embedded) * scale * len(losses(config))
+    fresh = 4 * (n - len(z)) * (sum(lower) + last) * _touching_seconds()
+    writing = (written - embedded) * scale / min(2, threads())  # of two threads one writes while the other computes
+    return (spent * scale + fresh) * len(losses(config)), writing * len(losses(config))
 
 
 def _part_seconds() -> float:
