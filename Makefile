@@ -53,4 +53,4 @@ page:             ## build the page of rae explore from web/ (needs Node; the re
 	@cd web && npm ci --no-audit --no-fund && node build.mjs
 
 clean:            ## remove what make made
-	@rm -rf .venv demo build src/*.egg-info
+	@rm -rf .venv demo build src/*.egg-info src/rae/kernels/compiled
