@@ -3,7 +3,7 @@
 In memory are, of every node, the rows that each level averages, since a node's neighbours stand
 anywhere; they are the narrower of what the level reads and makes. The vectors themselves are made
 a run of rows at a time, those below the last level twice: once for what the level above
-averages, and once to be written. That is faster than to keep them, and takes no disk.
+averages, and once to be written. That takes less time than to keep them on disk, and a part of the memory.
 """
 
 from __future__ import annotations
