@@ -52,9 +52,10 @@ def build(
 ) -> None:
     """Build a graph folder from EDGES: Parquet, CSV, TSV or a plain edge list, gzipped or not.
 
-    Edges are read in batches and lie on disk until the folder is whole, so memory grows with the
-    nodes, by some tens of bytes each, and not with the edges. Directions are dropped, doubled edges merged, self-loops
-    left out, all counted. Ids stay what they are in the file. A build that is killed leaves no folder.
+    Edges are held in a quarter of the memory that is free, 3 GiB at most; what is beyond that lies on disk until the
+    folder is whole, so memory grows with the nodes, by some tens of bytes each, and not with the edges. Directions are
+    dropped, doubled edges merged, self-loops left out, all counted. Ids stay what they are in the file. A build that is
+    killed leaves no folder.
 
     \b
     rae graph build edges.parquet --out web

@@ -1,13 +1,14 @@
 """From an edge file of any size to a graph folder, in bounded memory.
 
-    read     edges in batches, as they are written, to files of ids beside the folder
+    read     edges in batches, put away as they are: in memory while there is room, then in files beside the folder
     number   ids to 0..n-1 in ascending order: by a table where whole numbers lie close together, else by
-             hashing; text by Arrow. Never a Python object per node.
-    place    a stripe of rows at a time: both ends of its edges, each row sorted, doubled ones merged
+             hashing; text by Arrow. Never a Python object per node. Both ends of each edge are dealt to
+             the stripe of rows that they belong to
+    place    stripe after stripe: each row sorted, doubled edges merged
     order    where asked for: rows renumbered so that neighbours stand near each other
 
-What is in memory: a few arrays with a number per node, one batch, one stripe. Everything is made in
-a hidden folder that takes the name when it is whole.
+What is in memory: a few arrays with a number per node, edges up to the room that `Room` finds, a batch or a
+stripe for each thread. Everything is made in a hidden folder that takes the name when it is whole.
 """
 
 from __future__ import annotations
