@@ -250,7 +250,7 @@ def test_embed_gives_new_nodes_vectors_and_old_ones_the_same(here, rae):
 
     assert code == 0
     assert "11 x 9" in out
-    assert "embed  2 done" in err
+    assert "embed  3 done" in err
     assert ids.to_pylist() == [*"abcdefghxyz"]
     np.testing.assert_allclose(z[:8], old, atol=1e-6)
     assert old_ids.to_pylist() == [*"abcdefgh"]
