@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -92,6 +93,34 @@ def test_a_run_is_not_overwritten_without_force(tmp_path, model, graph):
     with pytest.raises(RunError, match=r"holds a run already.*--force"):
         made(tmp_path, model, graph)
     assert (tmp_path / INFO).read_bytes() == before
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_a_second_fit_into_a_folder_that_a_first_one_writes_is_refused_and_the_first_goes_on(
+    tmp_path, model, graph, force
+):
+    folder, z = tmp_path / "run", model.transform(graph)
+
+    def write(path, checksum):
+        with pytest.raises(RunError, match="another fit is writing its run into"):
+            Run.create(folder, model, graph.id_column, z, force=force)
+        path.write_bytes(b"vectors")
+        return 8
+
+    Run.create(folder, model, graph.id_column, write)
+
+    assert (folder / EMBEDDINGS).read_bytes() == b"vectors"
+    assert all(not p.name.startswith(".") for p in folder.iterdir())
+
+
+def test_where_files_cannot_be_held_a_run_is_made_all_the_same(tmp_path, model, graph, monkeypatch):
+    monkeypatch.setitem(sys.modules, "fcntl", None)
+    (tmp_path / "run" / f".{'0' * 32}.tmp").mkdir(parents=True)
+    (tmp_path / "run" / f".{'0' * 32}.tmp" / "lock").touch()
+
+    Run.create(tmp_path / "run", model, graph.id_column, model.transform(graph))
+
+    assert {p.name for p in (tmp_path / "run").iterdir()} == {MODEL, EMBEDDINGS, INFO}
 
 
 def test_force_replaces_our_files_and_leaves_the_others(tmp_path, model, graph):
