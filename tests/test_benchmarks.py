@@ -395,9 +395,9 @@ def test_a_page_without_lines_says_so(load, tmp_path):
 # --------------------------------------------------------------------------------------- growth
 
 
-def test_what_a_process_takes_to_start_is_the_best_of_three_and_subtracted(load, tmp_path, monkeypatch):
+def test_what_a_process_takes_to_start_is_the_best_of_five_and_subtracted(load, tmp_path, monkeypatch):
     growth = load("growth")
-    seconds = iter([9.0, 8.0, 7.0, 2.0, 3.0, 4.0, 5.0, 6.0, 1.0])
+    seconds = iter([9.0, 8.0, 7.0, 2.0, 3.0, 4.0, 5.0, 6.0, 1.0, *[9.0] * 6])
     monkeypatch.setattr(growth, "watch", lambda command, **_: growth.Spent(next(seconds), 0.5, None, ""))
     start = growth.starting(tmp_path, "1GiB", 1)
     assert [start[part].seconds for part in (growth.BUILD, growth.TRAIN, growth.EMBED)] == [2.0, 3.0, 1.0]

@@ -177,6 +177,21 @@ def test_sums_of_any_width_are_those_of_the_formula_and_nothing_else_is_written(
         assert (out[[0, -1]] == 7).all()
 
 
+def test_compiled_anew_and_for_half_precision_the_loops_in_registers_are_the_same():
+    x, out = RNG.normal(size=(30, 70)).astype(np.float16), np.zeros((30, 70), np.float32)
+    rows = x.astype(np.float32)
+    weights = sp.csr_array((VALUES, TARGETS, OFFSETS), shape=(30, 30))
+    anew = {name: numba.njit(getattr(cpu, name).py_func) for name in ("mean_rows", "sum_rows", "sparse_dense_grad")}
+
+    anew["mean_rows"](OFFSETS, TARGETS, x.view(np.uint16), 0, out, 0, 30)
+    assert np.allclose(out, ((weights != 0) @ rows + rows) / (1 + GRAPH.degrees)[:, None], atol=1e-5)
+    anew["sum_rows"](OFFSETS, TARGETS, rows, out, 0, 30)
+    assert np.allclose(out, (weights != 0) @ rows, atol=1e-5)
+    out[:] = 0
+    anew["sparse_dense_grad"](OFFSETS, TARGETS, VALUES, rows, out, 0, 70)
+    assert np.allclose(out, weights.T @ rows, atol=1e-5)
+
+
 @pytest.mark.parametrize(("left", "right"), [(0, 200), (3, 67), (3, 70), (10, 60), (40, 196)])
 def test_rows_are_spread_over_these_columns_and_no_others(left, right):
     x = RNG.normal(size=(30, 200)).astype(np.float32)
