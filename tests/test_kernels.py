@@ -10,7 +10,7 @@ import pytest
 import scipy.sparse as sp
 
 from plain import random_graph
-from rae.kernels import cpu
+from rae.kernels import cpu, hardware
 from rae.kernels.hardware import fetch_row, widen
 
 GRAPH = random_graph(30, 120, seed=4)
@@ -190,6 +190,69 @@ def test_compiled_anew_and_for_half_precision_the_loops_in_registers_are_the_sam
     out[:] = 0
     anew["sparse_dense_grad"](OFFSETS, TARGETS, VALUES, rows, out, 0, 70)
     assert np.allclose(out, weights.T @ rows, atol=1e-5)
+
+
+ODD = {
+    "columns side by side": lambda a: np.asfortranarray(a),
+    "every other column": lambda a: np.repeat(a, 2, axis=1)[:, ::2],
+    "backwards": lambda a: a[::-1, ::-1].copy()[::-1, ::-1],
+    "double precision": lambda a: a.astype(np.float64),
+}
+ENTRIES = {
+    "every other": lambda a: np.repeat(a, 2)[::2],
+    "backwards": lambda a: a[::-1].copy()[::-1],
+    "unsigned": lambda a: a.astype(np.uint32),
+    "short": lambda a: a.astype(np.int16),
+}
+
+
+@pytest.mark.parametrize("odd", [*ODD, *ENTRIES])
+def test_arrays_that_lie_in_memory_in_another_way_give_the_same(odd):
+    laid = ODD.get(odd, lambda a: a)
+    index = ENTRIES.get(odd, lambda a: a)(TARGETS)
+    x = RNG.normal(size=(30, 80)).astype(np.float32)
+    weights = sp.csr_array((VALUES, TARGETS, OFFSETS), shape=(30, 30))
+    plain = (weights != 0) @ x
+    expected = {
+        "mean_rows": ((plain + x) / (1 + GRAPH.degrees)[:, None], lambda o: (OFFSETS, index, laid(x), 0, o, 0, 30)),
+        "sum_rows": (plain, lambda o: (OFFSETS, index, laid(x), o, 0, 30)),
+        "sparse_dense": (weights @ x, lambda o: (OFFSETS, index, VALUES, 0, laid(x), o, 0, 30)),
+        "sparse_dense_grad": (weights.T @ x, lambda o: (OFFSETS, index, VALUES, laid(x), o, 0, 80)),
+    }
+    for name, (right, arguments) in expected.items():
+        for out in (np.zeros((30, 80), np.float32), laid(np.zeros((30, 80), np.float32))):
+            numba.njit(getattr(cpu, name).py_func)(*arguments(out))
+            assert np.allclose(out, right, atol=1e-5), name
+
+
+def test_halves_are_widened_exactly_on_a_processor_that_does_not_know_them(monkeypatch):
+    monkeypatch.setattr(hardware, "has_half", lambda: False)
+    bits = np.arange(2**16, dtype=np.uint16).reshape(-1, 64)
+    expected = bits.view(np.float16).astype(np.float32)
+    nobody = np.zeros(0, np.int32)
+    for width in (64, 8):  # in registers, and one by one
+        halves, out = bits.reshape(-1, width), np.empty((2**16 // width, width), np.float32)
+        none = np.zeros(len(halves) + 1, np.int64)
+
+        numba.njit(cpu.mean_rows.py_func)(none, nobody, halves, 0, out, 0, len(out))
+
+        assert np.array_equal(out, expected.reshape(-1, width), equal_nan=True)
+        assert np.array_equal(np.signbit(out), np.signbit(expected.reshape(-1, width)))
+
+
+def test_whether_halves_are_known_is_asked_of_the_processor_that_is_compiled_for(monkeypatch):
+    monkeypatch.setattr(hardware.platform, "machine", lambda: "arm64")
+    assert hardware.has_half()
+    monkeypatch.setattr(hardware.platform, "machine", lambda: "x86_64")
+    monkeypatch.setattr(hardware, "get_host_cpu_features", lambda: {"f16c": True})
+    assert hardware.has_half()
+    monkeypatch.setattr(hardware, "get_host_cpu_features", lambda: {})
+    assert not hardware.has_half()
+    monkeypatch.setattr(hardware, "get_host_cpu_features", lambda: {"f16c": True})
+    monkeypatch.setattr(hardware.config, "CPU_NAME", "generic")
+    assert not hardware.has_half()
+    monkeypatch.setattr(hardware.config, "CPU_FEATURES", "+avx,+f16c")
+    assert hardware.has_half()
 
 
 @pytest.mark.parametrize(("left", "right"), [(0, 200), (3, 67), (3, 70), (10, 60), (40, 196)])

@@ -6,11 +6,13 @@ In Python each is an ordinary function; compiled, it is one instruction of the p
 from __future__ import annotations
 
 import math
+import platform
 from typing import Any
 
 import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
-from numba import types
+from llvmlite.binding import get_host_cpu_features  # type: ignore[import-untyped]
+from numba import config, types
 from numba.extending import intrinsic, overload
 
 LINE = 64  # bytes the memory hands over at a time
@@ -59,9 +61,46 @@ def _half_bits(context: Any, bits: Any) -> Any:
     """The float32 of the 16 bits of a float16."""
 
     def write(_: Any, builder: Any, __: Any, arguments: Any) -> Any:
-        return builder.fpext(builder.bitcast(arguments[0], ir.HalfType()), ir.FloatType())
+        return write_half(builder, arguments[0])
 
     return types.float32(types.uint16), write
+
+
+def has_half() -> bool:
+    """Whether the processor that is compiled for widens float16 by itself: ARM does, x86 where it says so.
+
+    Elsewhere the compiler would call a function that Numba does not have.
+    """
+    if platform.machine().lower() in ("arm64", "aarch64"):
+        return True
+    name, features = getattr(config, "CPU_NAME", None), getattr(config, "CPU_FEATURES", None)
+    if name or features is not None:  # for another processor than this one
+        return "+f16c" in (features or "")
+    return bool(get_host_cpu_features().get("f16c", False))
+
+
+def write_half(builder: Any, bits: Any) -> Any:
+    """The float32 of the bits of a float16, or a register of them."""
+    many = isinstance(bits.type, ir.VectorType)
+
+    def of(kind: Any) -> Any:
+        return ir.VectorType(kind, bits.type.count) if many else kind
+
+    def all_(kind: Any, value: Any) -> Any:
+        return ir.Constant(of(kind), [value] * bits.type.count if many else value)
+
+    if has_half():
+        return builder.fpext(builder.bitcast(bits, of(ir.HalfType())), of(ir.FloatType()))
+    number, real = ir.IntType(32), ir.FloatType()
+    wide = builder.zext(bits, of(number))
+    size = builder.shl(builder.and_(wide, all_(number, 0x7FFF)), all_(number, 13))
+    scaled = builder.fmul(
+        builder.bitcast(size, of(real)), all_(real, 2.0**112)
+    )  # from one exponent's zero to the other's
+    endless = builder.icmp_unsigned(">=", size, all_(number, 0x7C00 << 13))  # infinite, or not a number
+    found = builder.select(endless, builder.or_(size, all_(number, 0x7F800000)), builder.bitcast(scaled, of(number)))
+    sign = builder.shl(builder.and_(wide, all_(number, 0x8000)), all_(number, 16))
+    return builder.bitcast(builder.or_(found, sign), of(real))
 
 
 _fetch: Any = intrinsic(_fetch_line)

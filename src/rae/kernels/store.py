@@ -66,7 +66,10 @@ class Store(caching.FunctionCache):  # type: ignore[misc]
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """The code for these types, None if it is neither here nor behind."""
-        found = super().load_overload(sig, target_context)
+        try:
+            found = super().load_overload(sig, target_context)
+        except Exception:  # damaged in any way: as good as not there
+            found = None
         return self.behind.load_overload(sig, target_context) if found is None else found
 
     def save_overload(self, sig: Any, data: Any) -> None:

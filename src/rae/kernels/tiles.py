@@ -17,9 +17,9 @@ import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.core import cgutils as untyped
-from numba.extending import intrinsic, overload
+from numba.extending import intrinsic, overload, register_jitable
 
-from rae.kernels.hardware import LINE, fetch_row, widen
+from rae.kernels.hardware import LINE, fetch_row, widen, write_half
 
 cgutils: Any = untyped
 
@@ -199,9 +199,9 @@ class _Sum(_Rows):
     def _numbers(self, row: Any, column: Any) -> Any:
         """16 float32 of a row."""
         b = self.builder
-        kind = ir.VectorType(ir.HalfType(), LANES) if self.half else _REGISTER
+        kind = ir.VectorType(ir.IntType(16), LANES) if self.half else _REGISTER
         numbers = self._load(b.add(row, self._times(column, self.size)), kind, self.size)
-        return b.fpext(numbers, _REGISTER) if self.half else numbers
+        return write_half(b, numbers) if self.half else numbers
 
     def _fetch(self, row: Any, columns: list[Any], cache: int) -> None:
         """Ask for the lines of these columns: where each register begins, and where the last one ends."""
@@ -243,64 +243,103 @@ _gather: Any = intrinsic(_written)  # rows of 16 columns or more
 _scatter: Any = intrinsic(_written_apart)  # 64 columns
 
 
+def in_registers(x: Any, index: Any, weights: Any, out: Any) -> bool:
+    """Whether arrays of these types are what the loops above know: float32 side by side, signed whole numbers."""
+    arrays = [x, index, out] if weights == types.none else [x, index, out, weights]
+    signed = index.dtype in (types.int32, types.int64)
+    numbers = all(array.dtype == types.float32 for array in arrays if array not in (x, index))
+    return signed and numbers and x.dtype in (types.float32, types.uint16) and all(a.layout == "C" for a in arrays)
+
+
+@register_jitable
+def _sum_loop(
+    x: Any, index: Any, weights: Any, start: Any, stop: Any, out: Any, i: Any
+) -> None:  # pragma: no cover - only ever compiled
+    for j in range(out.shape[1]):
+        out[i, j] = 0
+    for e in range(start, stop):
+        row, weight = x[index[e]], np.float32(1) if weights is None else weights[e]
+        for j in range(out.shape[1]):
+            out[i, j] += weight * row[j]
+
+
+@register_jitable
+def _mean_loop(
+    x: Any, own: Any, index: Any, start: Any, stop: Any, share: Any, out: Any, i: Any
+) -> None:  # pragma: no cover - only ever compiled
+    for j in range(out.shape[1]):
+        out[i, j] = widen(x[own, j])
+    for e in range(start, stop):
+        fetch_row(x, index[min(e + FAR, len(index) - 1)])
+        row = x[index[e]]
+        for j in range(out.shape[1]):
+            out[i, j] += widen(row[j])
+    for j in range(out.shape[1]):
+        out[i, j] *= share
+
+
+@register_jitable
+def _spread_loop(
+    x: Any, i: Any, index: Any, weights: Any, start: Any, stop: Any, out: Any, left: Any, right: Any
+) -> None:  # pragma: no cover - only ever compiled
+    for e in range(start, stop):
+        weight, total = np.float32(1) if weights is None else weights[e], out[index[e]]
+        for j in range(left, right):
+            total[j] += weight * x[i, j]
+
+
 @overload(sum_row, strict=False, inline="always")
 def _compiled_sum_row(x: Any, index: Any, weights: Any, start: Any, stop: Any, out: Any, i: Any) -> Any:
-    plain = weights == types.none
-
-    def sum_(
+    def by_registers(
         x: Any, index: Any, weights: Any, start: Any, stop: Any, out: Any, i: Any
     ) -> None:  # pragma: no cover - only ever compiled
         if out.shape[1] >= LANES:
             _gather(x, None, index, weights, start, stop, None, out, i)
-            return
-        for j in range(out.shape[1]):
-            out[i, j] = 0
-        for e in range(start, stop):
-            row, weight = x[index[e]], np.float32(1) if plain else weights[e]
-            for j in range(out.shape[1]):
-                out[i, j] += weight * row[j]
+        else:
+            _sum_loop(x, index, weights, start, stop, out, i)
 
-    return sum_
+    def by_number(
+        x: Any, index: Any, weights: Any, start: Any, stop: Any, out: Any, i: Any
+    ) -> None:  # pragma: no cover - only ever compiled
+        _sum_loop(x, index, weights, start, stop, out, i)
+
+    return by_registers if in_registers(x, index, weights, out) else by_number
 
 
 @overload(mean_row, strict=False, inline="always")
 def _compiled_mean_row(x: Any, own: Any, index: Any, start: Any, stop: Any, share: Any, out: Any, i: Any) -> Any:
-    def mean(
+    def by_registers(
         x: Any, own: Any, index: Any, start: Any, stop: Any, share: Any, out: Any, i: Any
     ) -> None:  # pragma: no cover - only ever compiled
         if out.shape[1] >= LANES:
             _gather(x, own, index, None, start, stop, share, out, i)
-            return
-        for j in range(out.shape[1]):
-            out[i, j] = widen(x[own, j])
-        for e in range(start, stop):
-            fetch_row(x, index[min(e + FAR, len(index) - 1)])
-            row = x[index[e]]
-            for j in range(out.shape[1]):
-                out[i, j] += widen(row[j])
-        for j in range(out.shape[1]):
-            out[i, j] *= share
+        else:
+            _mean_loop(x, own, index, start, stop, share, out, i)
 
-    return mean
+    def by_number(
+        x: Any, own: Any, index: Any, start: Any, stop: Any, share: Any, out: Any, i: Any
+    ) -> None:  # pragma: no cover - only ever compiled
+        _mean_loop(x, own, index, start, stop, share, out, i)
+
+    return by_registers if in_registers(x, index, types.none, out) else by_number
 
 
 @overload(spread_row, strict=False, inline="always")
 def _compiled_spread_row(
     x: Any, i: Any, index: Any, weights: Any, start: Any, stop: Any, out: Any, left: Any, right: Any
 ) -> Any:
-    plain = weights == types.none
-
-    def spread(
+    def by_registers(
         x: Any, i: Any, index: Any, weights: Any, start: Any, stop: Any, out: Any, left: Any, right: Any
     ) -> None:  # pragma: no cover - only ever compiled
         at = left
         while at + MOST * LANES <= right:
             _scatter(x, i, index, weights, start, stop, out, at)
             at += MOST * LANES
-        if at < right:
-            for e in range(start, stop):
-                weight, total = np.float32(1) if plain else weights[e], out[index[e]]
-                for j in range(at, right):
-                    total[j] += weight * x[i, j]
+        _spread_loop(x, i, index, weights, start, stop, out, at, right)
 
-    return spread
+    def by_number(
+        x: Any, i: Any, index: Any, weights: Any, start: Any, stop: Any, out: Any, left: Any, right: Any
+    ) -> None:  # pragma: no cover - only ever compiled
+        _spread_loop(x, i, index, weights, start, stop, out, left, right)
+
+    return by_registers if in_registers(x, index, weights, out) else by_number
