@@ -55,6 +55,15 @@ def test_shipped_code_is_found_without_compiling(folder):
     assert compilations(fresh(cache=True)) == 0
 
 
+@pytest.mark.parametrize("suffix", ["nbi", "nbc"])
+def test_damaged_code_is_as_good_as_none(folder, suffix):
+    shipped.ship(fresh(), (LONGS, LONGS, LONGS))
+    for file in folder.glob(f"*.{suffix}"):
+        file.write_bytes(file.read_bytes()[:20])
+
+    assert compilations(fresh()) == 1
+
+
 def test_code_of_other_sources_is_left_alone(folder, monkeypatch):
     shipped.ship(fresh(), (LONGS, LONGS, LONGS))
     monkeypatch.setattr(store, "stamp", lambda source: "of a later version")
