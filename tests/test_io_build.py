@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import datetime
 import gzip
+import itertools
 import signal
 import subprocess
 import sys
 import textwrap
 import time
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -20,12 +22,16 @@ import rae
 from rae import RAE
 from rae.errors import ConfigError, FileError, GraphError
 from rae.io import build_graph, open_graph, read_edges, write_graph
+from rae.io.edges import open_edges
 from rae.io.graphs import row_order
-from rae.io.held import Room
+from rae.io.held import Held, Room
+from rae.io.spill import Words
+from rae.io.stripes import Dealt, GrowingArray
 
 RNG = np.random.default_rng(3)
 ENDS = RNG.integers(60, size=(500, 2))
 SPREAD = np.int64(0x1F3D5B79A2C4E68)  # times 60 at most: below 2**63
+FULL = Path("/dev/full")
 
 
 @pytest.fixture(autouse=True)
@@ -112,7 +118,7 @@ def test_a_small_graph_touches_no_disk_but_for_its_folder(tmp_path):
         tmp_path / "e.parquet", tmp_path / "g", report=lambda *_: beside.update(_names(tmp_path / ".g.building"))
     )
 
-    assert beside == {"graph.json", "ids.arrow", "offsets.npy", "targets.npy"}
+    assert beside == {"graph.json", "ids.arrow", "lock", "offsets.npy", "targets.npy"}
 
 
 def test_a_single_node_with_loops_is_a_graph_without_edges(tmp_path):
@@ -249,6 +255,123 @@ def test_a_killed_build_leaves_no_folder_and_the_next_one_cleans_up(edges, tmp_p
 
     build_graph(edges, tmp_path / "g")
     assert _names(tmp_path) == ["e.parquet", "g"]
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_a_second_build_of_a_name_is_refused_and_the_first_goes_on(edges, tmp_path, force):
+    refused = []
+
+    def second(*_):
+        with pytest.raises(FileError, match=r"another build is writing .*g; wait for it"):
+            build_graph(edges, tmp_path / "g", force=force)
+        refused.append(_names(tmp_path))
+
+    build_graph(edges, tmp_path / "g", report=second)
+    write_graph(tmp_path / "written", read_edges(edges))
+
+    assert refused
+    assert all(names == [".g.building", "e.parquet"] for names in refused)
+    _same(tmp_path / "g", tmp_path / "written")
+    assert _names(tmp_path) == ["e.parquet", "g", "written"]
+
+
+def test_a_file_that_is_read_again_as_text_is_still_held(tmp_path, monkeypatch):
+    monkeypatch.setattr("rae.io.spill.Room.found", lambda: Room(0))
+    monkeypatch.setattr("rae.io.text.BLOCK", 256)
+    (tmp_path / "e.csv").write_text("source,target\n" + "".join(f"{a},{b}\n" for a, b in ENDS) + "x,y\n")
+    beside = []
+    build_graph(tmp_path / "e.csv", tmp_path / "g", report=lambda *_: beside.append(_names(tmp_path / ".g.building")))
+
+    assert all("lock" in names for names in beside)
+    assert "lock" not in _names(tmp_path / "g")
+
+
+def test_a_folder_that_another_build_made_meanwhile_is_not_replaced(edges, tmp_path, monkeypatch):
+    def slowly(*args, **options):
+        write_graph(tmp_path / "g", read_edges(edges))
+        return open_edges(*args, **options)
+
+    monkeypatch.setattr("rae.io.build.open_edges", slowly)
+    with pytest.raises(FileError, match="exists; choose another name"):
+        build_graph(edges, tmp_path / "g")
+
+    assert open_graph(tmp_path / "g").n_nodes == 60
+    assert _names(tmp_path) == ["e.parquet", "g"]
+
+
+def test_a_full_disk_is_one_sentence_and_leaves_nothing(edges, tmp_path, monkeypatch):
+    resource = pytest.importorskip("resource")
+    build_graph(edges, tmp_path / "warm", order="locality")  # what is compiled now is kept before files are cut
+    monkeypatch.setattr("rae.io.spill.Room.found", lambda: Room(0))
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, before[1]))
+    try:
+        with pytest.raises(FileError, match=r"cannot write .*ends\.raw: the file is larger than the disk allows"):
+            build_graph(edges, tmp_path / "g")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+    assert _names(tmp_path) == ["e.parquet", "warm"]
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="this system has no disk that is always full")
+def test_an_array_that_grows_beyond_the_disk_is_one_sentence():
+    with pytest.raises(FileError, match="cannot write /dev/full: the disk is full"), GrowingArray(FULL, int) as grown:
+        grown.append(np.zeros(100_000, np.int64))
+
+
+def test_a_batch_of_self_loops_takes_no_memory(tmp_path):
+    dealt = Dealt(Held(tmp_path / "keys.raw", Room(10_000)))
+    dealt.add(np.arange(1_000), np.array([3, 5]), 995)
+    dealt.add(np.arange(100), np.array([40, 100]), 0)
+
+    assert dealt.keys.part(0).tolist() == [0, 1, 2, 3, 4]
+    assert dealt.keys.part(0).base.nbytes == 40
+    assert dealt.keys.room.left == 10_000 - 40 - 800
+
+
+# ------------------------------------------------------------------------------ words
+
+
+def _batch(words):
+    column = pa.array(words)
+    return [column.slice(0, len(words) // 2)], [column.slice(len(words) // 2)]
+
+
+@pytest.mark.parametrize("room", [0, 1_000, 1 << 20])
+def test_words_get_the_places_of_their_order_whenever_they_first_came(room, tmp_path):
+    spilled = Words(tmp_path, pa.string(), Room(room))
+    batches = [[f"{v}é" * (1 + v % 3) for v in RNG.integers(40 * (1 + i), size=60)] for i in range(12)]
+    for batch in batches:
+        spilled.add(*_batch(batch))
+    ids, look = spilled.numbered(lambda *_: None)
+
+    assert ids.to_pylist() == sorted(set(itertools.chain(*batches)), key=str.encode)
+    assert len(spilled.ends) == 12
+    for i, batch in enumerate(batches):
+        places = np.empty(60, np.int32)
+        look(spilled.ends.take(i), places)
+        assert ids.take(pa.array(places)).to_pylist() == batch
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+def test_the_work_on_words_follows_the_batches_not_what_is_known(fresh, tmp_path, monkeypatch):
+    find, hashed = Words._find, []
+
+    def counted(self):
+        hashed.append(len(self.known) + sum(map(len, self.recent)))
+        find(self)
+
+    monkeypatch.setattr(Words, "_find", counted)
+    spilled = Words(tmp_path, pa.string(), Room(1 << 20))
+    spilled.add(*_batch([f"n{i}" for i in range(1_000)]))
+    for i in range(500):
+        start = 10 * i if fresh else 0
+        spilled.add(*_batch([f"n{j}" for j in range(start, start + 10)]))
+    ids, _ = spilled.numbered(lambda *_: None)
+
+    assert len(ids) == (5_000 if fresh else 1_000)
+    assert sum(hashed) <= 5 * (1_000 + 500 * 10)
 
 
 def test_progress_is_reported_stage_by_stage(edges, tmp_path):

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+from rae.errors import FileError
 from rae.io import held
 from rae.io.held import Held, Room
 
+FULL = Path("/dev/full")
 ARRAYS = [np.arange(10), np.arange(7, dtype=np.int32), np.arange(20) * 3, np.empty(0, np.int64)]
 
 
@@ -57,6 +61,12 @@ def test_an_empty_array_needs_no_file(tmp_path):
 
     assert len(kept.part(0)) == 0
     assert not kept.path.exists()
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="this system has no disk that is always full")
+def test_a_full_disk_is_one_sentence():
+    with pytest.raises(FileError, match="cannot write /dev/full: the disk is full; free some space"):
+        Held(FULL, Room(0)).add(ARRAYS[0])
 
 
 @pytest.mark.parametrize(("free", "room"), [(None, 3 << 30), (1 << 40, 3 << 30), (4_000, 1_000)])

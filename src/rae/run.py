@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from rae.errors import RunError
 
@@ -59,7 +59,6 @@ OURS = (
 COUNTS = ("nodes", "edges", "isolated", "features", "width", "rows", "doubled", "self_loops")
 STAGES = ("read", "fit", "embed")
 ASIDE = re.compile(r"\.[0-9a-f]{32}\.tmp")  # the folder that a run is made in
-LOCK = "lock"  # in that folder, held while it is made
 LIBRARIES = ("rae", "numpy", "scipy", "pyarrow", "torch", "numba", "safetensors", "scikit-learn")
 
 
@@ -281,6 +280,8 @@ def _made_aside(folder: Path) -> Iterator[Path]:
     When it does not (a full disk, Ctrl-C), the old run is still there, whole. The moves themselves
     need no space; should they be cut off, the run lacks its run.json and is known to be incomplete.
     """
+    from rae.io.lock import LOCK, holding
+
     fresh = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
     for left in _left_aside(folder):
@@ -288,8 +289,7 @@ def _made_aside(folder: Path) -> Iterator[Path]:
     aside = folder / f".{uuid.uuid4().hex}.tmp"
     aside.mkdir()
     try:
-        with (aside / LOCK).open("w") as held:
-            _hold(held)
+        with holding(aside / LOCK):
             yield aside
         for name in OURS:
             (folder / name).unlink(missing_ok=True)
@@ -305,25 +305,14 @@ def _made_aside(folder: Path) -> Iterator[Path]:
 
 def _left_aside(folder: Path) -> list[Path]:
     """What fits that were killed left in this folder; one that is still at work is an error."""
+    from rae.io.lock import LOCK, holding
+
     found = [path for path in folder.iterdir() if ASIDE.fullmatch(path.name) and path.is_dir()]
     for path in [path for path in found if (path / LOCK).is_file()]:
-        with (path / LOCK).open("a") as file:
-            if not _hold(file):
+        with holding(path / LOCK) as free:
+            if not free:
                 raise RunError(f"another fit is writing its run into {folder}; wait for it, or choose another --out")
     return found
-
-
-def _hold(file: IO[str]) -> bool:
-    """Hold this file until it is closed, or the process ends in any way; False where another process holds it."""
-    try:
-        import fcntl
-    except ImportError:  # Windows keeps files that are in use from being removed, by itself
-        return True
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
 
 
 def check_free(path: str | Path, *, force: bool = False) -> None:

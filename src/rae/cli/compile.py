@@ -30,7 +30,7 @@ def compile_(console: Console, types: bool) -> None:
     rae compile
     """
     began = time.perf_counter()
-    jobs: list[Callable[[Path], None]] = [_structure, _features, _folder]
+    jobs: list[Callable[[Path], None]] = [_structure, _features, _folder, _numbers]
     with tempfile.TemporaryDirectory(prefix="rae-") as name, console.progress() as progress:
         for done, job in enumerate(jobs):
             if progress is not None:
@@ -87,6 +87,20 @@ def _folder(folder: Path) -> None:
         model.transform(graph)
         for half in (False, True):
             model.embed_to(folder / "z.parquet", graph, memory="2GiB", half=half)
+
+
+def _numbers(folder: Path) -> None:
+    """Graph folders of ids of 32 bits, and of ids that lie far apart."""
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from rae.io import build_graph
+
+    ends = np.array(_edges()).T
+    for name, (source, target) in (("narrow", ends.astype(np.int32)), ("apart", ends << 40)):
+        pq.write_table(pa.table({"source": source, "target": target}), folder / f"{name}.parquet")
+        build_graph(folder / f"{name}.parquet", folder / name)
 
 
 def _model(**settings: Any) -> Any:

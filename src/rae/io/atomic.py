@@ -33,11 +33,11 @@ def atomic_path(path: str | os.PathLike[str], *, flush: bool = True, aside: Path
     `aside` names the hidden file where a cut-off run must not leave one beside `path`; same disk.
     Without `flush` a power failure may leave a file that is not whole: for files with a checksum.
     """
-    with _one_sentence(path):
+    with writing(path):
         target = _writable(path)
     hidden = target.with_name(f".{uuid.uuid4().hex}.tmp") if aside is None else aside
     try:
-        with _one_sentence(path):
+        with writing(path):
             yield hidden
             if flush:
                 _flush(hidden)
@@ -48,6 +48,17 @@ def atomic_path(path: str | os.PathLike[str], *, flush: bool = True, aside: Path
     finally:
         with contextlib.suppress(OSError):
             hidden.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def writing(path: str | os.PathLike[str]) -> Iterator[None]:
+    """What the disk refuses while `path` is written becomes one sentence."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _REASONS:
+            raise
+        raise FileError(f"cannot write {path}: {_REASONS[error.errno]}") from error
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
@@ -77,13 +88,3 @@ def _flush(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-@contextlib.contextmanager
-def _one_sentence(path: str | os.PathLike[str]) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in _REASONS:
-            raise
-        raise FileError(f"cannot write {path}: {_REASONS[error.errno]}") from error

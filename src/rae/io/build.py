@@ -13,16 +13,20 @@ stripe for each thread. Everything is made in a hidden folder that takes the nam
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
 from rae.errors import ConfigError, FileError, GraphError
 from rae.graph import Graph
+from rae.io.atomic import writing
 from rae.io.edges import EdgeFile, open_edges
 from rae.io.graphs import IDS, INFO, OFFSETS, TARGETS, open_graph, write_graph, write_ids, write_info
+from rae.io.lock import LOCK, holding
 from rae.io.spill import Report, Unusual, spill
 from rae.io.stripes import place, reorder
 
@@ -53,17 +57,30 @@ def build_graph(
     if order not in ORDERS:
         raise ConfigError(f"order must be one of {', '.join(ORDERS)}, got {order!r}")
     opened = open_edges(edges, source=source, target=target, header=header)
-    hidden = folder.with_name(f".{folder.name}.building")
-    _remove(hidden)  # of a build that was killed
-    hidden.mkdir(parents=True)
-    try:
+    with _made_aside(folder) as hidden:
+        _free(folder, force)  # another build may just have ended
         _build(opened, hidden, order, report or (lambda *_: None))
-        if folder.exists():
-            _remove(folder)
-        hidden.replace(folder)
-    finally:
-        _remove(hidden)
     return open_graph(folder)
+
+
+@contextlib.contextmanager
+def _made_aside(folder: Path) -> Iterator[Path]:
+    """A hidden folder that no other build writes to; when the block ends well it takes the name, else it is removed."""
+    hidden = folder.with_name(f".{folder.name}.building")
+    with writing(folder):
+        hidden.mkdir(parents=True, exist_ok=True)
+    with holding(hidden / LOCK) as ours:
+        if not ours:
+            raise FileError(f"another build is writing {folder}; wait for it, or choose another name")
+        try:
+            _clear(hidden)  # of a build that was killed
+            yield hidden
+            _remove(folder)
+            hidden.replace(folder)
+        except BaseException:
+            _remove(hidden)
+            raise
+        (folder / LOCK).unlink(missing_ok=True)  # not sooner: until it is moved, nobody else may take the hidden folder
 
 
 def _free(folder: Path, force: bool) -> Path:
@@ -82,12 +99,14 @@ def _remove(folder: Path) -> None:
     if folder.exists():
         (folder / INFO).unlink(missing_ok=True)  # cut off from here on, it is incomplete and says so
         _clear(folder)
+        (folder / LOCK).unlink(missing_ok=True)
         folder.rmdir()
 
 
 def _clear(folder: Path) -> None:
     for file in folder.iterdir():
-        file.unlink()
+        if file.name != LOCK:
+            file.unlink()
 
 
 def _build(opened: EdgeFile, folder: Path, order: str, report: Report) -> None:

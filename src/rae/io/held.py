@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from rae.io.atomic import writing
 from rae.pages import available_memory
 
 Array = np.ndarray[Any, Any]
@@ -46,8 +47,8 @@ class Held:
         if fits:
             self.room.left -= array.nbytes
         else:
-            with self.path.open("ab") as file:
-                array.tofile(file)
+            with writing(self.path), self.path.open("ab") as file:
+                file.write(array.view(np.uint8).data)  # `tofile` does not say why it fails
             self._stored[len(self)] = self._end, len(array), array.dtype
             self._end += array.nbytes
         self._arrays.append(array if fits else None)

@@ -83,7 +83,7 @@ class Numbers:
             build.mark(self.ends.part(i), base, present)
 
     def _by_hash(self, report: Report) -> tuple[Array, Look]:
-        count, table, keys = 0, np.full(1 << 10, -1, np.int64), np.empty(1 << 9, np.int64)
+        count, table, keys = 0, np.full(1 << 10, -1, np.int32), np.empty(1 << 9, np.int64)
         firsts, batches = Held(self.folder / FIRSTS, self.room), len(self.ends)
         for i in range(batches):
             ends = self.ends.take(i).astype(np.int64, copy=False)
@@ -102,25 +102,41 @@ class Numbers:
 
 
 class Words(Numbers):
-    """Edges whose ids are text: each batch is coded by Arrow, and its words are looked up among those known."""
+    """Edges whose ids are text: each batch is coded by Arrow, and some batches later its words among all words."""
 
-    known = pa.array([], pa.large_string())
+    def __init__(self, folder: Path, kind: pa.DataType, room: Room) -> None:
+        super().__init__(folder, kind, room)
+        self.known = pa.array([], pa.large_string())
+        self.recent: Pieces = []  # the words of each of the last batches, whose ends are places among them
 
     def add(self, sources: Pieces, targets: Pieces) -> None:
         both = pa.concat_arrays([c.cast(pa.large_string()) for c in (*sources, *targets)]).dictionary_encode()
-        words = both.dictionary
-        found = pc.index_in(words, value_set=self.known)
-        fresh = words.filter(pc.is_null(found))
-        places = np.array(found.fill_null(-1).to_numpy(zero_copy_only=False), np.int64)
-        places[places < 0] = np.arange(len(self.known), len(self.known) + len(fresh))
-        self.known = pa.concat_arrays([self.known, fresh])
-        self.ends.add(places.astype(index_type(len(self.known)))[both.indices.to_numpy()])
+        self.ends.add(both.indices.to_numpy().copy())
+        self.recent.append(both.dictionary)
         self.rows += len(both) // 2
+        if 2 * sum(map(len, self.recent)) >= len(self.known):  # not for each batch: it hashes all that are known
+            self._find()
 
     def numbered(self, report: Report) -> tuple[pa.Array, Look]:
+        if self.recent:
+            self._find()
         order = pc.array_sort_indices(self.known)
         ids = self.known.take(order)
         return ids.cast(pa.string()) if ids.nbytes < 2**31 else ids, _ranked(order.to_numpy())
+
+    def _find(self) -> None:
+        """Make the ends of the last batches places among all words, of which those known keep theirs."""
+        batches = pa.chunked_array(self.recent).dictionary_encode().chunks
+        words = batches[0].dictionary  # of them all
+        found = pc.index_in(words, value_set=self.known)
+        fresh = words.filter(pc.is_null(found))
+        places = found.fill_null(-1).to_numpy(zero_copy_only=False).copy()
+        places[places < 0] = np.arange(len(self.known), len(self.known) + len(fresh))
+        self.known = pa.concat_arrays([self.known, fresh])
+        for i, batch in enumerate(batches, len(self.ends) - len(batches)):
+            ends = self.ends.part(i)
+            ends[:] = places[batch.indices.to_numpy()][ends]
+        self.recent = []
 
 
 def spill(opened: EdgeFile, folder: Path, report: Report) -> Numbers:
@@ -130,8 +146,7 @@ def spill(opened: EdgeFile, folder: Path, report: Report) -> Numbers:
         try:
             return _spill_as(opened, folder, kind, report)
         except NotPlain:
-            for left in folder.iterdir():
-                left.unlink()
+            (folder / ENDS).unlink(missing_ok=True)
     raise AssertionError("text is of every kind")
 
 
@@ -180,7 +195,7 @@ def _of_kind(source: pa.DataType, target: pa.DataType) -> type[Numbers]:
 def _grown(keys: Array, most: int) -> tuple[Array, Array]:
     """A hash table with room for `most` ids, and its keys, those that were there in their places."""
     size = 1 << (2 * most - 1).bit_length()
-    table, larger = np.full(size, -1, np.int64), np.empty(size // 2, np.int64)
+    table, larger = np.full(size, -1, index_type(most)), np.empty(size // 2, np.int64)
     cpu.number(keys, table, larger, 0, np.empty(len(keys), np.int64))
     return table, larger
 

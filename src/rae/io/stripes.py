@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from rae.graph import Counts
+from rae.io.atomic import writing
 from rae.io.graphs import OFFSETS, TARGETS, write_array
 from rae.io.held import Array, Held
 from rae.io.spill import Look, Numbers, Report, index_type
@@ -39,7 +40,8 @@ class Dealt:
 
     def add(self, keys: Array, ends: Array, loops: int) -> None:
         """Put a batch away."""
-        self.keys.add(keys[: ends[-1]])
+        kept = keys[: ends[-1]]
+        self.keys.add(kept.copy() if len(kept) < 0.9 * len(keys) else kept)  # a view keeps all of them in memory
         self.ends.append(ends)
         self.loops += loops
 
@@ -212,20 +214,23 @@ class GrowingArray:
     """A one-dimensional .npy file whose length is known at the end."""
 
     def __init__(self, path: Path, kind: Any) -> None:
-        self._file, self._kind, self._length = path.open("wb"), np.dtype(kind), 0
+        self._path, self._kind, self._length = path, np.dtype(kind), 0
+        with writing(path):
+            self._file = path.open("wb")
 
     def __enter__(self) -> GrowingArray:
         self._head()
         return self
 
     def append(self, array: Array) -> None:
-        array.tofile(self._file)
+        with writing(self._path):
+            self._file.write(array.view(np.uint8).data)  # `tofile` does not say why it fails
         self._length += len(array)
 
     def __exit__(self, *_: object) -> None:
-        self._file.seek(0)
-        self._head()  # as long as the first: NumPy leaves room for the length
-        self._file.close()
+        with writing(self._path), self._file:
+            self._file.seek(0)
+            self._head()  # as long as the first: NumPy leaves room for the length
 
     def _head(self) -> None:
         head = {"descr": self._kind.str, "fortran_order": False, "shape": (self._length,)}
