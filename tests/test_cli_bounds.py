@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+import json
+import re
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from plain import random_graph
-from rae import RAE, Run, read_embeddings
+from rae import RAE, Config, Graph, Run, read_embeddings, write_embeddings
+from rae.cli.beside import Beside, made_of
+from rae.cli.bounds import Bounds
+from rae.cli.console import Console
+from rae.cli.fit import MIB, warn_of_memory
+from rae.cli.inputs import Inputs
 from rae.cli.program import main
+from rae.inference import memory_bytes
 from rae.inference.layout import PROGRAM
 from rae.io.embeddings import GROUP_BYTES
+from rae.io.graphs import open_graph, write_graph
+from rae.plan import least_budget
+
+HELD = 600_000_000  # bytes that a process is told to hold already
 
 SMALL = ["--dims", "24,8", "--fanout", "3,3", "--steps", "2", "--batch-size", "64"]
 # What the process may take: room for a few MB of data, so that parts are as small as they get.
@@ -35,6 +49,24 @@ def write(file, data):
     real(file, data)
 
 parts._write_all = write
+sys.exit(main(sys.argv[2:]))
+"""
+
+# As `rae` does it, but killed at a moment that the first argument, a line of Python, chooses.
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+import rae.cli.beside, rae.io.atomic, rae.io.graphs, rae.io.parts
+from rae.cli.program import main
+
+def die(*_, **__):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def before(owner, name, chosen):
+    real = getattr(owner, name)
+    setattr(owner, name, lambda *given: die() if chosen(*given) else real(*given))
+
+exec(sys.argv[1])
 sys.exit(main(sys.argv[2:]))
 """
 
@@ -78,6 +110,202 @@ def test_a_run_fitted_within_a_budget_is_the_run_fitted_without(here):
     assert (tight.path / "embeddings.parquet").read_bytes() == (plain.path / "embeddings.parquet").read_bytes()
     assert tight.counts == plain.counts
     assert sorted(p.name for p in here.iterdir()) == ["edges.csv", "model.safetensors", "plain", "tight"]
+
+
+def test_a_fit_killed_while_it_embeds_goes_on_with_the_parts_beside_its_folder(here, capsys):
+    command = ["fit", "edges.csv", *SMALL, "--no-page", "--threads", "1", "--verbose", "--out"]
+    assert main([*command, "plain"]) == 0
+    within = ["run", "--memory", TIGHT]
+
+    dead = subprocess.run([sys.executable, "-c", DYING, "7", *command, *within], capture_output=True)
+
+    assert dead.returncode == -signal.SIGKILL, dead.stderr.decode()
+    assert len(list((here / ".run.parquet.parts").glob("*.part"))) == 6
+    capsys.readouterr()
+    assert main([*command, *within]) == 0
+    assert "continuing with the parts in" in capsys.readouterr().err
+    assert (here / "run" / "embeddings.parquet").read_bytes() == (here / "plain" / "embeddings.parquet").read_bytes()
+    assert sorted(p.name for p in here.iterdir()) == ["edges.csv", "model.safetensors", "plain", "run"]
+
+
+def test_a_fit_killed_while_it_keeps_its_graph_has_embedded_nothing_yet(here):
+    command = ["fit", "edges.csv", *SMALL, "--no-page", "--memory", TIGHT, "--out", "run"]
+
+    dead = subprocess.run([sys.executable, "-c", KILLED, "rae.io.graphs.write_graph = die", *command])
+
+    assert dead.returncode == -signal.SIGKILL
+    assert sorted(p.name for p in here.iterdir()) == ["edges.csv", "model.safetensors", "run"]
+    assert main(command) == 0
+
+
+@pytest.mark.parametrize(
+    "moment",
+    [
+        "rae.io.parts.Parts.remove = die",
+        "before(rae.io.atomic, 'write_json', lambda path, value: path.name == 'run.json')",
+        "before(Path, 'replace', lambda old, new: Path(new).parent.name == 'run' and old.name == 'embeddings.parquet')",
+        "before(Path, 'replace', lambda old, new: Path(new).parent.name == 'run' and old.name == 'run.json')",
+        "rae.cli.beside.Beside.remove = die",
+    ],
+)
+def test_finished_vectors_are_not_made_again_whenever_a_fit_is_killed(here, monkeypatch, moment):
+    command = ["fit", "edges.csv", *SMALL, "--no-page", "--force", "--out"]
+    assert main([*command, "plain"]) == 0
+    within = ["run", "--memory", TIGHT]
+
+    dead = subprocess.run([sys.executable, "-c", KILLED, moment, *command, *within], capture_output=True)
+
+    assert dead.returncode == -signal.SIGKILL, dead.stderr.decode()
+    assert (here / ".run.parquet").is_file()
+    monkeypatch.setattr("rae.estimator.embed_to", lambda *_, **__: pytest.fail("embedded again"))
+    assert main([*command, *within]) == 0
+    assert (here / "run" / "embeddings.parquet").read_bytes() == (here / "plain" / "embeddings.parquet").read_bytes()
+    assert sorted(p.name for p in here.iterdir()) == ["edges.csv", "model.safetensors", "plain", "run"]
+    assert all(not p.name.startswith(".") for p in (here / "run").iterdir())
+
+
+# ------------------------------------------------------------------- vectors beside the run folder
+
+
+@pytest.fixture
+def beside(tmp_path):
+    return Beside(tmp_path / "run")
+
+
+def vectors(of):
+    return lambda path: write_embeddings(path, pa.array(["a", "b"]), np.full((2, 3), of, np.float32))
+
+
+def found(path):
+    return float(read_embeddings(path)[1][0, 0])
+
+
+def test_vectors_of_something_else_are_made_anew(tmp_path, beside):
+    for n, about in enumerate([{"model": "1"}, {"model": "1"}, {"model": "2"}, {"model": "1"}]):
+        assert beside.put(tmp_path / f"{n}.parquet", about, vectors(n)) == 3
+
+    assert [found(tmp_path / f"{n}.parquet") for n in range(4)] == [0, 0, 2, 3]
+    beside.remove()
+    assert not [p for p in tmp_path.iterdir() if p.name.startswith(".")]
+
+
+@pytest.mark.parametrize("note", [None, "{", "[1]"])
+def test_vectors_without_a_sound_note_are_made_anew(tmp_path, beside, note):
+    beside.put(tmp_path / "0.parquet", {"model": "1"}, vectors(0))
+    beside.note.unlink() if note is None else beside.note.write_text(note)
+    beside.put(tmp_path / "1.parquet", {"model": "1"}, vectors(1))
+
+    assert found(tmp_path / "1.parquet") == 1
+
+
+def test_vectors_that_fail_leave_neither_a_note_nor_those_before(tmp_path, beside):
+    beside.put(tmp_path / "0.parquet", {"model": "1"}, vectors(0))
+    with pytest.raises(ZeroDivisionError):
+        beside.put(tmp_path / "1.parquet", {"model": "2"}, lambda path: 1 // 0)
+
+    assert [p.name for p in tmp_path.iterdir()] == ["0.parquet"]
+
+
+def test_where_a_file_has_one_name_only_it_is_moved(tmp_path, beside, monkeypatch):
+    def refuse(self, target):
+        raise OSError("no links here")
+
+    monkeypatch.setattr(Path, "hardlink_to", refuse)
+    assert beside.put(tmp_path / "0.parquet", {"model": "1"}, vectors(7)) == 3
+
+    assert found(tmp_path / "0.parquet") == 7
+    assert not beside.vectors.exists()
+
+
+def test_what_vectors_depend_on_tells_any_two_of_them_apart():
+    graph = Graph.from_edges([("a", "b"), ("b", "c")])
+    other = Graph.from_edges([("a", "b"), ("a", "c")])
+    renamed = Graph.from_edges([("a", "b"), ("b", "d")])
+    x, y = np.ones((3, 2), np.float32), np.zeros((3, 2), np.float32)
+    plain = Bounds("1GiB")
+    told = [
+        made_of(graph, None, Config(), "1", plain),
+        made_of(other, None, Config(), "1", plain),
+        made_of(renamed, None, Config(), "1", plain),
+        made_of(graph, x, Config(), "1", plain),
+        made_of(graph, y, Config(), "1", plain),
+        made_of(graph, None, Config(), "2", plain),
+        made_of(graph, None, Config(), "1", Bounds("1GiB", half=True)),
+        made_of(graph, None, Config(), "1", Bounds("1GiB", dtype="float16")),
+    ]
+
+    assert len({json.dumps(about) for about in told}) == len(told)
+    again = Graph.from_edges([("a", "b"), ("b", "c")])
+    assert made_of(again, None, Config(), "1", Bounds("2GiB")) == told[0]  # any budget gives the same bytes
+
+
+# ------------------------------------------------------------------------------ what is advised
+
+
+@pytest.fixture(scope="module")
+def large():
+    """A graph large enough for a budget to be of use; its vectors are never made."""
+    n = 1_000_000
+    return Inputs(Graph.from_edges((np.arange(n), (np.arange(n) + 1) % n)), None, {}, 0.0)
+
+
+@pytest.fixture
+def advice(capsys, monkeypatch):
+    def ask(inputs, bounds, room, **settings):
+        monkeypatch.setattr("rae.plan.available_memory", lambda root: room - HELD)
+        monkeypatch.setattr("rae.plan._resident", lambda root: HELD)
+        warn_of_memory(inputs, Config(**{"steps": 0} | settings), bounds, Console())
+        return capsys.readouterr().err
+
+    return ask
+
+
+@pytest.mark.parametrize("room", [805, 830, 900, 1000])
+@pytest.mark.parametrize("memory", [None, "1GiB"])
+def test_a_budget_that_is_advised_is_taken_and_fits(advice, large, room, memory):
+    told = advice(large, Bounds(memory), room * 1_000_000)
+    advised = re.search(r"; pass --memory (\d+MiB)\n", told)
+
+    assert advised, told
+    assert memory_bytes(advised[1]) < memory_bytes(memory or "1GiB")
+    assert advice(large, Bounds(advised[1]), room * 1_000_000) == ""
+
+
+def test_where_only_half_precision_fits_it_is_advised_too(advice, large):
+    room = -(-least_budget(large.graph, None, Config(), half=True) // MIB) * MIB
+    least = f"--memory {room // MIB}MiB"
+
+    assert f"; pass {least} --half\n" in advice(large, Bounds(), room)
+    assert f"; pass {least}\n" in advice(large, Bounds("2GiB", half=True), room)
+    assert advice(large, Bounds(f"{room // MIB}MiB", half=True), room) == ""
+
+
+def test_where_no_budget_fits_that_is_said_and_what_would(advice, large, tmp_path):
+    room = least_budget(large.graph, None, Config(), half=True) - 1
+    write_graph(tmp_path / "g", large.graph)
+    opened = Inputs(open_graph(tmp_path / "g"), None, {}, 0.0)
+    with_features = Inputs(large.graph, np.zeros((large.graph.n_nodes, 32), np.float32), {}, 0.0)
+
+    told = advice(large, Bounds(), room)
+    assert f"no --memory makes it fit, the least is {-(-room // MIB)} MiB, with --half; free some memory, or" in told
+    assert told.endswith("or give EDGES as a graph folder (`rae graph build`)\n")
+    assert re.search(r"; pass --memory \d+MiB\n", advice(opened, Bounds(), room))  # which is true
+    assert "program, graph and features take 688 MB; free some memory\n" in advice(large, Bounds(), 650_000_000)
+    assert advice(with_features, Bounds(), HELD).endswith("; free some memory, or give fewer columns\n")
+
+
+def test_where_training_does_not_fit_a_smaller_batch_is_advised(advice, large):
+    told = advice(large, Bounds("4GiB"), 900_000_000, steps=1, batch_size=100_000)
+
+    assert told.endswith("; pass a smaller --batch-size\n")
+
+
+def test_a_fit_refuses_a_budget_before_it_trains(here, capsys, monkeypatch):
+    monkeypatch.setattr("rae.estimator.fit", lambda *_: pytest.fail("trained"))
+
+    assert main(["fit", "edges.csv", "--out", "run", "--memory", "100MB", *SMALL]) == 2
+    assert "memory must be 0." in capsys.readouterr().err
+    assert sorted(p.name for p in here.iterdir()) == ["edges.csv", "model.safetensors"]
 
 
 @pytest.mark.parametrize("bounds", [[], ["--memory", "2GiB"], ["--memory", "2GiB", "--half"]])

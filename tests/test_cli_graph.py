@@ -104,15 +104,7 @@ def test_a_fit_that_will_not_fit_is_warned_of_and_goes_on(here, rae, monkeypatch
 
     assert code == 0
     assert "warning: this will take about 54" in err
-    assert "and 1.0 MB is available; pass a smaller --batch-size" in err
-
-
-@pytest.mark.parametrize(("bounds", "advice"), [([], "--memory 800kB"), (["--memory", "2GiB"], "a smaller --memory")])
-def test_an_embedding_that_will_not_fit_is_advised_to_go_to_disk(here, rae, monkeypatch, bounds, advice):
-    monkeypatch.setattr("rae.plan.available_memory", lambda root: 1_000_000)
-    monkeypatch.setattr("rae.plan.memory", lambda *_, **__: {"peak": 10**12, "step": 1, "embedding": 9})
-
-    assert f"pass {advice}" in rae("fit", "edges.csv", "--out", "run", "--no-page", *bounds, *SMALL)[2]
+    assert "and 1.0 MB is available; no --memory makes it fit, program, graph and features take 54" in err
 
 
 def test_a_fit_that_fits_is_not_warned_of(here, rae, monkeypatch):

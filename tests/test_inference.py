@@ -18,7 +18,7 @@ from rae import RAE, Config, FeatureTable, Run, read_embeddings, read_features, 
 from rae.cli.program import main
 from rae.errors import ConfigError, FeatureError, FileError, GraphError, NotFittedError
 from rae.inference import bounded, embed_to, exact, memory_bytes
-from rae.inference.layout import PROGRAM, Layout, layout
+from rae.inference.layout import PROGRAM, Layout, layout, least_memory
 from rae.inference.rows import FeatureRows
 from rae.io import embeddings, npz
 from rae.io.graphs import open_graph, write_graph
@@ -332,6 +332,19 @@ def test_a_budget_too_small_for_the_graph_is_refused_with_the_least_that_is_not(
     with pytest.raises(ConfigError, match=r"memory must be 0\.89 GiB or more for 10,000,000 nodes .*, got 0\.49 GiB"):
         layout("500 MiB", **SIZES, item=4, group=1 << 26)
     layout("0.9GiB", **SIZES, item=4, group=1 << 26)
+
+
+@pytest.mark.parametrize("item", [4, 2])
+@pytest.mark.parametrize("n", [50, 10_000_000, 1_000_000_000])
+def test_the_least_budget_is_kept_to_and_one_byte_less_is_refused(n, item):
+    sizes = SIZES | {"n_nodes": n, "n_targets": 20 * n, "item": item, "group": 1 << 26}
+    least = least_memory(**sizes)
+
+    assert layout(least, **sizes).columns == 1
+    with pytest.raises(ConfigError, match="memory must be") as refused:
+        layout(least - 1, **sizes)
+    said = str(refused.value).split()[3]
+    layout(f"{said}GiB", **sizes)  # what the sentence advises is not refused for being rounded
 
 
 def test_sizes_are_read_as_people_write_them():

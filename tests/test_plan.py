@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from rae import PAPER, Config, Graph
-from rae.errors import GraphError
+from rae import PAPER, RAE, Config, Graph
+from rae.errors import ConfigError, GraphError
 from rae.features import prepare
 from rae.inference.layout import PROGRAM
 from rae.io.embeddings import GROUP_BYTES
-from rae.plan import available_memory, fit_seconds, memory, plan, rows_by_level, shortage
+from rae.plan import available_memory, check_budget, fit_seconds, least_budget, memory, plan, rows_by_level, shortage
 from rae.sampling import sample_blocks
 
 SMALL = Config(dims=(8, 4), fanout=(4, 3), steps=3, batch_size=32)
@@ -63,6 +63,14 @@ def test_the_rows_that_levels_average_are_held_and_not_the_vectors(settings, col
     large = Graph.from_edges((np.arange(n), np.roll(np.arange(n), 1)))
 
     assert memory(large, None, PAPER.replace(**settings))["embedding"] == 4 * n * columns + 5 * GROUP_BYTES
+
+
+@pytest.mark.parametrize(("loss", "encoders"), [("within", 1), ("both", 2)])
+def test_a_small_graph_is_one_row_group_of_its_vectors(graph, loss, encoders):
+    averaged, width = 8 + 4, 8 + 4  # both levels project first
+
+    held = memory(graph, None, SMALL.replace(loss=loss))["embedding"]
+    assert held == 4 * graph.n_nodes * encoders * (averaged + 5 * width)
 
 
 @pytest.mark.parametrize(
@@ -189,3 +197,23 @@ def test_what_the_process_holds_already_is_not_needed_again(tmp_path):
     assert shortage(150 * 1024, tmp_path) is None
     assert shortage(151 * 1024, tmp_path) == (101 * 1024, 100 * 1024)
     assert shortage(10**18, tmp_path / "elsewhere") is None
+
+
+@pytest.mark.parametrize("half", [False, True])
+@pytest.mark.parametrize("settings", [{}, {"loss": "both"}, {"add_structure": True}])
+@pytest.mark.parametrize("given", [None, "dense", "sparse"])
+def test_the_least_budget_is_the_least_that_embedding_takes(tmp_path, graph, given, settings, half):
+    x = None if given is None else np.eye(graph.n_nodes, 20, dtype=np.float32)
+    x = sp.csr_array(x) if given == "sparse" else x
+    config = SMALL.replace(steps=0, **settings)
+    least = least_budget(graph, x, config, half=half)
+    model = RAE(config).fit(graph, x)
+
+    assert model.embed_to(tmp_path / "z.parquet", graph, x, memory=least, half=half) > 0
+    check_budget(least, graph, x, config, half=half)
+    for refused in (
+        lambda: model.embed_to(tmp_path / "z.parquet", graph, x, memory=least - 1, half=half),
+        lambda: check_budget(least - 1, graph, x, config, half=half),
+    ):
+        with pytest.raises(ConfigError, match="memory must be"):
+            refused()

@@ -42,7 +42,7 @@ from rae.features import Matrix, prepare
 from rae.graph import Graph
 from rae.inference import memory_bytes, stream
 from rae.inference.exact import mean
-from rae.inference.layout import PART_BYTES, PROGRAM, WRITING
+from rae.inference.layout import PART_BYTES, PROGRAM, WRITING, layout, least_memory
 from rae.inference.rows import FeatureRows
 from rae.io import write_embeddings
 from rae.io.embeddings import GROUP_BYTES
@@ -124,7 +124,7 @@ def memory(
     held = 0 if _on_disk(rows.given) else given  # pages of a mapped file are given back when memory is short
     structural = 4 * n * (rows.width - (0 if rows.given is None else int(rows.given.shape[1])))
     row_bytes = 4 * rows.width if rows.dense else (given + structural) / n  # rows of halves are widened for a step
-    group = min(GROUP_BYTES, 4 * n * len(losses(config)) * config.width)
+    group = min(GROUP_BYTES, 4 * n * config.width)
     parts = {
         "program": PROGRAM,
         "read": 0 if from_folder else file_bytes + PER_ROW * graph.counts.rows,
@@ -139,6 +139,31 @@ def memory(
         parts["embedding"] = PART_BYTES + WRITING * GROUP_BYTES + 4 * n * _averaged(rows, config)
         embedding = min(memory_bytes(budget), PROGRAM + parts["graph"] + held + parts["embedding"])
     return parts | {"peak": max(PROGRAM + parts["read"] + parts["graph"], fitting, embedding)}
+
+
+def least_budget(graph: Graph, features: Any, config: Config, *, half: bool = False) -> int:
+    """The least memory that embedding this graph can be told to keep to."""
+    return least_memory(**_sizes(graph, features, config, half))
+
+
+def check_budget(memory: int | str, graph: Graph, features: Any, config: Config, *, half: bool = False) -> None:
+    """Refuse a budget that embedding this graph cannot keep to, as `embed_to` would after the training."""
+    layout(memory, **_sizes(graph, features, config, half))
+
+
+def _sizes(graph: Graph, features: Any, config: Config, half: bool) -> dict[str, Any]:
+    """What the layout of a model with these settings depends on."""
+    rows = FeatureRows.of(graph, features, config)
+    in_memory = [a.nbytes for a in (graph.offsets, graph.targets) if mapped(a) is None]
+    return {
+        "n_nodes": graph.n_nodes,
+        "n_targets": len(graph.targets),
+        "widths": [*config.dims, rows.entries],
+        "width": config.width,
+        "item": 2 if half else 4,
+        "held": sum(in_memory) + rows.held_bytes + int(graph.id_column.nbytes),
+        "group": GROUP_BYTES,
+    }
 
 
 def shortage(needed: int, root: Path = Path("/")) -> tuple[int, int] | None:

@@ -114,7 +114,12 @@ class Run:
         matrix = _in_row_order(ids, graph, features)
         with _made_aside(folder) as new:
             model.save(new / MODEL)
+            if graph is not None:
+                write_graph(new / GRAPH, graph)
+            if matrix is not None:
+                _write_matrix(new, matrix)
             began = time.perf_counter()
+            # Vectors cost the most: a finished file of them is moved here only when the rest is there.
             width = _put(embeddings, new / EMBEDDINGS, ids, checksum(new / MODEL), dtype)
             made = {"embed": time.perf_counter() - began} if callable(embeddings) else {}
             info: dict[str, Any] = {
@@ -130,10 +135,6 @@ class Run:
                 "inputs": dict(inputs or {}),
             }
             info = json.loads(json.dumps(info, sort_keys=True))  # as `open` will read it
-            if graph is not None:
-                write_graph(new / GRAPH, graph)
-            if matrix is not None:
-                _write_matrix(new, matrix)
             write_json(new / INFO, info)
         return cls(folder, info)
 

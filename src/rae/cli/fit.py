@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from rae.cli.beside import Beside, made_of
 from rae.cli.bounds import Bounds, bounds_options
 from rae.cli.console import Console, columns, global_options, size
 from rae.cli.inputs import Inputs, Reading, read_inputs, reading_options
@@ -19,10 +20,11 @@ from rae.cli.settings import config_options
 from rae.config import Config
 
 if TYPE_CHECKING:
-    from rae.estimator import RAE
     from rae.explore import Subject
     from rae.run import Run
 
+MIB = 1 << 20
+SHARE = 0.8  # of the memory that is free, advised to be used
 PAGE_MOST = 200_000  # nodes up to which a fit goes on to roles and page without being asked
 
 
@@ -74,18 +76,38 @@ def fit(
 
 
 def warn_of_memory(inputs: Inputs, config: Config, bounds: Bounds, console: Console) -> None:
-    """Say so, before anything is started, if it will not fit in memory."""
-    from rae.plan import memory, shortage
+    """Say so, before anything is started, if it will not fit in memory; a budget that nothing keeps to is refused."""
+    from rae.plan import check_budget, memory, shortage
 
+    if bounds.memory is not None:
+        check_budget(bounds.memory, inputs.graph, inputs.features, config, half=bounds.half)
     parts = memory(inputs.graph, inputs.features, config, budget=bounds.memory, from_folder=True)
     short = shortage(parts["peak"])
     if short is None:
         return
     needed, free = short
-    way = "a smaller --memory" if bounds.memory else f"--memory {size(0.8 * free).replace(' ', '')}"
-    if parts["step"] > parts["embedding"]:
-        way = "a smaller --batch-size"
-    console.warn(f"this will take about {size(needed)} more memory and {size(free)} is available; pass {way}")
+    way = way_out(inputs, config, bounds, parts, parts["peak"] - needed, free)
+    console.warn(f"this will take about {size(needed)} more memory and {size(free)} is available; {way}")
+
+
+def way_out(inputs: Inputs, config: Config, bounds: Bounds, parts: Mapping[str, int], held: int, free: int) -> str:
+    """What to do, where a process that holds so many bytes can have so many more and no others."""
+    from rae.pages import mapped
+    from rae.plan import least_budget
+
+    room, given = held + free, parts["program"] + parts["graph"] + parts["features"]
+    if given > room:
+        fewer = "" if inputs.features is None else ", or give fewer columns"
+        return f"no --memory makes it fit, program, graph and features take {size(given)}; free some memory{fewer}"
+    if given + parts["step"] > room:
+        return "pass a smaller --batch-size"
+    for half in (True,) if bounds.half else (False, True):
+        least = -(-least_budget(inputs.graph, inputs.features, config, half=half) // MIB)
+        if least * MIB <= room:
+            advised = max(least, (held + round(SHARE * free)) // MIB)  # of the whole process, with what it holds
+            return f"pass --memory {advised}MiB" + " --half" * (half and not bounds.half)
+    folder = ", or give EDGES as a graph folder (`rae graph build`)" * (mapped(inputs.graph.targets) is None)
+    return f"no --memory makes it fit, the least is {least} MiB, with --half; free some memory{folder}"
 
 
 def default_folder(edges: str) -> Path:
@@ -113,8 +135,7 @@ def fit_run(
     from rae.run import Run
 
     bounds = bounds or Bounds()
-    model = RAE(config)
-    z: Path | None = None
+    model, beside = RAE(config), Beside(folder)
     with console.progress() as progress:
 
         def embed(path: Path, made_by: str) -> int:
@@ -122,38 +143,27 @@ def fit_run(
                 path, inputs.graph, inputs.features, model=made_by, progress=progress, **asdict(bounds)
             )
 
+        def embed_beside(path: Path, made_by: str) -> int:
+            about = made_of(inputs.graph, inputs.features, config, made_by, bounds)
+            return beside.put(path, about, lambda vectors: embed(vectors, made_by))
+
         began = time.perf_counter()
         model.fit(inputs.graph, inputs.features, progress=progress)
-        timings = {"read": inputs.seconds, "fit": time.perf_counter() - began}
-        if bounds.memory is not None:
-            began = time.perf_counter()
-            z = _embed_beside(folder.resolve(), model, embed)
-            timings["embed"] = time.perf_counter() - began
-        return Run.create(
+        run = Run.create(
             folder,
             model,
             inputs.graph.id_column,
-            z or embed,
+            embed if bounds.memory is None else embed_beside,
             graph=None if lean else inputs.graph,
             features=None if lean else inputs.features,
             counts=inputs.counts,
-            timings=timings,
+            timings={"read": inputs.seconds, "fit": time.perf_counter() - began},
             inputs=inputs.files,
             force=force,
         )
-
-
-def _embed_beside(folder: Path, model: RAE, embed: Callable[[Path, str], int]) -> Path:
-    """Embed into a file beside the run folder: what a killed run left must lie where the next one looks for it."""
-    from rae.io.graphs import checksum
-
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    out, kept = (folder.with_name(f".{folder.name}{ending}") for ending in (".parquet", ".safetensors"))
-    model.save(kept)
-    made_by = checksum(kept)
-    kept.unlink()
-    embed(out, made_by)
-    return out
+    if bounds.memory is not None:
+        beside.remove()
+    return run
 
 
 def add_page(run: Run, console: Console, subject: Subject | None = None, *, k: int | str = "auto") -> None:

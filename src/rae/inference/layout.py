@@ -10,6 +10,7 @@ A mean is taken column by column, so neither cut changes a bit of the result.
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from typing import Any
@@ -55,18 +56,33 @@ def layout(
     """
     budget = memory_bytes(memory)
     fixed = PROGRAM + held + WRITING * group
-    per_row = AT_WORK * (12 * max(*widths, width) + 4 * -(-n_targets // n_nodes))
-    room = min(PART_BYTES, max(0, budget - fixed) // 4)
+    per_row = _row_bytes(n_nodes, n_targets, widths, width)
+    room = max(0, min(PART_BYTES, (budget - fixed) // 4, budget - fixed - n_nodes * item))
     rows = max(TILE, room // per_row // TILE * TILE)
     rows = min(rows, -(-n_nodes // TILE) * TILE)
     columns = (budget - fixed - rows * per_row) // (n_nodes * item)
     if columns < 1:
-        least = fixed + TILE * per_row + n_nodes * item
+        least = least_memory(
+            n_nodes=n_nodes, n_targets=n_targets, widths=widths, width=width, item=item, held=held, group=group
+        )
         raise ConfigError(
-            f"memory must be {least / 2**30:.2f} GiB or more for {n_nodes:,} nodes and {n_targets // 2:,} edges, "
-            f"got {budget / 2**30:.2f} GiB"
+            f"memory must be {math.ceil(least / 2**30 * 100) / 100:.2f} GiB or more for {n_nodes:,} nodes and "
+            f"{n_targets // 2:,} edges, got {budget / 2**30:.2f} GiB"
         )
     return Layout(n_nodes, rows, columns)
+
+
+def least_memory(
+    *, n_nodes: int, n_targets: int, widths: list[int], width: int, item: int, held: int, group: int
+) -> int:
+    """The least budget that `layout` does not refuse: one tile of rows a part, one column of all nodes at once."""
+    tile = TILE * _row_bytes(n_nodes, n_targets, widths, width)
+    return PROGRAM + held + WRITING * group + tile + n_nodes * item
+
+
+def _row_bytes(n_nodes: int, n_targets: int, widths: list[int], width: int) -> int:
+    """Bytes of the parts at work per row: what is read, what is made, and the neighbours."""
+    return AT_WORK * (12 * max(*widths, width) + 4 * -(-n_targets // n_nodes))
 
 
 def memory_bytes(memory: Any) -> int:
