@@ -9,11 +9,14 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 import rae.__main__
+from rae.cli import main
 from rae.cli.demo import _subject, _wrapped
+from rae.io.embeddings import EmbeddingWriter
 
 RAE = [sys.executable, "-m", "rae"]
 ENV = {**os.environ, "OMP_NUM_THREADS": "1", "RAE_THREADS": "1", "COLUMNS": "60"}
@@ -44,7 +47,10 @@ def test_the_exit_code_reaches_the_shell(here):
     assert done.stderr.count("\n") == 1
 
 
-def test_control_c_in_the_middle_of_a_fit_leaves_no_file(here):
+@pytest.mark.parametrize(
+    ("sent", "code", "word"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")]
+)
+def test_control_c_or_termination_in_the_middle_of_a_fit_leaves_no_file(here, sent, code, word):
     fit = subprocess.Popen(
         [*RAE, "fit", "edges.csv", "--steps", "1000000", "--out", "run"],
         stdout=subprocess.PIPE,
@@ -55,14 +61,40 @@ def test_control_c_in_the_middle_of_a_fit_leaves_no_file(here):
     assert fit.stderr is not None
     assert "nodes" in fit.stderr.readline()  # the graph is read, the fit begins
     time.sleep(2)
-    fit.send_signal(signal.SIGINT)
+    fit.send_signal(sent)
     out, err = fit.communicate(timeout=60)
 
-    assert fit.returncode == 130
+    assert fit.returncode == code
     assert out == ""
     assert "Traceback" not in err
-    assert err.splitlines()[-1] == "interrupted: no file was left half-written"
+    assert err.splitlines()[-1] == f"{word}: no file was left half-written"
     assert sorted(p.name for p in here.iterdir()) == ["edges.csv"]
+
+
+def test_termination_while_vectors_are_written_leaves_no_file(here, capsys, monkeypatch):
+    monkeypatch.setattr(EmbeddingWriter, "append", lambda self, rows: signal.raise_signal(signal.SIGTERM))
+    before = signal.getsignal(signal.SIGTERM)
+
+    assert main(["fit", "edges.csv", "--steps", "0", "--out", "run", "--no-page"]) == 143
+    assert capsys.readouterr().err.splitlines()[-1] == "terminated: no file was left half-written"
+    assert sorted(p.name for p in here.iterdir()) == ["edges.csv"]
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+@pytest.mark.parametrize("whose", ["program", "thread"])
+def test_termination_that_others_mind_is_left_to_them(here, capsys, monkeypatch, whose):
+    monkeypatch.setattr("rae.cli.program.app.invoke", lambda ctx: heard.append(signal.getsignal(signal.SIGTERM)))
+    heard: list[object] = []
+    before = signal.getsignal(signal.SIGTERM)
+    minds = (lambda *_: None) if whose == "program" else before
+    signal.signal(signal.SIGTERM, minds)
+    try:
+        with ThreadPoolExecutor(1) as pool:
+            assert (pool.submit(main, ["info"]).result() if whose == "thread" else main(["info"])) == 0
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+    assert heard == [minds]
 
 
 def test_a_reader_that_leaves_early_is_no_error():
@@ -116,7 +148,6 @@ def test_the_demo_shows_look_alikes_and_says_where_things_are(here, monkeypatch,
     from importlib import import_module
 
     from rae import PAPER, Run
-    from rae.cli import main
 
     module = import_module("rae.cli.demo")
     monkeypatch.setattr(module, "SETTINGS", PAPER.replace(steps=3, dims=(16, 8)))

@@ -6,7 +6,9 @@ import contextlib
 import difflib
 import logging
 import os
+import signal
 import sys
+import threading
 import traceback
 import warnings
 from collections.abc import Iterator, Sequence
@@ -29,7 +31,11 @@ from rae.cli.similar import similar
 from rae.cli.wording import in_flags
 from rae.errors import CollapseWarning, RaeError
 
-DONE, BUG, USER_ERROR, INTERRUPTED, PIPE_CLOSED = 0, 1, 2, 130, 141
+DONE, BUG, USER_ERROR, INTERRUPTED, PIPE_CLOSED, TERMINATED = 0, 1, 2, 130, 141, 143
+
+
+class _Terminated(KeyboardInterrupt):
+    """Asked to end by another program, which is as good as Ctrl-C."""
 
 
 class _Group(click.Group):
@@ -85,12 +91,12 @@ def app() -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The exit code of one call: 0 done, 2 the user can mend it, 1 a bug, 130 interrupted."""
+    """The exit code of one call: 0 done, 2 the user can mend it, 1 a bug, 130 interrupted, 143 terminated."""
     if "_RAE_COMPLETE" in os.environ:  # shell completion: _RAE_COMPLETE=bash_source rae
         app.main(prog_name="rae")
     console = Console()
     try:
-        with _speaking(console), app.make_context("rae", _arguments(argv), obj=console) as ctx:
+        with _terminable(), _speaking(console), app.make_context("rae", _arguments(argv), obj=console) as ctx:
             app.invoke(ctx)
         sys.stdout.flush()
     except click.exceptions.Exit as done:
@@ -98,6 +104,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader has seen enough, e.g. `rae info run | head -1`
         _silence(sys.stdout)
         return PIPE_CLOSED
+    except _Terminated:
+        return _say("terminated: no file was left half-written", TERMINATED)
     except (KeyboardInterrupt, click.Abort):
         return _say("interrupted: no file was left half-written", INTERRUPTED)
     except click.ClickException as error:
@@ -143,6 +151,24 @@ def _sentence(error: click.ClickException) -> str:
 def _os_sentence(error: OSError) -> str:
     reason = (error.strerror or str(error) or type(error).__name__).lower()
     return f"{error.filename}: {reason}" if error.filename else reason
+
+
+@contextlib.contextmanager
+def _terminable() -> Iterator[None]:
+    """SIGTERM as an exception, so that hidden files are removed; one that somebody else minds is left to them."""
+
+    def end(*_: Any) -> None:
+        raise _Terminated
+
+    ours = threading.current_thread() is threading.main_thread()  # in others Python sets no handler
+    if not ours or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 @contextlib.contextmanager
