@@ -8,7 +8,8 @@
     order    where asked for: rows renumbered so that neighbours stand near each other
 
 What is in memory: a few arrays with a number per node, edges up to the room that `Room` finds, a batch or a
-stripe for each thread. Everything is made in a hidden folder that takes the name when it is whole.
+stripe for each thread, and for a short time a byte for every number between the lowest and the highest id where
+they lie close together. Everything is made in a hidden folder that takes the name when it is whole.
 """
 
 from __future__ import annotations
