@@ -219,6 +219,15 @@ def edges(tmp_path):
     return tmp_path / "e.parquet"
 
 
+def test_a_folder_whose_build_was_killed_at_its_very_end_can_be_replaced(tmp_path):
+    (tmp_path / "edges.csv").write_text("0,1\n1,2\n")
+    build_graph(tmp_path / "edges.csv", tmp_path / "graph")
+    (tmp_path / "graph" / "lock").touch()
+
+    assert build_graph(tmp_path / "edges.csv", tmp_path / "graph", force=True).n_edges == 2
+    assert not (tmp_path / "graph" / "lock").exists()
+
+
 def test_what_is_there_is_replaced_only_when_asked_and_never_other_files(edges, tmp_path):
     build_graph(edges, tmp_path / "g")
     with pytest.raises(FileError, match="exists; choose"):

@@ -89,7 +89,7 @@ def _free(folder: Path, force: bool) -> Path:
     if not folder.exists():
         return folder
     inside = {p.name for p in folder.iterdir()} if folder.is_dir() else {folder.name}
-    if inside - {INFO, OFFSETS, TARGETS, IDS}:
+    if inside - {INFO, OFFSETS, TARGETS, IDS, LOCK}:  # a build killed at its very end leaves the lock
         raise FileError(f"{folder} exists and is not only a graph folder; choose another name")
     if inside and not force:
         raise FileError(f"{folder} exists; choose another name, or pass force=True to replace it")
