@@ -19,12 +19,15 @@ import growth
 from drawn import folder, name
 from lines import RESULTS, Lines
 
+import rae
+from rae.io.graphs import open_graph
+
 
 def uninterrupted(work: Path, m: int, memory: str, threads: int) -> dict:
     """Checksum, seconds and bytes of the vectors, as growth.py left them or made now."""
     told, model, graph = work / f"z-{m}.json", work / f"model-{m}.safetensors", folder(work, m)
     if not told.exists():
-        growth.train(graph, model, 0, threads)
+        rae.RAE(steps=0).fit(open_graph(graph)).save(model)
         vectors = work / f"z-{m}.parquet"
         spent = growth.embed(model, graph, vectors, memory, threads)
         found = {"sha256": growth.sha256(vectors), "seconds": spent.seconds, "bytes": vectors.stat().st_size}

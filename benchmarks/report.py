@@ -245,9 +245,9 @@ def growth(kept: Kept, figure: str | None) -> Iterator[str]:
     yield from ("## Growth", "")
     yield from paragraph(
         "`python benchmarks/growth.py`. Power-law graphs with a tenth as many nodes as edges drawn; doubled edges "
-        "are merged, so edges grow by a little more than ten. Each part is a process of its own; the seconds that "
-        "the same command takes on a graph of a hundred edges are subtracted, its peak is not. The dotted line is "
-        "proportional to the edges."
+        "are merged, so edges grow by a little more than ten. Each part is a process of its own; timed is what comes "
+        "after the imports and after the same on a graph of a hundred edges (`start` is a process with nothing but "
+        "these), the peak is that of the process. The dotted line is proportional to the edges."
     )
     found = kept.of("growth")
     for part in (BUILD, TRAIN, EMBED):
