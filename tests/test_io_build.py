@@ -21,12 +21,12 @@ import pytest
 import rae
 from rae import RAE
 from rae.errors import ConfigError, FileError, GraphError
-from rae.io import build_graph, open_graph, read_edges, write_graph
+from rae.io import build_graph, open_graph, read_edges, stripes, write_graph
 from rae.io.edges import open_edges
 from rae.io.graphs import row_order
-from rae.io.held import Held, Room
-from rae.io.spill import Words
-from rae.io.stripes import Dealt, GrowingArray
+from rae.io.held import Room
+from rae.io.spill import Numbers, Words
+from rae.io.stripes import GrowingArray, place
 
 RNG = np.random.default_rng(3)
 ENDS = RNG.integers(60, size=(500, 2))
@@ -329,14 +329,26 @@ def test_an_array_that_grows_beyond_the_disk_is_one_sentence():
         grown.append(np.zeros(100_000, np.int64))
 
 
-def test_a_batch_of_self_loops_takes_no_memory(tmp_path):
-    dealt = Dealt(Held(tmp_path / "keys.raw", Room(10_000)))
-    dealt.add(np.arange(1_000), np.array([3, 5]), 995)
-    dealt.add(np.arange(100), np.array([40, 100]), 0)
+@pytest.mark.parametrize(("room", "files"), [(0, ["ends.raw"]), (1 << 20, [])])
+@pytest.mark.parametrize("spread", [1, SPREAD])
+def test_what_is_made_of_the_edges_takes_their_place(spread, room, files, tmp_path, monkeypatch):
+    spilled, seen = Numbers(tmp_path, pa.int64(), Room(room)), []
+    columns = [pa.array(column * spread) for column in ENDS.T]
+    spilled.add(*([column] for column in columns))
+    pieces = stripes._pieces
 
-    assert dealt.keys.part(0).tolist() == [0, 1, 2, 3, 4]
-    assert dealt.keys.part(0).base.nbytes == 40
-    assert dealt.keys.room.left == 10_000 - 40 - 800
+    def watched(dealt, n):
+        seen.append((_names(tmp_path), spilled.room.left, dealt.keys is spilled.ends))
+        return pieces(dealt, n)
+
+    monkeypatch.setattr(stripes, "_pieces", watched)
+    left = spilled.room.left
+    ids, look = spilled.numbered(lambda *_: None)
+    place(spilled, look, len(ids), tmp_path, lambda *_: None)
+
+    assert seen == [(files, left, True)]
+    assert spilled.room.left == room
+    assert _names(tmp_path) == ["offsets.npy", "targets.npy"]
 
 
 # ------------------------------------------------------------------------------ words
@@ -359,7 +371,7 @@ def test_words_get_the_places_of_their_order_whenever_they_first_came(room, tmp_
     assert len(spilled.ends) == 12
     for i, batch in enumerate(batches):
         places = np.empty(60, np.int32)
-        look(spilled.ends.take(i), places)
+        look(spilled.ends.part(i), places)
         assert ids.take(pa.array(places)).to_pylist() == batch
 
 

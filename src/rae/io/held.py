@@ -62,14 +62,6 @@ class Held:
         count = (length if stop is None else stop) - start
         return np.asarray(np.memmap(self.path, kind, "r+", at + start * kind.itemsize, (count,)))
 
-    def take(self, i: int) -> Array:
-        """The array that came as number i, which is then forgotten."""
-        array = self.part(i)
-        if self._arrays[i] is not None:
-            self._arrays[i] = None
-            self.room.left += array.nbytes
-        return array
-
     def clear(self) -> None:
         """Forget them all."""
         self.room.left += sum(array.nbytes for array in self._arrays if array is not None)

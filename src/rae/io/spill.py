@@ -24,7 +24,7 @@ from rae.runtime import in_ranges
 
 BATCH = 1 << 21  # edges put away, numbered and dealt at a time
 CLOSE = 8  # whole numbers lie close together where their range is at most so many times the edges
-ENDS, FIRSTS = "ends.raw", "firsts.raw"  # ids; places by first appearance
+ENDS = "ends.raw"
 
 Report = Callable[[str, int, int], None]
 Pieces = list[pa.Array]
@@ -36,7 +36,11 @@ class Unusual(Exception):  # noqa: N818
 
 
 class Numbers:
-    """Edges whose ids are whole numbers, put away as they are; numbered when the last one is known."""
+    """Edges whose ids are whole numbers, put away as they are; numbered when the last one is known.
+
+    Every later step overwrites the ends that it has read with what it makes of them, since fresh memory costs more
+    than the work done in it: ids, by hashing also places by first appearance, then keys (see `stripes`).
+    """
 
     def __init__(self, folder: Path, kind: pa.DataType, room: Room) -> None:
         self.folder, self.kind, self.room = folder, kind, room
@@ -45,7 +49,7 @@ class Numbers:
 
     def add(self, sources: Pieces, targets: Pieces) -> None:
         """Put the ends of a batch away, those of the sources first."""
-        ends, at = np.empty(2 * sum(map(len, sources)), self._stored), 0
+        ends, at = np.empty(2 * sum(map(len, sources)), np.int64), 0
         for piece in (*sources, *targets):
             column = piece.to_numpy(zero_copy_only=False)
             low, high = int(column.min()), int(column.max())
@@ -61,18 +65,12 @@ class Numbers:
         ids, look = self._by_table(report) if close else self._by_hash(report)
         return pa.array(ids.view(np.uint64) if pa.types.is_uint64(self.kind) else ids).cast(self.kind), look
 
-    @property
-    def _stored(self) -> type[np.signedinteger[Any]]:
-        """Two types for all kinds, for each of which loops are compiled; numbers from 2**63 on wrap around."""
-        narrow = self.kind.bit_width < 32 or pa.types.is_int32(self.kind)
-        return np.int32 if narrow else np.int64
-
     def _by_table(self, report: Report) -> tuple[Array, Look]:
         present = np.zeros((self.high - self.low) // 64 * 64 + 64, np.bool_)
-        base = np.array(self.low, np.uint64 if self.low >= 2**63 else np.int64).astype(self._stored)[()]
+        base = np.array(self.low, np.uint64 if self.low >= 2**63 else np.int64).astype(np.int64)[()]
         in_ranges(lambda a, b: self._mark(base, present, a, b), len(self.ends))
         report("number", 1, 2)
-        ids = np.flatnonzero(present) + np.int64(base)
+        ids = np.flatnonzero(present) + base
         words = np.packbits(present, bitorder="little").view("<u8").astype(np.uint64, copy=False)
         before = np.cumsum(present.reshape(-1, 64).sum(1), dtype=index_type(len(ids)))
         before = np.concatenate([[before.dtype.type(0)], before[:-1]])
@@ -84,18 +82,14 @@ class Numbers:
 
     def _by_hash(self, report: Report) -> tuple[Array, Look]:
         count, table, keys = 0, np.full(1 << 10, -1, np.int32), np.empty(1 << 9, np.int64)
-        firsts, batches = Held(self.folder / FIRSTS, self.room), len(self.ends)
+        batches = len(self.ends)
         for i in range(batches):
-            ends = self.ends.take(i).astype(np.int64, copy=False)
-            codes = np.empty(len(ends), np.int64)
+            ends = self.ends.part(i)
             most = count + len(ends)
             if most > len(keys):
                 table, keys = _grown(keys[:count], most)
-            count = int(cpu.number(ends, table, keys, count, codes))
-            firsts.add(codes.astype(index_type(count)))
+            count = int(cpu.number(ends, table, keys, count, ends))
             report("number", i + 1, 2 * batches)
-        self.ends.clear()
-        self.ends = firsts
         ids = keys[:count]
         order = np.argsort(ids.view(np.uint64) if pa.types.is_uint64(self.kind) else ids)
         return ids[order], _ranked(order)
@@ -111,7 +105,7 @@ class Words(Numbers):
 
     def add(self, sources: Pieces, targets: Pieces) -> None:
         both = pa.concat_arrays([c.cast(pa.large_string()) for c in (*sources, *targets)]).dictionary_encode()
-        self.ends.add(both.indices.to_numpy().copy())
+        self.ends.add(both.indices.to_numpy().astype(np.int64))
         self.recent.append(both.dictionary)
         self.rows += len(both) // 2
         if 2 * sum(map(len, self.recent)) >= len(self.known):  # not for each batch: it hashes all that are known

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,7 +20,7 @@ from rae.io.spill import Look, Numbers, Report, index_type
 from rae.kernels import build
 from rae.runtime import in_ranges, threads
 
-MOVED, KEYS = "moved.npy", "keys.raw"
+MOVED = "moved.npy"
 STRIPE = 1 << 26  # entries renumbered at a time: 256 MiB
 ROW_BITS = 14  # rows of a stripe that is placed: so few that its entries are sorted within the cache
 PIECE = 1 << 23  # entries that a thread sorts at a time, at most, unless a single row has more
@@ -38,13 +39,6 @@ class Dealt:
     ends: list[Array] = field(default_factory=list)  # of each batch, where its stripes end
     loops: int = 0
 
-    def add(self, keys: Array, ends: Array, loops: int) -> None:
-        """Put a batch away."""
-        kept = keys[: ends[-1]]
-        self.keys.add(kept.copy() if len(kept) < 0.9 * len(keys) else kept)  # a view keeps all of them in memory
-        self.ends.append(ends)
-        self.loops += loops
-
     def stripe(self, s: int) -> list[Array]:
         """The keys of the rows of a stripe, batch by batch."""
         cuts = [(int(ends[s - 1]) if s else 0, int(ends[s])) for ends in self.ends]
@@ -52,8 +46,8 @@ class Dealt:
 
 
 def place(spilled: Numbers, look: Look, n: int, folder: Path, report: Report) -> Counts:
-    """Write offsets and targets; what was merged and dropped comes back."""
-    dealt = _deal(spilled, look, n, folder, report)
+    """Write offsets and targets; what was merged and dropped comes back, and what was spilled is gone."""
+    dealt = _deal(spilled, look, n, report)
     offsets = np.zeros(n + 1, np.int64)
     pieces = list(_pieces(dealt, n))
     with GrowingArray(folder / TARGETS, index_type(n)) as targets:
@@ -66,22 +60,23 @@ def place(spilled: Numbers, look: Look, n: int, folder: Path, report: Report) ->
     return Counts(spilled.rows, dealt.loops, spilled.rows - dealt.loops - int(offsets[-1]) // 2)
 
 
-def _deal(spilled: Numbers, look: Look, n: int, folder: Path, report: Report) -> Dealt:
-    """The edges, numbered and dealt to stripes; what was spilled is gone."""
-    dealt = Dealt(Held(folder / KEYS, spilled.room))
-    batches = len(spilled.ends)
+def _deal(spilled: Numbers, look: Look, n: int, report: Report) -> Dealt:
+    """The edges, numbered and dealt to stripes, in the place of the ends that were spilled."""
+    dealt, batches = Dealt(spilled.ends), len(spilled.ends)
 
-    def deal(ends: Array, space: Space) -> tuple[Array, Array, int]:
+    def deal(i: int, space: Space) -> tuple[Array, int]:
+        ends = spilled.ends.part(i)
         codes = space.array("codes", len(ends), index_type(n))
         look(ends, codes)
         source, target = np.split(codes, 2)
-        at, keys = np.zeros(-(-n >> ROW_BITS), np.int64), np.empty(len(ends), np.int64)
-        return keys, at, int(build.deal(source, target, ROW_BITS, at, keys))
+        at = np.zeros(-(-n >> ROW_BITS), np.int64)
+        loops = build.deal(source, target, ROW_BITS, at, ends)
+        return at, int(loops)
 
-    for i, made in enumerate(_in_order(deal, (spilled.ends.take(i) for i in range(batches)))):
-        dealt.add(*made)
+    for i, (at, loops) in enumerate(_in_order(deal, range(batches))):
+        dealt.ends.append(at)
+        dealt.loops += loops
         report("number", batches + i + 1, 2 * batches)
-    spilled.ends.clear()
     return dealt
 
 
@@ -100,20 +95,24 @@ class Space:
 
 
 def _in_order(work: Callable[[S, Space], T], items: Iterable[S]) -> Iterator[T]:
-    """What `work` makes of each item, one after the other; as many are made at a time as there are threads.
+    """What `work` makes of each item, one after the other, while as many threads as there are make the next ones.
 
-    What is made may lie in the space that it was made in: that is used again when all of them were yielded.
+    What is made may lie in the space that it was made in: that is used again when the next is asked for.
     """
-    items, spaces = iter(items), [Space() for _ in range(threads())]
-    while group := list(itertools.islice(items, len(spaces))):
-        made: list[Any] = [None] * len(group)
-
-        def some(a: int, b: int, group: list[S] = group, made: list[Any] = made) -> None:
-            for i in range(a, b):
-                made[i] = work(group[i], spaces[i])
-
-        in_ranges(some, len(group))
-        yield from made
+    if threads() == 1:
+        space = Space()
+        yield from (work(item, space) for item in items)
+        return
+    free, made = [Space() for _ in range(threads() + 1)], deque[tuple[Future[T], Space]]()
+    with ThreadPoolExecutor(threads()) as pool:
+        for item in items:
+            space = free.pop()
+            made.append((pool.submit(work, item, space), space))
+            if not free:
+                yield made[0][0].result()
+                free.append(made.popleft()[1])
+        for future, _ in made:
+            yield future.result()
 
 
 def _pieces(dealt: Dealt, n: int) -> Iterator[Piece]:
