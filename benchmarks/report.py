@@ -247,9 +247,9 @@ def growth(kept: Kept, figure: str | None) -> Iterator[str]:
         "`python benchmarks/growth.py`. Power-law graphs with a tenth as many nodes as edges drawn; doubled edges "
         "are merged, so edges grow by a little more than ten. Each part is a process of its own; timed is what comes "
         "after the imports and after the same on a graph of a hundred edges (`start` is a process with nothing but "
-        "these), the peak is that of the process. Just before, another process touched as much memory as a build takes: "
-        "a virtual machine may have to ask its host for it, which can take longer than the build. The dotted line is "
-        "proportional to the edges."
+        "these), the peak is that of the process. Just before, another process touched as much memory as a build "
+        "takes: a virtual machine may have to ask its host for it, which can take longer than the build. The dotted "
+        "line is proportional to the edges."
     )
     found = kept.of("growth")
     for part in (BUILD, TRAIN, EMBED):
