@@ -120,3 +120,7 @@ def test_plan_says_what_is_available_and_keeps_to_a_budget(here, rae, monkeypatc
     assert code == 0
     assert "available  3.0 GB" in out
     assert rae("plan", "edges.csv", "--memory", "lots", *SMALL)[0] == 2
+    assert rae("plan", "edges.csv", "--memory", "2GiB", "--half", "--dtype", "float16", *SMALL)[0] == 0
+    code, _, wrong = rae("plan", "edges.csv", "--memory", "10MB", *SMALL)
+    assert code == 2
+    assert "memory must be" in wrong

@@ -122,6 +122,28 @@ def test_parts_on_disk_take_longer_than_none(graph, monkeypatch):
     assert bounded - whole > 4 * graph.n_nodes
 
 
+def test_halves_take_half_the_room_and_half_the_disk(graph, monkeypatch):
+    monkeypatch.setattr("rae.plan._part_seconds", lambda: 1.0)
+    n = graph.n_nodes
+    whole, half = (plan(graph, None, SMALL, budget="2GiB", half=half) for half in (False, True))
+
+    assert whole.memory["embedding"] - half.memory["embedding"] == 2 * n * 8  # of the first level, the widest
+    assert whole.seconds["embed"] - half.seconds["embed"] == pytest.approx(2 * n * 2 * (8 + 4), rel=0.01)
+
+
+def test_the_precision_of_the_file_is_that_whose_writing_is_timed(graph, monkeypatch):
+    asked = []
+    monkeypatch.setattr("rae.plan.write_embeddings", lambda *_, dtype: asked.append(dtype))
+    plan(graph, None, SMALL, dtype="float16")
+
+    assert asked == ["float16"]
+
+
+def test_a_budget_that_nothing_keeps_to_is_refused_before_any_step(graph):
+    with pytest.raises(ConfigError, match="memory must be .* GiB or more"):
+        plan(graph, None, SMALL, budget="10MB")
+
+
 def test_more_steps_take_longer(graph):
     few, many = (plan(graph, None, SMALL.replace(steps=steps)).seconds["fit"] for steps in (1, 100_000))
 

@@ -9,8 +9,8 @@ Memory is a formula. With b anchors a step, p positives, fan-outs f_1 (from the 
               + the feature rows gathered, + 16 bytes per weight of the two encoders (weight, gradient, Adam)
     embedding 4 n times the rows that levels average, where they made them, and five row groups: two that are
               made and three on their way into the file
-              with a memory budget: parts at work, three row groups, and 4 n times the widest rows that
-              are averaged, or what the budget leaves, whichever is less
+              with a memory budget: parts at work, three row groups, and 4 n (half: 2 n) times the widest rows
+              that are averaged, or what the budget leaves, whichever is less
     read      the file and the columns made of it, before the graph is there; nothing for a graph folder
     peak      program + the larger of read and graph + features + the larger of step and embedding
 
@@ -79,12 +79,16 @@ def plan(
     file_bytes: int = 0,
     read_seconds: float = 0.0,
     budget: int | str | None = None,
+    half: bool = False,
+    dtype: str = "float32",
     from_folder: bool = False,
 ) -> Plan:
     """What fitting this graph with these settings will take, and what embedding it will.
 
-    `budget` is the memory that embedding may take, as for `embed_to`; a graph folder costs no reading.
+    `budget`, `half` and `dtype` as for `embed_to`; a graph folder costs no reading.
     """
+    if budget is not None:
+        check_budget(budget, graph, features, config, half=half)
     began = time.perf_counter()
     x = prepare(graph, features, config)
     prepared = time.perf_counter() - began
@@ -94,14 +98,14 @@ def plan(
         "embed": 0.0,
         "write": 0.0,
     }
-    seconds["embed"], seconds["write"] = _embedding_seconds(graph, x, config)
+    seconds["embed"], seconds["write"] = _embedding_seconds(graph, x, config, dtype)
     seconds["fit"] += prepared if config.steps else 0.0
     seconds["embed"] += prepared
     if budget is not None:
         widths = sum(map(min, itertools.pairwise((int(x.shape[1]), *config.dims)))) + sum(config.dims)
-        seconds["embed"] += 4 * graph.n_nodes * widths * len(losses(config)) * _part_seconds()
+        seconds["embed"] += _item(half) * graph.n_nodes * widths * len(losses(config)) * _part_seconds()
     seconds["total"] = sum(seconds.values())
-    room = memory(graph, features, config, file_bytes=file_bytes, budget=budget, from_folder=from_folder)
+    room = memory(graph, features, config, file_bytes=file_bytes, budget=budget, half=half, from_folder=from_folder)
     return Plan(room, seconds)
 
 
@@ -112,6 +116,7 @@ def memory(
     *,
     file_bytes: int = 0,
     budget: int | str | None = None,
+    half: bool = False,
     from_folder: bool = False,
 ) -> dict[str, int]:
     """Expected bytes of the graph, the features, a training step, the embedding, and of all at the worst moment.
@@ -136,7 +141,7 @@ def memory(
     fitting = PROGRAM + parts["graph"] + parts["features"] + parts["step"]
     embedding = PROGRAM + parts["graph"] + parts["features"] + parts["embedding"]
     if budget is not None:
-        parts["embedding"] = PART_BYTES + WRITING * GROUP_BYTES + 4 * n * _averaged(rows, config)
+        parts["embedding"] = PART_BYTES + WRITING * GROUP_BYTES + _item(half) * n * _averaged(rows, config)
         embedding = min(memory_bytes(budget), PROGRAM + parts["graph"] + held + parts["embedding"])
     return parts | {"peak": max(PROGRAM + parts["read"] + parts["graph"], fitting, embedding)}
 
@@ -160,10 +165,15 @@ def _sizes(graph: Graph, features: Any, config: Config, half: bool) -> dict[str,
         "n_targets": len(graph.targets),
         "widths": [*config.dims, rows.entries],
         "width": config.width,
-        "item": 2 if half else 4,
+        "item": _item(half),
         "held": sum(in_memory) + rows.held_bytes + int(graph.id_column.nbytes),
         "group": GROUP_BYTES,
     }
+
+
+def _item(half: bool) -> int:
+    """Bytes of a number that is averaged, where there is a budget."""
+    return 2 if half else 4
 
 
 def shortage(needed: int, root: Path = Path("/")) -> tuple[int, int] | None:
@@ -248,7 +258,7 @@ def _bytes(x: Matrix) -> int:
     return int(x.data.nbytes + x.indices.nbytes + x.indptr.nbytes)
 
 
-def _embedding_seconds(graph: Graph, x: Matrix, config: Config) -> tuple[float, float]:
+def _embedding_seconds(graph: Graph, x: Matrix, config: Config, dtype: str) -> tuple[float, float]:
     """Seconds to embed every node, and to write the vectors."""
     n = graph.n_nodes
     rng = generator(config.seed, "plan")
@@ -265,7 +275,7 @@ def _embedding_seconds(graph: Graph, x: Matrix, config: Config) -> tuple[float, 
     z = np.vstack([rows.copy() for rows in stream(encoder, small, part, config)])
     embedded = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
-        write_embeddings(Path(folder) / "z.parquet", pa.array(np.arange(len(z))), z)
+        write_embeddings(Path(folder) / "z.parquet", pa.array(np.arange(len(z))), z, dtype=dtype)
     written = time.perf_counter()
     *lower, last = (min(pair) for pair in itertools.pairwise((int(x.shape[1]), *config.dims)))
     spent = embedded - began

@@ -81,7 +81,7 @@ def warn_of_memory(inputs: Inputs, config: Config, bounds: Bounds, console: Cons
 
     if bounds.memory is not None:
         check_budget(bounds.memory, inputs.graph, inputs.features, config, half=bounds.half)
-    parts = memory(inputs.graph, inputs.features, config, budget=bounds.memory, from_folder=True)
+    parts = memory(inputs.graph, inputs.features, config, budget=bounds.memory, half=bounds.half, from_folder=True)
     short = shortage(parts["peak"])
     if short is None:
         return

@@ -6,6 +6,7 @@ import dataclasses
 
 import click
 
+from rae.cli.bounds import Bounds, bounds_options
 from rae.cli.console import Console, columns, global_options, size
 from rae.cli.inputs import Reading, read_inputs, reading_options
 from rae.cli.progress import seconds
@@ -15,11 +16,11 @@ from rae.config import Config
 
 @click.command(short_help="memory and time a fit will take, before any fit")
 @reading_options
-@click.option("--memory", metavar="SIZE", help="memory that embedding may take, as for `rae fit`, e.g. 4GiB")
+@bounds_options
 @config_options
 @global_options
 @click.pass_obj
-def plan(console: Console, reading: Reading, config: Config, memory: str | None) -> None:
+def plan(console: Console, reading: Reading, config: Config, bounds: Bounds) -> None:
     """Say how much memory and time `rae fit` with the same arguments will take.
 
     EDGES is read, since that is how nodes are counted, and a few training steps are timed; nothing
@@ -29,15 +30,15 @@ def plan(console: Console, reading: Reading, config: Config, memory: str | None)
     rae plan edges.csv
     rae plan edges.parquet --features users.csv --loss both --steps 500
     rae plan edges.tsv.gz --batch-size 1024 --json
-    rae plan folder-of-rae-graph-build --memory 4GiB
+    rae plan folder-of-rae-graph-build --memory 4GiB --half
     """
     from rae.inference import memory_bytes
     from rae.io.graphs import is_graph_folder
     from rae.plan import available_memory
     from rae.plan import plan as make_plan
 
-    if memory is not None:
-        memory_bytes(memory)  # a misspelt size is said before anything is read
+    if bounds.memory is not None:
+        memory_bytes(bounds.memory)  # a misspelt size is said before anything is read
     console.use_threads()
     inputs = read_inputs(reading, console)
     file_bytes = sum(f["bytes"] for f in inputs.files.values())
@@ -47,7 +48,9 @@ def plan(console: Console, reading: Reading, config: Config, memory: str | None)
         config,
         file_bytes=file_bytes,
         read_seconds=inputs.seconds,
-        budget=memory,
+        budget=bounds.memory,
+        half=bounds.half,
+        dtype=bounds.dtype,
         from_folder=is_graph_folder(reading.edges),
     )
     free = available_memory()
