@@ -9,6 +9,7 @@ import pytest
 
 import rae as library
 from rae.io import read_embeddings
+from rae.io.held import Room
 
 SMALL = ["--dims", "6,3", "--fanout", "3,3", "--steps", "4", "--batch-size", "16"]
 
@@ -94,7 +95,68 @@ def test_features_without_ids_follow_the_ids_whatever_the_order_of_the_folder(he
         np.testing.assert_allclose(vector, found["moved"][name], atol=1e-5)
 
 
+# ---------------------------------------------------------------------------- edge files in bounded memory
+
+
+def test_with_memory_an_edge_file_is_mapped_and_gives_the_same_bytes(here, rae, monkeypatch):
+    rae("fit", "edges.csv", "--out", "run", "--no-page", *SMALL)
+    rae("embed", "run", "edges.csv", "--out", "plain.parquet")
+    before, read = sorted(here.iterdir()), []
+    monkeypatch.setattr("rae.io.edges.EdgeFile.graph", lambda *_, **__: read.append("into memory"))
+    for command in ("embed run", "fit"):
+        out = "z.parquet" if command != "fit" else "again"
+        extra = () if command != "fit" else ("--no-page", *SMALL)
+        assert rae(*command.split(), "edges.csv", "--memory", "2GiB", "--out", out, *extra)[0] == 0
+    assert rae("plan", "edges.csv", "--memory", "2GiB", *SMALL)[0] == 0
+
+    assert read == []
+    assert (here / "z.parquet").read_bytes() == (here / "plain.parquet").read_bytes()
+    for name in ("embeddings.parquet", "model.safetensors"):
+        assert (here / "again" / name).read_bytes() == (here / "run" / name).read_bytes()
+    assert sorted(here.iterdir()) == sorted([*before, here / "z.parquet", here / "again"])
+
+
+def test_the_room_for_edges_is_within_the_memory_that_is_told(here, rae, monkeypatch):
+    rooms, found = [], Room.found
+    monkeypatch.setattr(Room, "found", lambda most=None: (rooms.append(most), found(most))[1])
+    rae("fit", "edges.csv", "--out", "run", "--no-page", *SMALL)
+    for memory in ("750MiB", "4GiB"):
+        assert rae("embed", "run", "edges.csv", "--memory", memory, "--out", "z.parquet", "--force")[0] == 0
+
+    assert rooms[0] == 0
+    assert 10**9 < rooms[1] < 2 * 10**9
+
+
+def test_features_and_nodes_without_edges_join_a_mapped_graph(here, rae):
+    (here / "x.csv").write_text("id,p,q\n" + "".join(f"{v},{i},1\n" for i, v in enumerate("abcdefghz")))
+    rae("fit", "edges.csv", "--features", "x.csv", "--out", "run", "--no-page", *SMALL)
+    for extra, out in (((), "one"), (("--memory", "2GiB"), "two")):
+        code, _, err = rae("embed", "run", "edges.csv", "--features", "x.csv", "--out", f"{out}.parquet", *extra)
+        assert code == 0
+        assert "added as isolated nodes" in err
+
+    assert (here / "one.parquet").read_bytes() == (here / "two.parquet").read_bytes()
+
+
 # ---------------------------------------------------------------------------- what will not fit
+
+
+@pytest.mark.parametrize("command", ["fit", "embed run", "plan"])
+def test_that_reading_will_not_fit_is_said_before_it_begins(command, here, rae, monkeypatch):
+    rae("fit", "edges.csv", "--out", "run", "--no-page", *SMALL)
+    monkeypatch.setattr("rae.plan.available_memory", lambda root: 1_000_000)
+    monkeypatch.setattr("rae.plan._resident", lambda root: 0)
+
+    def stop(self, *_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("rae.io.edges.EdgeFile.graph", stop)
+    extra = {"fit": ("--out", "two"), "plan": ()}.get(command, ("--out", "z.parquet"))
+    code, _, err = rae(*command.split(), "edges.csv", *extra)
+
+    assert code == 130
+    assert "warning: reading edges.csv will take about 540 MB more memory and 1.0 MB is available" in err
+    assert "pass --memory, or make a graph folder of it first" in err
 
 
 def test_a_fit_that_will_not_fit_is_warned_of_and_goes_on(here, rae, monkeypatch):

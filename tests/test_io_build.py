@@ -101,7 +101,7 @@ def test_parquet_of_any_kind_is_built_to_the_bytes_of_reading_and_writing(kind, 
 @pytest.mark.parametrize("row_bits", [3, 14])
 @pytest.mark.parametrize("threads", [1, 3])
 def test_neither_room_nor_stripes_nor_threads_change_a_byte(kind, room, row_bits, threads, tmp_path, monkeypatch):
-    monkeypatch.setattr("rae.io.spill.Room.found", lambda: Room(room))
+    monkeypatch.setattr("rae.io.spill.Room.found", lambda *_: Room(room))
     monkeypatch.setattr("rae.io.stripes.ROW_BITS", row_bits)
     pq.write_table(_table(kind), tmp_path / "e.parquet")
     rae.set_threads(threads)
@@ -176,7 +176,7 @@ def test_parts_of_different_width_are_one_kind(tmp_path):
 
 @pytest.mark.parametrize("room", [0, 10_000])
 def test_a_word_late_in_the_file_makes_all_ids_text(room, tmp_path, monkeypatch):
-    monkeypatch.setattr("rae.io.spill.Room.found", lambda: Room(room))
+    monkeypatch.setattr("rae.io.spill.Room.found", lambda *_: Room(room))
     monkeypatch.setattr("rae.io.text.BLOCK", 256)
     lines = [f"{a},{b}" for a, b in ENDS]
     (tmp_path / "e.csv").write_text("source,target\n" + "\n".join([*lines, "007,x"]))
@@ -285,7 +285,7 @@ def test_a_second_build_of_a_name_is_refused_and_the_first_goes_on(edges, tmp_pa
 
 
 def test_a_file_that_is_read_again_as_text_is_still_held(tmp_path, monkeypatch):
-    monkeypatch.setattr("rae.io.spill.Room.found", lambda: Room(0))
+    monkeypatch.setattr("rae.io.spill.Room.found", lambda *_: Room(0))
     monkeypatch.setattr("rae.io.text.BLOCK", 256)
     (tmp_path / "e.csv").write_text("source,target\n" + "".join(f"{a},{b}\n" for a, b in ENDS) + "x,y\n")
     beside = []
@@ -311,7 +311,7 @@ def test_a_folder_that_another_build_made_meanwhile_is_not_replaced(edges, tmp_p
 def test_a_full_disk_is_one_sentence_and_leaves_nothing(edges, tmp_path, monkeypatch):
     resource = pytest.importorskip("resource")
     build_graph(edges, tmp_path / "warm", order="locality")  # what is compiled now is kept before files are cut
-    monkeypatch.setattr("rae.io.spill.Room.found", lambda: Room(0))
+    monkeypatch.setattr("rae.io.spill.Room.found", lambda *_: Room(0))
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, before[1]))
     try:

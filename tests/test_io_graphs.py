@@ -76,7 +76,9 @@ def _info(folder, **changes):
         (lambda f: np.save(f / "offsets.npy", np.array([{}], object)), "damaged"),
     ],
 )
-def test_a_damaged_or_hostile_folder_is_refused(folder, harm, says):
+@pytest.mark.parametrize("look", [1, 1 << 20])
+def test_a_damaged_or_hostile_folder_is_refused(folder, harm, says, look, monkeypatch):
+    monkeypatch.setattr("rae.io.graphs.LOOK", look)  # targets looked at a time
     harm(folder)
     with pytest.raises(FileError, match=says):
         open_graph(folder)

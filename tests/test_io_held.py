@@ -70,3 +70,5 @@ def test_room_is_a_quarter_of_the_memory_there_is_and_three_gigabytes_at_most(fr
     monkeypatch.setattr(held, "available_memory", lambda: free)
 
     assert Room.found().left == room
+    assert Room.found(17).left == 17
+    assert Room.found(1 << 50).left == room

@@ -140,7 +140,7 @@ def test_the_precision_of_the_file_is_that_whose_writing_is_timed(graph, monkeyp
 
 
 def test_a_budget_that_nothing_keeps_to_is_refused_before_any_step(graph):
-    with pytest.raises(ConfigError, match="memory must be .* GiB or more"):
+    with pytest.raises(ConfigError, match=r"memory must be .* GiB or more"):
         plan(graph, None, SMALL, budget="10MB")
 
 

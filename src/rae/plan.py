@@ -132,7 +132,7 @@ def memory(
     group = min(GROUP_BYTES, 4 * n * config.width)
     parts = {
         "program": PROGRAM,
-        "read": 0 if from_folder else file_bytes + PER_ROW * graph.counts.rows,
+        "read": 0 if from_folder else reading_bytes(file_bytes, graph.counts.rows),
         "graph": graph.offsets.nbytes + graph.targets.nbytes + graph.id_column.nbytes,
         "features": held + structural,
         "step": _step_bytes(graph, rows.width, row_bytes, config) if config.steps else 0,
@@ -144,6 +144,11 @@ def memory(
         parts["embedding"] = PART_BYTES + WRITING * GROUP_BYTES + _item(half) * n * _averaged(rows, config)
         embedding = min(memory_bytes(budget), PROGRAM + parts["graph"] + held + parts["embedding"])
     return parts | {"peak": max(PROGRAM + parts["read"] + parts["graph"], fitting, embedding)}
+
+
+def reading_bytes(file_bytes: int, rows: int) -> int:
+    """Bytes that reading an edge file into memory takes, beside the program."""
+    return file_bytes + PER_ROW * rows
 
 
 def least_budget(graph: Graph, features: Any, config: Config, *, half: bool = False) -> int:

@@ -52,7 +52,7 @@ def embed(console: Console, run: str, reading: Reading, bounds: Bounds, out: str
         memory_bytes(bounds.memory)  # a misspelt size is said before anything is read
     console.use_threads()
     model, made_by = load_model(run), model_checksum(run)
-    inputs = read_inputs(reading, console)
+    inputs = read_inputs(reading, console, memory=bounds.memory, beside=target)
     graph, features = inputs.graph, inputs.features
     target.parent.mkdir(parents=True, exist_ok=True)
     with console.progress() as progress:

@@ -67,7 +67,7 @@ def fit(
     folder = Path(out) if out else default_folder(reading.edges)
     check_free(folder, force=force)
     console.use_threads()
-    inputs = read_inputs(reading, console)
+    inputs = read_inputs(reading, console, memory=bounds.memory, beside=folder)
     warn_of_memory(inputs, config, bounds, console)
     run = fit_run(inputs, config, folder, console, force=force, lean=lean, bounds=bounds)
     if page or (page is None and run.counts["nodes"] <= PAGE_MOST):

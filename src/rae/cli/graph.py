@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from rae.cli.console import Console, columns, global_options, size
-from rae.cli.inputs import named_header
+from rae.cli.inputs import named_header, stages
 from rae.cli.progress import seconds
 
 
@@ -66,11 +66,6 @@ def build(
 
     began = time.perf_counter()
     with console.progress() as progress:
-
-        def report(stage: str, done: int, total: int) -> None:
-            if progress is not None:
-                progress(stage, done, total, {})
-
         built = build_graph(
             edges,
             out,
@@ -79,7 +74,7 @@ def build(
             header=named_header(header, source, target),
             order=order,
             force=force,
-            report=report,
+            report=stages(progress),
         )
     spent = time.perf_counter() - began
     files = {file.name: file.stat().st_size for file in sorted(Path(out).iterdir())}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -10,13 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rae.cli.console import Console
+from rae.cli.console import Console, size
+from rae.cli.progress import Progress
 from rae.cli.settings import bundled, flag
 from rae.errors import FeatureError
 
 if TYPE_CHECKING:
     from rae.features import FeatureTable
     from rae.graph import Graph
+    from rae.io.edges import EdgeFile
+
+BUILDING = 256 << 20  # bytes that a build takes beside the program and the edges it holds
 
 
 @dataclass(frozen=True)
@@ -85,12 +91,18 @@ def reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return wrapped
 
 
-def read_inputs(reading: Reading, console: Console) -> Inputs:
-    """The graph and the features of these files; what was merged, dropped or added is said aloud."""
+def read_inputs(reading: Reading, console: Console, *, memory: str | None = None, beside: Path | None = None) -> Inputs:
+    """The graph and the features of these files; what was merged, dropped or added is said aloud.
+
+    With `memory`, edges that are no graph folder yet become one on the disk of `beside`, and reading keeps to it too.
+    """
     from rae.io.graphs import is_graph_folder
 
     began = time.perf_counter()
-    graph, features = (_from_folder if is_graph_folder(reading.edges) else _from_file)(reading, console)
+    if is_graph_folder(reading.edges):
+        graph, features = _from_folder(reading, console)
+    else:
+        graph, features = _from_file(reading, console, memory, beside)
     spent = time.perf_counter() - began
     counts = counted(graph, features)
     console.note(described(counts))
@@ -98,7 +110,7 @@ def read_inputs(reading: Reading, console: Console) -> Inputs:
     return Inputs(graph, features, counts, spent, files)
 
 
-def _from_file(reading: Reading, console: Console) -> tuple[Graph, Any]:
+def _from_file(reading: Reading, console: Console, memory: str | None, beside: Path | None) -> tuple[Graph, Any]:
     from rae.features import FeatureTable
     from rae.io.edges import open_edges
 
@@ -106,7 +118,7 @@ def _from_file(reading: Reading, console: Console) -> tuple[Graph, Any]:
     opened = open_edges(reading.edges, source=reading.source, target=reading.target, header=header)
     if len(opened.table.names) > 2 and not opened.guessed:
         console.note(str(opened))
-    graph = opened.graph()
+    graph = _read_whole(opened, reading, console) if memory is None else _built(opened, memory, beside, console)
     features = _read_features(reading)
     if isinstance(features, FeatureTable):
         if _needs_text(graph, features, opened.in_text, reading):
@@ -115,6 +127,41 @@ def _from_file(reading: Reading, console: Console) -> tuple[Graph, Any]:
     if features is not None:
         console.note("features have no ids: row i is taken for the i-th node, ids in ascending order")
     return graph, features
+
+
+def _read_whole(opened: EdgeFile, reading: Reading, console: Console) -> Graph:
+    """The graph, read into memory; that it will not fit is said before."""
+    from rae.inference.layout import PROGRAM
+    from rae.io.tables import expected_rows
+    from rae.plan import reading_bytes, shortage
+
+    rows = expected_rows(opened.table)
+    short = None if rows is None else shortage(PROGRAM + reading_bytes(_file(reading.edges)["bytes"], rows))
+    if short is not None:
+        console.warn(
+            f"reading {reading.edges} will take about {size(short[0])} more memory and {size(short[1])} is available; "
+            "pass --memory, or make a graph folder of it first (`rae graph build`)"
+        )
+    return opened.graph()
+
+
+def _built(opened: EdgeFile, memory: str, beside: Path | None, console: Console) -> Graph:
+    """The graph, mapped from a folder that was made of the file and is gone when this process ends."""
+    from rae.inference import memory_bytes
+    from rae.inference.layout import PROGRAM
+    from rae.io.build import build_opened
+
+    room = max(0, (memory_bytes(memory) - PROGRAM - BUILDING) // 2)
+    folder = Path(tempfile.mkdtemp()) / "graph" if beside is None else beside.with_name(f".{beside.name}.graph")
+    with console.progress() as progress:
+        graph = build_opened(opened, folder, force=True, room=room, report=stages(progress))
+    shutil.rmtree(folder if beside else folder.parent, ignore_errors=True)  # what is mapped stays as long as we do
+    return graph
+
+
+def stages(progress: Progress | None) -> Callable[[str, int, int], None]:
+    """A report of stages that goes to the progress, if it is shown."""
+    return lambda stage, done, total: None if progress is None else progress(stage, done, total, {})
 
 
 def _from_folder(reading: Reading, console: Console) -> tuple[Graph, Any]:

@@ -40,7 +40,7 @@ def plan(console: Console, reading: Reading, config: Config, bounds: Bounds) -> 
     if bounds.memory is not None:
         memory_bytes(bounds.memory)  # a misspelt size is said before anything is read
     console.use_threads()
-    inputs = read_inputs(reading, console)
+    inputs = read_inputs(reading, console, memory=bounds.memory)
     file_bytes = sum(f["bytes"] for f in inputs.files.values())
     made = make_plan(
         inputs.graph,
@@ -51,7 +51,7 @@ def plan(console: Console, reading: Reading, config: Config, bounds: Bounds) -> 
         budget=bounds.memory,
         half=bounds.half,
         dtype=bounds.dtype,
-        from_folder=is_graph_folder(reading.edges),
+        from_folder=is_graph_folder(reading.edges) or bounds.memory is not None,
     )
     free = available_memory()
     counts = inputs.counts | {"width": config.width, "file_bytes": file_bytes}

@@ -58,9 +58,22 @@ def build_graph(
     if order not in ORDERS:
         raise ConfigError(f"order must be one of {', '.join(ORDERS)}, got {order!r}")
     opened = open_edges(edges, source=source, target=target, header=header)
+    return build_opened(opened, folder, order=order, force=force, report=report)
+
+
+def build_opened(
+    opened: EdgeFile,
+    folder: Path,
+    *,
+    order: str = "none",
+    force: bool = False,
+    report: Report | None = None,
+    room: int | None = None,
+) -> Graph:
+    """The same for a file that was looked at; edges stay in memory up to `room` bytes, if that is less than usual."""
     with _made_aside(folder) as hidden:
         _free(folder, force)  # another build may just have ended
-        _build(opened, hidden, order, report or (lambda *_: None))
+        _build(opened, hidden, order, report or (lambda *_: None), room)
     return open_graph(folder)
 
 
@@ -110,9 +123,9 @@ def _clear(folder: Path) -> None:
             file.unlink()
 
 
-def _build(opened: EdgeFile, folder: Path, order: str, report: Report) -> None:
+def _build(opened: EdgeFile, folder: Path, order: str, report: Report, room: int | None) -> None:
     try:
-        spilled = spill(opened, folder, report)
+        spilled = spill(opened, folder, report, room)
     except (Unusual, GraphError):  # dates, UUIDs, decimals, pairs: right, but all in memory; or ids that it refuses
         _clear(folder)
         graph = opened.graph()

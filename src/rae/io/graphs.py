@@ -21,8 +21,10 @@ import pyarrow as pa
 from rae.errors import FileError
 from rae.graph import Counts, Graph
 from rae.io.atomic import atomic_path, write_json
+from rae.pages import forget
 
 FORMAT, FORMAT_VERSION = "rae graph", 1
+LOOK = 1 << 23  # targets looked at before their memory is given back
 INFO, OFFSETS, TARGETS, IDS = "graph.json", "offsets.npy", "targets.npy", "ids.arrow"
 
 
@@ -109,11 +111,22 @@ def open_graph(path: str | os.PathLike[str], *, verify: bool = False) -> Graph:
         and offsets[0] == 0
         and offsets[-1] == len(targets) == 2 * int(info["n_edges"])
         and bool((offsets[1:] >= offsets[:-1]).all())
-        and (len(targets) == 0 or (int(targets.min()) >= 0 and int(targets.max()) < n))
+        and _all_within(targets, n)
     )
     if not sound:
         raise FileError(f"the graph folder {folder} is damaged (its arrays do not fit together); build it again")
+    forget(offsets)
     return Graph(offsets, targets, column, counts)
+
+
+def _all_within(targets: np.ndarray[Any, Any], n: int) -> bool:
+    """Whether all are from 0 to n - 1; memory is given back as they are looked through."""
+    for a in range(0, len(targets), LOOK):
+        piece = targets[a : a + LOOK]
+        if int(piece.min()) < 0 or int(piece.max()) >= n:
+            return False
+        forget(targets)
+    return True
 
 
 def checksum(path: Path) -> str:

@@ -22,10 +22,11 @@ class Room:
     left: int
 
     @classmethod
-    def found(cls) -> Room:
-        """The room on this machine; most of its memory stays free, for others and for files."""
+    def found(cls, most: int | None = None) -> Room:
+        """The room on this machine, `most` if that is less; most memory stays free, for others and for files."""
         free = available_memory()
-        return cls(MOST if free is None else min(free // SHARE, MOST))
+        room = MOST if free is None else min(free // SHARE, MOST)
+        return cls(room if most is None else min(room, most))
 
 
 @dataclass

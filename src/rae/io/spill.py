@@ -133,23 +133,23 @@ class Words(Numbers):
         self.recent = []
 
 
-def spill(opened: EdgeFile, folder: Path, report: Report) -> Numbers:
-    """The edges of the file, put away, of the first kind that all of them are of."""
+def spill(opened: EdgeFile, folder: Path, report: Report, room: int | None = None) -> Numbers:
+    """The edges of the file, put away, of the first kind that all of them are of; in `room` bytes of memory at most."""
     kinds = TEXT_KINDS if isinstance(opened.table, TextTable) else (None,)
     for kind in kinds:
         try:
-            return _spill_as(opened, folder, kind, report)
+            return _spill_as(opened, folder, kind, report, room)
         except NotPlain:
             (folder / ENDS).unlink(missing_ok=True)
     raise AssertionError("text is of every kind")
 
 
-def _spill_as(opened: EdgeFile, folder: Path, kind: Any, report: Report) -> Numbers:
+def _spill_as(opened: EdgeFile, folder: Path, kind: Any, report: Report, room: int | None) -> Numbers:
     positions = dict(zip(("source", "target"), opened.ends, strict=True))
     spilled: Numbers | None = None
     for sources, targets in _gathered(id_batches(opened.table, positions, kind)):
         if spilled is None:
-            spilled = _of_kind(sources[0].type, targets[0].type)(folder, sources[0].type, Room.found())
+            spilled = _of_kind(sources[0].type, targets[0].type)(folder, sources[0].type, Room.found(room))
         spilled.add(sources, targets)
         report("read", spilled.rows, 0)
     if spilled is None:

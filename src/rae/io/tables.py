@@ -22,6 +22,7 @@ log = logging.getLogger("rae")
 
 TEXT_KINDS = ("plain", pa.int64(), pa.uint64(), None)  # in the order they are tried
 BATCH = 1 << 20  # rows of a Parquet file read at a time
+LOOK = 1 << 20  # bytes of text by which its lines are guessed
 
 
 @dataclass(frozen=True)
@@ -143,9 +144,23 @@ def id_batches(table: Table, positions: Mapping[str, int], kind: pa.DataType | s
             raise NotPlain
 
 
+def expected_rows(table: Table) -> int | None:
+    """About how many rows there are, told without reading them all; None where that cannot be told."""
+    if isinstance(table, ArrowTable):
+        if any(file.packed or file.kind != "parquet" for file in table.files):
+            return None
+        return sum(int(pq.read_metadata(file.path).num_rows) for file in table.files)
+    file = table.file
+    with reading(file.path), pa.OSFile(str(file.path)) as raw:
+        stream = pa.CompressedInputStream(raw, file.packed) if file.packed else raw
+        lines = stream.read(LOOK).count(b"\n")
+        return int(lines * raw.size() // max(1, raw.tell()))
+
+
 def _record_batches(source: Any, kind: str, wanted: list[str]) -> Iterator[pa.RecordBatch]:
     if kind == "parquet":
-        yield from pq.ParquetFile(source).iter_batches(BATCH, columns=wanted)
+        # what is read ahead would stay in memory until the end of the file
+        yield from pq.ParquetFile(source, pre_buffer=False).iter_batches(BATCH, columns=wanted)
         return
     stored = pa.ipc.open_file(source)
     for i in range(stored.num_record_batches):

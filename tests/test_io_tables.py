@@ -1,0 +1,61 @@
+"""Tables read a piece at a time, and counted before."""
+
+from __future__ import annotations
+
+import gzip
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.feather
+import pyarrow.parquet as pq
+import pytest
+
+from rae.io.tables import expected_rows, open_table
+
+ROWS = 300_000
+ENDS = np.random.default_rng(0).integers(10**6, 10**7, size=(ROWS, 2))
+
+
+@pytest.fixture(scope="module")
+def table():
+    return pa.table({"source": ENDS[:, 0], "target": ENDS[:, 1]})
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_lines_of_text_are_guessed_from_the_first_ones(packed, tmp_path):
+    text = "".join(f"{u}\t{v}\n" for u, v in ENDS.tolist()).encode()
+    path = tmp_path / "edges.tsv"
+    path.write_bytes(gzip.compress(text) if packed else text)
+
+    assert expected_rows(open_table(path)) == pytest.approx(ROWS, rel=0.1)
+
+
+def test_rows_of_parquet_are_known(table, tmp_path):
+    folder = tmp_path / "parts"
+    folder.mkdir()
+    for name in "ab":
+        pq.write_table(table, folder / f"{name}.parquet")
+
+    assert expected_rows(open_table(folder / "a.parquet")) == ROWS
+    assert expected_rows(open_table(folder)) == 2 * ROWS
+
+
+def test_where_rows_cannot_be_told_nothing_is_said(table, tmp_path):
+    pyarrow.feather.write_feather(table, tmp_path / "edges.feather")
+    pq.write_table(table, tmp_path / "edges.parquet")
+    (tmp_path / "edges.parquet.gz").write_bytes(gzip.compress((tmp_path / "edges.parquet").read_bytes(), 1))
+
+    assert expected_rows(open_table(tmp_path / "edges.feather")) is None
+    assert expected_rows(open_table(tmp_path / "edges.parquet.gz")) is None
+
+
+def test_what_was_read_of_parquet_is_given_back_on_the_way(table, tmp_path, monkeypatch):
+    monkeypatch.setattr("rae.io.tables.BATCH", 10_000)
+    pq.write_table(table, tmp_path / "edges.parquet", row_group_size=10_000, use_dictionary=False, compression="none")
+    before, held, rows = pa.total_allocated_bytes(), 0, 0
+    for columns in open_table(tmp_path / "edges.parquet").batches([0, 1]):
+        rows += len(columns[0])
+        held = max(held, pa.total_allocated_bytes() - before - sum(c.nbytes for c in columns))
+
+    assert rows == ROWS
+    assert held < table.nbytes / 4
