@@ -127,6 +127,16 @@ def test_the_room_for_edges_is_within_the_memory_that_is_told(here, rae, monkeyp
     assert 10**9 < rooms[1] < 2 * 10**9
 
 
+@pytest.mark.parametrize(("rows", "warned"), [(None, True), (10**6, False), (10**7, True)])
+def test_a_budget_that_reading_may_pass_is_said(rows, warned, here, rae, monkeypatch):
+    rae("fit", "edges.csv", "--out", "run", "--no-page", *SMALL)
+    monkeypatch.setattr("rae.io.tables.expected_rows", lambda table: rows)
+    code, _, err = rae("embed", "run", "edges.csv", "--memory", "750MiB", "--out", "z.parquet")
+
+    assert code == 0
+    assert ("reading edges.csv may take up to 990 MB, --memory is 786 MB; make a graph folder" in err) == warned
+
+
 def test_features_and_nodes_without_edges_join_a_mapped_graph(here, rae):
     (here / "x.csv").write_text("id,p,q\n" + "".join(f"{v},{i},1\n" for i, v in enumerate("abcdefghz")))
     rae("fit", "edges.csv", "--features", "x.csv", "--out", "run", "--no-page", *SMALL)

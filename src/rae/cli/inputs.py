@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rae.graph import Graph
     from rae.io.edges import EdgeFile
 
-BUILDING = 256 << 20  # bytes that a build takes beside the program and the edges it holds
+BUILDING = 450_000_000  # bytes that a build takes beside the program and the edges it holds, most of all for text ids
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,10 @@ def _from_file(reading: Reading, console: Console, memory: str | None, beside: P
     opened = open_edges(reading.edges, source=reading.source, target=reading.target, header=header)
     if len(opened.table.names) > 2 and not opened.guessed:
         console.note(str(opened))
-    graph = _read_whole(opened, reading, console) if memory is None else _built(opened, memory, beside, console)
+    if memory is None:
+        graph = _read_whole(opened, reading, console)
+    else:
+        graph = _built(opened, reading, memory, beside, console)
     features = _read_features(reading)
     if isinstance(features, FeatureTable):
         if _needs_text(graph, features, opened.in_text, reading):
@@ -132,11 +135,10 @@ def _from_file(reading: Reading, console: Console, memory: str | None, beside: P
 def _read_whole(opened: EdgeFile, reading: Reading, console: Console) -> Graph:
     """The graph, read into memory; that it will not fit is said before."""
     from rae.inference.layout import PROGRAM
-    from rae.io.tables import expected_rows
-    from rae.plan import reading_bytes, shortage
+    from rae.plan import shortage
 
-    rows = expected_rows(opened.table)
-    short = None if rows is None else shortage(PROGRAM + reading_bytes(_file(reading.edges)["bytes"], rows))
+    taken = _reading_bytes(opened, reading)
+    short = None if taken is None else shortage(PROGRAM + taken)
     if short is not None:
         console.warn(
             f"reading {reading.edges} will take about {size(short[0])} more memory and {size(short[1])} is available; "
@@ -145,18 +147,34 @@ def _read_whole(opened: EdgeFile, reading: Reading, console: Console) -> Graph:
     return opened.graph()
 
 
-def _built(opened: EdgeFile, memory: str, beside: Path | None, console: Console) -> Graph:
+def _built(opened: EdgeFile, reading: Reading, memory: str, beside: Path | None, console: Console) -> Graph:
     """The graph, mapped from a folder that was made of the file and is gone when this process ends."""
     from rae.inference import memory_bytes
     from rae.inference.layout import PROGRAM
     from rae.io.build import build_opened
 
-    room = max(0, (memory_bytes(memory) - PROGRAM - BUILDING) // 2)
+    told, taken = memory_bytes(memory), _reading_bytes(opened, reading)
+    least = PROGRAM + (BUILDING if taken is None else min(taken, BUILDING))
+    if told < least:
+        console.warn(
+            f"reading {reading.edges} may take up to {size(least)}, --memory is {size(told)}; "
+            "make a graph folder of it first (`rae graph build`)"
+        )
+    room = max(0, (told - PROGRAM - BUILDING) // 2)
     folder = Path(tempfile.mkdtemp()) / "graph" if beside is None else beside.with_name(f".{beside.name}.graph")
     with console.progress() as progress:
         graph = build_opened(opened, folder, force=True, room=room, report=stages(progress))
     shutil.rmtree(folder if beside else folder.parent, ignore_errors=True)  # what is mapped stays as long as we do
     return graph
+
+
+def _reading_bytes(opened: EdgeFile, reading: Reading) -> int | None:
+    """Bytes that reading the file into memory takes, None where its rows cannot be told."""
+    from rae.io.tables import expected_rows
+    from rae.plan import reading_bytes
+
+    rows = expected_rows(opened.table)
+    return None if rows is None else reading_bytes(_file(reading.edges)["bytes"], rows)
 
 
 def stages(progress: Progress | None) -> Callable[[str, int, int], None]:
