@@ -110,11 +110,11 @@ def starting(work: Path, memory: str, threads: int) -> dict[str, Spent]:
 def measure(work: Path, m: int, steps: int, rounds: int, memory: str, threads: int) -> dict[str, list[Spent]]:
     """Every part on a graph of m edges, in turns; the graph and the model stay, the vectors and edges go.
 
-    Builds are quick, so they have two more rounds.
+    Builds are quick, so they have four more rounds.
     """
     draw_edges(work / f"edges-{m}.parquet", m // 10, m)
     spent: dict[str, list[Spent]] = {part: [] for part in PARTS}
-    for turn in range(rounds + 2):
+    for turn in range(rounds + 4):
         for part in PARTS if turn < rounds else (BUILD,):
             spent[part].append(apart(part, work, m, steps, memory, threads))
             print(f"{m:12,} edges  {part:20} {spent[part][-1].found['seconds']:7.2f} s", flush=True)

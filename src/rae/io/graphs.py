@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from rae.errors import FileError
 from rae.graph import Counts, Graph
 from rae.io.atomic import atomic_path, write_json
 from rae.pages import forget
+from rae.runtime import threads
 
 FORMAT, FORMAT_VERSION = "rae graph", 1
 LOOK = 1 << 23  # targets looked at before their memory is given back
@@ -57,6 +59,9 @@ def write_ids(path: Path, ids: pa.Array) -> None:
 
 def write_info(folder: Path, n_nodes: int, n_edges: int, counts: Counts, order: str | None = None) -> None:
     """Write graph.json, which makes the folder whole; `order` is said where rows do not follow the ids."""
+    names = (OFFSETS, TARGETS, IDS)
+    with ThreadPoolExecutor(min(2, threads())) as pool:
+        sums = pool.map(lambda name: checksum(folder / name), names)
     info = {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
@@ -64,7 +69,7 @@ def write_info(folder: Path, n_nodes: int, n_edges: int, counts: Counts, order: 
         "n_edges": n_edges,
         "counts": asdict(counts),
         **({} if order is None else {"order": order}),
-        "sha256": {name: checksum(folder / name) for name in (OFFSETS, TARGETS, IDS)},
+        "sha256": dict(zip(names, sums, strict=True)),
     }
     write_json(folder / INFO, info)
 

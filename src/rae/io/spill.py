@@ -70,9 +70,10 @@ class Numbers:
         base = np.array(self.low, np.uint64 if self.low >= 2**63 else np.int64).astype(np.int64)[()]
         in_ranges(lambda a, b: self._mark(base, present, a, b), len(self.ends))
         report("number", 1, 2)
-        ids = np.flatnonzero(present) + base
+        ids = np.flatnonzero(present)
+        ids += base
         words = np.packbits(present, bitorder="little").view("<u8").astype(np.uint64, copy=False)
-        before = np.cumsum(present.reshape(-1, 64).sum(1), dtype=index_type(len(ids)))
+        before = np.cumsum(present.reshape(-1, 64).sum(1, dtype=np.uint8), dtype=index_type(len(ids)))
         before = np.concatenate([[before.dtype.type(0)], before[:-1]])
         return ids, lambda ends, out: build.look_up(ends, base, before, words, out)
 

@@ -22,9 +22,10 @@ from rae.runtime import in_ranges, threads
 
 MOVED = "moved.npy"
 STRIPE = 1 << 26  # entries renumbered at a time: 256 MiB
-ROW_BITS = 14  # rows of a stripe that is placed: so few that its entries are sorted within the cache
+ROW_BITS = 13  # rows of a stripe that is placed: so few that its entries are sorted within the cache
 PIECE = 1 << 23  # entries that a thread sorts at a time, at most, unless a single row has more
 DIGIT = 12  # bits sorted by in one pass, at most: counters that fit the nearest cache
+LARGE = 1 << 23  # bytes of space taken at least: for so many NumPy asks for large pages, which are found faster
 
 Piece = tuple[int, int, int]  # a stripe, and the first and last of its rows
 S = TypeVar("S")
@@ -90,7 +91,7 @@ class Space:
         """An array with whatever was left in it."""
         size = length * np.dtype(kind).itemsize
         if name not in self._bytes or len(self._bytes[name]) < size:
-            self._bytes[name] = np.empty(size + size // 4, np.uint8)
+            self._bytes[name] = np.empty(max(size + size // 4, LARGE), np.uint8)
         return self._bytes[name][:size].view(kind)
 
 
