@@ -149,6 +149,8 @@ def _read_whole(opened: EdgeFile, reading: Reading, console: Console) -> Graph:
 
 def _built(opened: EdgeFile, reading: Reading, memory: str, beside: Path | None, console: Console) -> Graph:
     """The graph, mapped from a folder that was made of the file and is gone when this process ends."""
+    import pyarrow as pa
+
     from rae.inference import memory_bytes
     from rae.inference.layout import PROGRAM
     from rae.io.build import build_opened
@@ -165,6 +167,7 @@ def _built(opened: EdgeFile, reading: Reading, memory: str, beside: Path | None,
     with console.progress() as progress:
         graph = build_opened(opened, folder, force=True, room=room, report=stages(progress))
     shutil.rmtree(folder if beside else folder.parent, ignore_errors=True)  # what is mapped stays as long as we do
+    pa.default_memory_pool().release_unused()  # Arrow keeps what reading took
     return graph
 
 
