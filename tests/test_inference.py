@@ -329,9 +329,9 @@ def test_four_gibibytes_hold_the_default_model_of_ten_million_nodes_in_one_strip
 
 
 def test_a_budget_too_small_for_the_graph_is_refused_with_the_least_that_is_not():
-    with pytest.raises(ConfigError, match=r"memory must be 0\.89 GiB or more for 10,000,000 nodes .*, got 0\.49 GiB"):
+    with pytest.raises(ConfigError, match=r"memory must be 0\.95 GiB or more for 10,000,000 nodes .*, got 0\.49 GiB"):
         layout("500 MiB", **SIZES, item=4, group=1 << 26)
-    layout("0.9GiB", **SIZES, item=4, group=1 << 26)
+    layout("0.96GiB", **SIZES, item=4, group=1 << 26)
 
 
 @pytest.mark.parametrize("item", [4, 2])

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rae.graph import Graph
     from rae.io.edges import EdgeFile
 
-BUILDING = 450_000_000  # bytes that a build takes beside the program and the edges it holds, most of all for text ids
+BUILDING = 400_000_000  # bytes that a build takes beside the program and the edges it holds, most of all for text ids
 
 
 @dataclass(frozen=True)
