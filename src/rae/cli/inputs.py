@@ -163,7 +163,8 @@ def _built(opened: EdgeFile, reading: Reading, memory: str, beside: Path | None,
             "make a graph folder of it first (`rae graph build`)"
         )
     room = max(0, (told - PROGRAM - BUILDING) // 2)
-    folder = Path(tempfile.mkdtemp()) / "graph" if beside is None else beside.with_name(f".{beside.name}.graph")
+    whole = None if beside is None else beside.resolve()  # "." has no name to put another beside
+    folder = Path(tempfile.mkdtemp()) / "graph" if whole is None else whole.with_name(f".{whole.name}.graph")
     with console.progress() as progress:
         graph = build_opened(opened, folder, force=True, room=room, report=stages(progress))
     shutil.rmtree(folder if beside else folder.parent, ignore_errors=True)  # what is mapped stays as long as we do
