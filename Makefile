@@ -1,7 +1,7 @@
 # Two commands are all a newcomer needs: make demo, make test. Everything lives in .venv.
 PYTHON ?= python3
 BIN    := .venv/bin
-PIP    := RAE_COMPILE=0 $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
 .PHONY: help demo test check bench paper docs page clean
 
@@ -18,8 +18,6 @@ help:           ## this list
 .venv/user: .venv/made pyproject.toml constraints.txt
 	@echo "installing rae and what it needs into .venv (torch is the large one) ..."
 	@$(PIP) -e .
-	@echo "compiling the hot loops for this processor ..."
-	@$(BIN)/rae compile --quiet
 	@touch $@
 
 .venv/dev: .venv/user
@@ -53,4 +51,4 @@ page:             ## build the page of rae explore from web/ (needs Node; the re
 	@cd web && npm ci --no-audit --no-fund && node build.mjs
 
 clean:            ## remove what make made
-	@rm -rf .venv demo build src/*.egg-info src/rae/kernels/compiled
+	@rm -rf .venv demo build src/*.egg-info

@@ -100,7 +100,7 @@ def seconds_a_call(work: Callable[[], Any]) -> float:
 
 def order_lines(path: Path, name: str, rounds: int) -> Iterator[Line]:
     from rae import build_graph, set_threads
-    from rae.kernels import cpu
+    from rae.ops import cpu
 
     set_threads(1)
     with tempfile.TemporaryDirectory() as out:

@@ -28,9 +28,9 @@ from drawn import draw_edges
 from lines import RESULTS, Line, Lines, spread
 
 import rae
-from rae.inference.exact import TILE
-from rae.kernels import cpu
-from rae.kernels.hardware import aligned, fetch_row
+from rae.engine.exact import TILE
+from rae.ops import cpu
+from rae.ops.intrinsics import aligned, fetch_row
 from rae.runtime import generator, in_ranges
 
 AHEAD = 24  # rows on their way while one is added: more did not make the loop faster

@@ -28,8 +28,8 @@ from watched import RAE, Spent, watch
 
 import rae
 from rae.cli import program
-from rae.io.graphs import open_graph
-from rae.pages import available_memory
+from rae.graph.folder import open_graph
+from rae.memory import available_memory
 
 PARTS = BUILD, TRAIN, EMBED = "graph build", "200 training steps", "embed and write"
 MEMORY = "4GiB"

@@ -20,7 +20,7 @@ from drawn import folder, name
 from lines import RESULTS, Lines
 
 import rae
-from rae.io.graphs import open_graph
+from rae.graph.folder import open_graph
 
 
 def uninterrupted(work: Path, m: int, memory: str, threads: int) -> dict:

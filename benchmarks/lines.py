@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rae.evaluation.evidence import machine
-from rae.io.atomic import write_text
+from rae.evaluation.ledger import machine
+from rae.storage.atomic import write_text
 
 RESULTS = Path(__file__).parent.parent / "results"
 TOGETHER = ("table", "dataset", "threads")  # measured in one run, so replaced together

@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import rae
-from rae.encoder import Encoder
-from rae.losses import contrast
+from rae.model.encoder import Encoder
+from rae.model.losses import contrast
 from rae.runtime import generator
 
 

@@ -17,7 +17,7 @@ from growth import BOUNDED, BUILD, EMBED, TRAIN
 from lines import RESULTS, Line, newest, read
 
 from rae.evaluation import figures
-from rae.io.atomic import atomic_path, write_text
+from rae.storage.atomic import atomic_path, write_text
 
 DOCS = Path(__file__).parent.parent / "docs"
 FILES = ("speed", "embedding", "whole", "peers", "build", "growth", "large", "planned", "explore", "roles", "first")

@@ -15,7 +15,7 @@ import numpy as np
 from alternatives import search_beside
 
 import rae
-from rae.sampling import sample_neighbors
+from rae.model.sampling import sample_neighbors
 
 BATCH = 8192
 

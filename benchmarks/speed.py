@@ -24,9 +24,9 @@ from lines import RESULTS, Lines, spread
 from racers import Geometric, GeometricSampled, Sampled, SampledRagged, WholeGraph, geometric_sampler
 
 import rae
-from rae.encoder import Encoder
+from rae.engine import embed
 from rae.features import prepare
-from rae.inference import embed
+from rae.model.encoder import Encoder
 from rae.runtime import generator
 
 STEPS = 10  # in a round, fewer where they would take longer than

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 import rae
-from rae.evaluation.evidence import machine
+from rae.evaluation.ledger import machine
 from rae.evaluation.probes import node_accuracy
 
 VARIANTS = {

@@ -31,9 +31,9 @@ from lines import RESULTS, Lines, spread
 from watched import own_peak, watch
 
 import rae
+from rae.engine import embed
 from rae.features import structural_features
-from rae.inference import embed
-from rae.io.graphs import open_graph
+from rae.graph.folder import open_graph
 
 MOST_GIB, MOST_S, CLOSE = 20.0, 600.0, 1e-4
 PIECE = 1 << 16
@@ -77,7 +77,7 @@ def limit(graph: rae.Graph, x: Any, model: rae.RAE) -> Callable[[], Any]:
     """As many rows, as wide as each level averages, read at random and added up."""
     from embedding import sum_at_random
 
-    from rae.kernels.hardware import aligned
+    from rae.ops.intrinsics import aligned
     from rae.runtime import generator, in_ranges
 
     rng = generator(0, "benchmark")

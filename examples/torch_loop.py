@@ -12,8 +12,8 @@ import torch
 from torch_geometric.data import Data
 
 import rae
-from rae import pairs
-from rae.losses import contrast
+from rae.model import pairs
+from rae.model.losses import contrast
 from rae.runtime import key
 
 torch.manual_seed(0)  # dropout follows torch's own generator here

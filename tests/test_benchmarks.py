@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 import rae
-from rae.encoder import Encoder
-from rae.inference import embed
+from rae.engine import embed
+from rae.model.encoder import Encoder
 from rae.runtime import generator
 
 ROOT = Path(__file__).parents[1]

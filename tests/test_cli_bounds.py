@@ -15,16 +15,16 @@ import pytest
 
 from plain import random_graph
 from rae import RAE, Config, Graph, Run, read_embeddings, write_embeddings
-from rae.cli.beside import Beside, made_of
-from rae.cli.bounds import Bounds
 from rae.cli.console import Console
 from rae.cli.fit import MIB, warn_of_memory
 from rae.cli.inputs import Inputs
+from rae.cli.memory_options import Bounds
 from rae.cli.program import main
-from rae.inference import memory_bytes
-from rae.inference.layout import PROGRAM
+from rae.cli.resume import Beside, made_of
+from rae.engine import memory_bytes
+from rae.engine.layout import PROGRAM
+from rae.graph.folder import open_graph, write_graph
 from rae.io.embeddings import GROUP_BYTES
-from rae.io.graphs import open_graph, write_graph
 from rae.plan import least_budget
 
 HELD = 600_000_000  # bytes that a process is told to hold already
@@ -36,7 +36,7 @@ TIGHT = str(PROGRAM + 3 * GROUP_BYTES + (4 << 20))
 DYING = """
 import os, signal, sys
 from rae.cli.program import main
-from rae.io import parts
+from rae.storage import parts
 
 real, count = parts._write_all, 0
 
@@ -56,7 +56,7 @@ sys.exit(main(sys.argv[2:]))
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-import rae.cli.beside, rae.io.atomic, rae.io.graphs, rae.io.parts
+import rae.cli.resume, rae.storage.atomic, rae.graph.folder, rae.storage.parts
 from rae.cli.program import main
 
 def die(*_, **__):
@@ -131,7 +131,7 @@ def test_a_fit_killed_while_it_embeds_goes_on_with_the_parts_beside_its_folder(h
 def test_a_fit_killed_while_it_keeps_its_graph_has_embedded_nothing_yet(here):
     command = ["fit", "edges.csv", *SMALL, "--no-page", "--memory", TIGHT, "--out", "run"]
 
-    dead = subprocess.run([sys.executable, "-c", KILLED, "rae.io.graphs.write_graph = die", *command])
+    dead = subprocess.run([sys.executable, "-c", KILLED, "rae.graph.folder.write_graph = die", *command])
 
     assert dead.returncode == -signal.SIGKILL
     assert sorted(p.name for p in here.iterdir()) == ["edges.csv", "model.safetensors", "run"]
@@ -141,11 +141,11 @@ def test_a_fit_killed_while_it_keeps_its_graph_has_embedded_nothing_yet(here):
 @pytest.mark.parametrize(
     "moment",
     [
-        "rae.io.parts.Parts.remove = die",
-        "before(rae.io.atomic, 'write_json', lambda path, value: path.name == 'run.json')",
+        "rae.storage.parts.Parts.remove = die",
+        "before(rae.storage.atomic, 'write_json', lambda path, value: path.name == 'run.json')",
         "before(Path, 'replace', lambda old, new: Path(new).parent.name == 'run' and old.name == 'embeddings.parquet')",
         "before(Path, 'replace', lambda old, new: Path(new).parent.name == 'run' and old.name == 'run.json')",
-        "rae.cli.beside.Beside.remove = die",
+        "rae.cli.resume.Beside.remove = die",
     ],
 )
 def test_finished_vectors_are_not_made_again_whenever_a_fit_is_killed(here, monkeypatch, moment):

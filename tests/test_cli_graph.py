@@ -9,7 +9,7 @@ import pytest
 
 import rae as library
 from rae.io import read_embeddings
-from rae.io.held import Room
+from rae.storage.spill_buffer import Room
 
 SMALL = ["--dims", "6,3", "--fanout", "3,3", "--steps", "4", "--batch-size", "16"]
 

@@ -16,7 +16,6 @@ from sklearn.base import clone
 import rae
 from plain import random_graph
 from rae import PAPER, RAE, Encoder, FeatureTable, Graph, sample_blocks
-from rae.checkpoint import FORMAT
 from rae.errors import (
     CheckpointError,
     CollapseWarning,
@@ -26,6 +25,7 @@ from rae.errors import (
     NotFittedError,
     TrainingError,
 )
+from rae.model.checkpoint import FORMAT
 
 SMALL = PAPER.replace(dims=(8, 4), fanout=(3, 3), steps=12, batch_size=32)
 GRAPH = random_graph(60, 150)

@@ -18,11 +18,12 @@ from scipy import stats
 from rae import Graph, datasets
 from rae.cli.program import main
 from rae.errors import FileError, RaeError
-from rae.evaluation import cells, figures, floors, probes, report, runner
-from rae.evaluation.cells import Effort, Published, Row, Score, Table, Work
-from rae.evaluation.evidence import Ledger, chosen, identity
+from rae.evaluation import figures, floors, probes, report, runner
+from rae.evaluation import table_spec as cells
+from rae.evaluation.ledger import Ledger, chosen, identity
 from rae.evaluation.publish import publish
 from rae.evaluation.statistics import against_floor, summary, two_sample, verdict
+from rae.evaluation.table_spec import Effort, Published, Row, Score, Table, Work
 from rae.evaluation.tables import TABLES
 from rae.features import structural_features
 
@@ -393,7 +394,7 @@ def test_a_killed_worker_is_one_sentence_that_says_what_to_do(tmp_path):
         "from pathlib import Path\n"
         "from rae.errors import RaeError\n"
         "from rae.evaluation import runner\n"
-        "from rae.evaluation.cells import Effort\n"
+        "from rae.evaluation.table_spec import Effort\n"
         "jobs = [runner.Job('toy', 0, 'house', s, Effort(1)) for s in range(2)]\n"
         "if __name__ == '__main__':\n"
         "    done = runner._computed(jobs + [runner.Job('toy', 0, 'kill', 0, Effort(1))] * 2, 2)\n"

@@ -11,8 +11,8 @@ import pytest
 import rae
 from rae import datasets
 from rae.evaluation import data
-from rae.evaluation.cells import Effort
 from rae.evaluation.runner import Job, compute
+from rae.evaluation.table_spec import Effort
 from rae.evaluation.tables import GROUPS, TABLES
 
 CELLS = [

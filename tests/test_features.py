@@ -12,10 +12,10 @@ import pytest
 import scipy.sparse as sp
 import torch
 
-from rae import PAPER, RAE, Config, FeatureTable, Graph, features, structural_features
+from rae import PAPER, RAE, Config, FeatureTable, Graph, structural_features
 from rae.errors import FeatureError, RaeError
-from rae.features import check_matrix, concatenate, prepare
-from rae.pages import forget, mapped
+from rae.features import check_matrix, concatenate, features, prepare
+from rae.memory import forget, mapped
 
 GRAPH = Graph.from_edges([("a", "b"), ("b", "c")])
 TABLE = FeatureTable(pa.array(["c", "a", "b"]), np.array([[3.0, 30], [1, 10], [2, 20]]), ("x", "y"))

@@ -19,10 +19,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rae import Graph, ids, read_embeddings, write_embeddings
+from rae import Graph, read_embeddings, write_embeddings
 from rae.errors import GraphError, RaeError
-from rae.graph import Counts
-from rae.ids import index_in
+from rae.graph import Counts, ids
+from rae.graph.ids import index_in
 
 MAP = pa.map_(pa.int64(), pa.int64())
 IDS = [

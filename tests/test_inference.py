@@ -16,14 +16,14 @@ import scipy.sparse as sp
 from plain import random_graph
 from rae import RAE, Config, FeatureTable, Run, read_embeddings, read_features, set_threads, write_embeddings
 from rae.cli.program import main
+from rae.engine import bounded, embed_to, exact, memory_bytes
+from rae.engine.layout import PROGRAM, Layout, layout, least_memory
+from rae.engine.rows import FeatureRows
 from rae.errors import ConfigError, FeatureError, FileError, GraphError, NotFittedError
-from rae.inference import bounded, embed_to, exact, memory_bytes
-from rae.inference.layout import PROGRAM, Layout, layout, least_memory
-from rae.inference.rows import FeatureRows
+from rae.graph.folder import open_graph, write_graph
 from rae.io import embeddings, npz
-from rae.io.graphs import open_graph, write_graph
-from rae.io.parts import Parts
-from rae.pages import mapped
+from rae.memory import mapped
+from rae.storage.parts import Parts
 
 N = 5000
 GRAPH = random_graph(N, 20_000, seed=3)

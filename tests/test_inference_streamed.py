@@ -14,10 +14,10 @@ import scipy.sparse as sp
 from plain import random_graph
 from rae import RAE, Config, Run, estimator, set_threads, write_embeddings
 from rae.cli.program import main
+from rae.engine import embed, stream, stream_to
 from rae.errors import ConfigError, FeatureError, FileError, GraphError, NotFittedError
-from rae.inference import embed, stream, stream_to
+from rae.graph.folder import checksum
 from rae.io import embeddings
-from rae.io.graphs import checksum
 
 N = 5000
 GRAPH = random_graph(N, 20_000, seed=3)
@@ -67,7 +67,7 @@ def test_the_file_is_that_of_the_embedding_in_memory(z, monkeypatch, threads, gi
         threads(count)
         assert model.embed_to(z, GRAPH, FEATURES[given]) == model.transform(GRAPH, FEATURES[given]).shape[1]
         assert z.read_bytes() == expected
-    monkeypatch.setattr("rae.inference.streamed._runs", lambda n, width: [(0, 2048), (2048, 4096), (4096, n)])
+    monkeypatch.setattr("rae.engine.streamed._runs", lambda n, width: [(0, 2048), (2048, 4096), (4096, n)])
     model.embed_to(z, GRAPH, FEATURES[given])
     assert z.read_bytes() == expected
     assert [p.name for p in z.parent.iterdir()] == [z.name]

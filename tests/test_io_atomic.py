@@ -17,7 +17,7 @@ import pytest
 
 from rae.errors import FileError
 from rae.io import write_embeddings
-from rae.io.atomic import atomic_path, write_json, write_text
+from rae.storage.atomic import atomic_path, write_json, write_text
 
 
 @pytest.fixture

@@ -21,12 +21,13 @@ import pytest
 import rae
 from rae import RAE
 from rae.errors import ConfigError, FileError, GraphError
-from rae.io import build_graph, open_graph, read_edges, stripes, write_graph
+from rae.graph.folder import row_order
+from rae.io import build_graph, open_graph, read_edges, write_graph
+from rae.io import csr_writer as stripes
+from rae.io.csr_writer import GrowingArray, place
 from rae.io.edges import open_edges
-from rae.io.graphs import row_order
-from rae.io.held import Room
-from rae.io.spill import Numbers, Words
-from rae.io.stripes import GrowingArray, place
+from rae.io.id_numbering import Numbers, Words
+from rae.storage.spill_buffer import Room
 
 RNG = np.random.default_rng(3)
 ENDS = RNG.integers(60, size=(500, 2))
@@ -36,11 +37,11 @@ FULL = Path("/dev/full")
 
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch):
-    monkeypatch.setattr("rae.io.spill.BATCH", 90)
+    monkeypatch.setattr("rae.io.id_numbering.BATCH", 90)
     monkeypatch.setattr("rae.io.tables.BATCH", 50)
-    monkeypatch.setattr("rae.io.stripes.STRIPE", 64)
-    monkeypatch.setattr("rae.io.stripes.PIECE", 64)
-    monkeypatch.setattr("rae.io.stripes.ROW_BITS", 3)
+    monkeypatch.setattr("rae.io.csr_writer.STRIPE", 64)
+    monkeypatch.setattr("rae.io.csr_writer.PIECE", 64)
+    monkeypatch.setattr("rae.io.csr_writer.ROW_BITS", 3)
 
 
 def _columns(kind):
@@ -101,8 +102,8 @@ def test_parquet_of_any_kind_is_built_to_the_bytes_of_reading_and_writing(kind, 
 @pytest.mark.parametrize("row_bits", [3, 14])
 @pytest.mark.parametrize("threads", [1, 3])
 def test_neither_room_nor_stripes_nor_threads_change_a_byte(kind, room, row_bits, threads, tmp_path, monkeypatch):
-    monkeypatch.setattr("rae.io.spill.Room.found", lambda *_: Room(room))
-    monkeypatch.setattr("rae.io.stripes.ROW_BITS", row_bits)
+    monkeypatch.setattr("rae.io.id_numbering.Room.found", lambda *_: Room(room))
+    monkeypatch.setattr("rae.io.csr_writer.ROW_BITS", row_bits)
     pq.write_table(_table(kind), tmp_path / "e.parquet")
     rae.set_threads(threads)
     try:
@@ -176,7 +177,7 @@ def test_parts_of_different_width_are_one_kind(tmp_path):
 
 @pytest.mark.parametrize("room", [0, 10_000])
 def test_a_word_late_in_the_file_makes_all_ids_text(room, tmp_path, monkeypatch):
-    monkeypatch.setattr("rae.io.spill.Room.found", lambda *_: Room(room))
+    monkeypatch.setattr("rae.io.id_numbering.Room.found", lambda *_: Room(room))
     monkeypatch.setattr("rae.io.text.BLOCK", 256)
     lines = [f"{a},{b}" for a, b in ENDS]
     (tmp_path / "e.csv").write_text("source,target\n" + "\n".join([*lines, "007,x"]))
@@ -246,8 +247,8 @@ def test_what_is_there_is_replaced_only_when_asked_and_never_other_files(edges, 
 
 def test_a_killed_build_leaves_no_folder_and_the_next_one_cleans_up(edges, tmp_path):
     script = f"""
-        import time, rae.io.spill
-        rae.io.spill.BATCH = 1
+        import time, rae.io.id_numbering
+        rae.io.id_numbering.BATCH = 1
         def report(*_):
             print("on", flush=True)
             time.sleep(9)
@@ -285,7 +286,7 @@ def test_a_second_build_of_a_name_is_refused_and_the_first_goes_on(edges, tmp_pa
 
 
 def test_a_file_that_is_read_again_as_text_is_still_held(tmp_path, monkeypatch):
-    monkeypatch.setattr("rae.io.spill.Room.found", lambda *_: Room(0))
+    monkeypatch.setattr("rae.io.id_numbering.Room.found", lambda *_: Room(0))
     monkeypatch.setattr("rae.io.text.BLOCK", 256)
     (tmp_path / "e.csv").write_text("source,target\n" + "".join(f"{a},{b}\n" for a, b in ENDS) + "x,y\n")
     beside = []
@@ -311,7 +312,7 @@ def test_a_folder_that_another_build_made_meanwhile_is_not_replaced(edges, tmp_p
 def test_a_full_disk_is_one_sentence_and_leaves_nothing(edges, tmp_path, monkeypatch):
     resource = pytest.importorskip("resource")
     build_graph(edges, tmp_path / "warm", order="locality")  # what is compiled now is kept before files are cut
-    monkeypatch.setattr("rae.io.spill.Room.found", lambda *_: Room(0))
+    monkeypatch.setattr("rae.io.id_numbering.Room.found", lambda *_: Room(0))
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, before[1]))
     try:

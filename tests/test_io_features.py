@@ -22,7 +22,7 @@ from rae import Graph
 from rae.errors import FeatureError, FileError, RaeError
 from rae.features import FeatureTable
 from rae.io import features, npz, read_features, text
-from rae.pages import mapped
+from rae.memory import mapped
 
 
 def file(tmp_path: Path, content: Any, name: str = "features.csv") -> Path:

@@ -11,7 +11,7 @@ import pytest
 from plain import random_graph
 from rae import RAE, Graph
 from rae.errors import FileError
-from rae.io.graphs import is_graph_folder, open_graph, write_graph
+from rae.graph.folder import is_graph_folder, open_graph, write_graph
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def _info(folder, **changes):
 )
 @pytest.mark.parametrize("look", [1, 1 << 20])
 def test_a_damaged_or_hostile_folder_is_refused(folder, harm, says, look, monkeypatch):
-    monkeypatch.setattr("rae.io.graphs.LOOK", look)  # targets looked at a time
+    monkeypatch.setattr("rae.graph.folder.LOOK", look)  # targets looked at a time
     harm(folder)
     with pytest.raises(FileError, match=says):
         open_graph(folder)

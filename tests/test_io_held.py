@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from rae.errors import FileError
-from rae.io import held
-from rae.io.held import Held, Room
+from rae.storage import spill_buffer as held
+from rae.storage.spill_buffer import Held, Room
 
 FULL = Path("/dev/full")
 ARRAYS = [np.arange(10), np.arange(7, dtype=np.int32), np.arange(20) * 3, np.empty(0, np.int64)]

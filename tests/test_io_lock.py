@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from rae.io.lock import holding
+from rae.storage.lock import holding
 
 
 def test_who_comes_second_is_told_and_who_comes_after_the_first_is_not(tmp_path):

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from rae.errors import FileError
-from rae.io import parts
-from rae.io.parts import Parts, digest_of
-from rae.pages import forget, mapped
+from rae.memory import forget, mapped
+from rae.storage import parts
+from rae.storage.parts import Parts, digest_of
 
 ABOUT = {"model": "m", "rows": 4}
 A = np.arange(12, dtype=np.float32).reshape(4, 3)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from rae.cli.wording import in_flags
+from rae.cli.error_flags import in_flags
 from rae.errors import FileError
 from rae.io import read_edges, read_features, text
 from rae.io.header import has_header

@@ -10,8 +10,9 @@ import pytest
 import scipy.sparse as sp
 
 from plain import random_graph
-from rae.kernels import cpu, hardware
-from rae.kernels.hardware import fetch_row, widen
+from rae.ops import cpu
+from rae.ops import intrinsics as hardware
+from rae.ops.intrinsics import fetch_row, widen
 
 GRAPH = random_graph(30, 120, seed=4)
 RNG = np.random.default_rng(0)

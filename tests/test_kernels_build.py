@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from plain import random_graph
-from rae.kernels import build
+from rae.ops import build
 
 GRAPH = random_graph(40, 90, seed=2)
 RNG = np.random.default_rng(1)

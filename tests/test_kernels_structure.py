@@ -10,8 +10,9 @@ import pytest
 
 from plain import random_graph
 from rae import Graph
-from rae.kernels import structure
-from rae.roles.structure import core_numbers, edges_between, measures, profile, triangles
+from rae.features.measures import core_numbers, triangles
+from rae.ops import structure
+from rae.roles.structure import edges_between, measures, profile
 
 GRAPH = random_graph(30, 120, seed=4)
 OFFSETS, TARGETS = GRAPH.offsets, GRAPH.targets

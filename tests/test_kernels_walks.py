@@ -10,7 +10,8 @@ import pytest
 from plain import random_graph, relabel
 from rae import Graph
 from rae.baselines.walks import random_walks
-from rae.kernels import cpu, walks, waves
+from rae.ops import charfun as waves
+from rae.ops import cpu, walks
 from rae.runtime import key
 
 GRAPH = random_graph(30, 120, seed=4)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from plain import random_graph, relabel
 from rae import PAPER, RAE, Graph, set_threads
-from rae.inference import embed
+from rae.engine import embed
 
 SMALL = PAPER.replace(dims=(16, 8), fanout=(3, 4), steps=5, batch_size=32)
 

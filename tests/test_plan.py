@@ -7,12 +7,12 @@ import pytest
 import scipy.sparse as sp
 
 from rae import PAPER, RAE, Config, Graph
+from rae.engine.layout import PROGRAM
 from rae.errors import ConfigError, GraphError
 from rae.features import prepare
-from rae.inference.layout import PROGRAM
 from rae.io.embeddings import GROUP_BYTES
+from rae.model.sampling import sample_blocks
 from rae.plan import available_memory, check_budget, fit_seconds, least_budget, memory, plan, rows_by_level, shortage
-from rae.sampling import sample_blocks
 
 SMALL = Config(dims=(8, 4), fanout=(4, 3), steps=3, batch_size=32)
 

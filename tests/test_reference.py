@@ -9,12 +9,13 @@ import scipy.sparse as sp
 import torch
 
 from plain import plain_embedding, random_graph, to_networkx
-from rae import PAPER, RAE, Config, Encoder, Graph, pairs, sample_blocks, structural_features
-from rae.encoder import Layer, average, drop
-from rae.losses import contrast
+from rae import PAPER, RAE, Config, Encoder, Graph, sample_blocks, structural_features
+from rae.model import pairs
+from rae.model.encoder import Layer, average, drop
+from rae.model.losses import contrast
+from rae.model.sampling import Block, sample_neighbors, shuffle_neighbors, stack
+from rae.model.training import step_loss
 from rae.runtime import generator, key
-from rae.sampling import Block, sample_neighbors, shuffle_neighbors, stack
-from rae.training import step_loss
 
 SMALL = PAPER.replace(dims=(6, 4), fanout=(3, 4), steps=6, batch_size=16)
 GRAPH = random_graph(40, 90, seed=5)
@@ -272,13 +273,13 @@ def test_the_fused_layer_is_batchnorm_tanh_dropout(share, width):
 )
 def test_a_step_scores_the_right_number_of_pairs(settings, monkeypatch):
     seen = {}
-    import rae.training
+    import rae.model.training
 
     def spy(positive, negative, **rest):
         seen.update(positive=positive.numel(), negative=negative.numel(), **rest)
         return contrast(positive, negative, **rest)
 
-    monkeypatch.setattr(rae.training, "contrast", spy)
+    monkeypatch.setattr(rae.model.training, "contrast", spy)
     config = SMALL.replace(**settings)
     encoder, context = (Encoder(12, config, generator(0, w)) for w in "ab")
 
@@ -322,7 +323,7 @@ def test_networkx_agrees_on_the_graph():
 
 
 def test_adam_gives_the_bytes_of_torchs_own():
-    from rae.adam import Adam
+    from rae.model.adam import Adam
 
     start = [torch.from_numpy(generator(i, "weights").normal(size=(5, 3)).astype(np.float32)) for i in range(2)]
     ours, theirs = ([torch.nn.Parameter(w.clone()) for w in start] for _ in range(2))

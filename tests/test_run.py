@@ -11,8 +11,8 @@ import scipy.sparse as sp
 
 from rae import RAE, FeatureTable, Graph
 from rae.errors import CheckpointError, FeatureError, FileError, RunError
+from rae.graph.folder import checksum
 from rae.io.embeddings import embeddings_model
-from rae.io.graphs import checksum
 from rae.run import (
     DENSE,
     EMBEDDINGS,
@@ -292,7 +292,7 @@ def test_force_replaces_a_graph_of_ours_and_a_lean_run_leaves_none(tmp_path, gra
 
 
 def test_a_graph_that_no_run_wrote_is_never_replaced(tmp_path, model, graph):
-    from rae.io.graphs import write_graph
+    from rae.graph.folder import write_graph
 
     write_graph(tmp_path / GRAPH, graph)
     with pytest.raises(RunError, match="that no run wrote"):

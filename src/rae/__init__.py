@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rae import datasets, errors
     from rae.config import PAPER, TOY, Config
-    from rae.encoder import Encoder
     from rae.estimator import RAE
     from rae.features import FeatureTable, structural_features
     from rae.graph import Graph
@@ -27,16 +26,17 @@ if TYPE_CHECKING:
         write_embeddings,
         write_graph,
     )
+    from rae.model.encoder import Encoder
+    from rae.model.sampling import sample_blocks
     from rae.roles import Roles
     from rae.run import Run
     from rae.runtime import set_threads
-    from rae.sampling import sample_blocks
     from rae.search import similar
 
 # Each public name and the module it is loaded from on first use: `import rae` stays light.
 _HOMES = {
     "Config": "config",
-    "Encoder": "encoder",
+    "Encoder": "model.encoder",
     "FeatureTable": "features",
     "Graph": "graph",
     "PAPER": "config",
@@ -49,7 +49,7 @@ _HOMES = {
     "read_edges": "io",
     "read_embeddings": "io",
     "read_features": "io",
-    "sample_blocks": "sampling",
+    "sample_blocks": "model.sampling",
     "set_threads": "runtime",
     "similar": "search",
     "structural_features": "features",

@@ -11,15 +11,15 @@ from typing import Any, Self
 import numpy as np
 import scipy.sparse as sp
 
-from rae import checkpoint
-from rae.checkpoint import Checkpoint, losses
 from rae.config import Config
-from rae.encoder import Encoder
+from rae.engine import embed, embed_to, stream_to
 from rae.errors import ConfigError, FeatureError, GraphError, NotFittedError
 from rae.features import FeatureTable, Matrix, prepare
 from rae.graph import Graph
-from rae.inference import embed, embed_to, stream_to
-from rae.training import Progress, fit
+from rae.model import checkpoint
+from rae.model.checkpoint import Checkpoint, losses
+from rae.model.encoder import Encoder
+from rae.model.training import Progress, fit
 
 Floats = np.ndarray[Any, np.dtype[np.float32]]
 

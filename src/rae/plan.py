@@ -34,24 +34,24 @@ import numpy as np
 import pyarrow as pa
 import scipy.sparse as sp
 
-from rae.checkpoint import losses
 from rae.config import Config
-from rae.encoder import Encoder
+from rae.engine import memory_bytes, stream
+from rae.engine.exact import mean
+from rae.engine.layout import PART_BYTES, PROGRAM, WRITING, layout, least_memory
+from rae.engine.rows import FeatureRows
 from rae.errors import CollapseWarning, GraphError
 from rae.features import Matrix, prepare
 from rae.graph import Graph
-from rae.inference import memory_bytes, stream
-from rae.inference.exact import mean
-from rae.inference.layout import PART_BYTES, PROGRAM, WRITING, layout, least_memory
-from rae.inference.rows import FeatureRows
 from rae.io import write_embeddings
 from rae.io.embeddings import GROUP_BYTES
-from rae.io.parts import Parts
-from rae.kernels.hardware import aligned
-from rae.pages import available_memory as available_memory
-from rae.pages import mapped, number_in
+from rae.memory import available_memory as available_memory
+from rae.memory import mapped, number_in
+from rae.model.checkpoint import losses
+from rae.model.encoder import Encoder
+from rae.model.training import fit
+from rae.ops.intrinsics import aligned
 from rae.runtime import generator, threads
-from rae.training import fit
+from rae.storage.parts import Parts
 
 HELD = 14  # arrays of a level that are alive at the end of a forward pass and during the backward pass
 MAKING = 2  # row groups that are made while others are written

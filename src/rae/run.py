@@ -106,8 +106,8 @@ class Run:
         function that writes such a file, given its path and the model's checksum, and returns the width
         of the vectors; what it takes is the stage "embed".
         """
-        from rae.io.atomic import write_json
-        from rae.io.graphs import checksum, write_graph
+        from rae.graph.folder import checksum, write_graph
+        from rae.storage.atomic import write_json
 
         folder = Path(path)
         check_free(folder, force=force)
@@ -158,7 +158,7 @@ class Run:
 
     def graph(self) -> Graph:
         """The graph of the fit, memory-mapped; its rows are those of the embeddings."""
-        from rae.io.graphs import open_graph
+        from rae.graph.folder import open_graph
 
         if not self.has_graph:
             raise RunError(
@@ -179,7 +179,7 @@ class Run:
     @cached_property
     def model_checksum(self) -> str:
         """The SHA-256 of the model file: what says that two embeddings are by one model."""
-        from rae.io.graphs import checksum
+        from rae.graph.folder import checksum
 
         return checksum(self.path / MODEL)
 
@@ -281,7 +281,7 @@ def _made_aside(folder: Path) -> Iterator[Path]:
     When it does not (a full disk, Ctrl-C), the old run is still there, whole. The moves themselves
     need no space; should they be cut off, the run lacks its run.json and is known to be incomplete.
     """
-    from rae.io.lock import LOCK, holding
+    from rae.storage.lock import LOCK, holding
 
     fresh = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
@@ -306,7 +306,7 @@ def _made_aside(folder: Path) -> Iterator[Path]:
 
 def _left_aside(folder: Path) -> list[Path]:
     """What fits that were killed left in this folder; one that is still at work is an error."""
-    from rae.io.lock import LOCK, holding
+    from rae.storage.lock import LOCK, holding
 
     found = [path for path in folder.iterdir() if ASIDE.fullmatch(path.name) and path.is_dir()]
     for path in [path for path in found if (path / LOCK).is_file()]:
@@ -353,7 +353,7 @@ def load_model(path: str | Path) -> RAE:
 
 def model_checksum(path: str | Path) -> str:
     """The SHA-256 of the model of a run folder, or of a model file."""
-    from rae.io.graphs import checksum
+    from rae.graph.folder import checksum
 
     return checksum(Path(path)) if Path(path).is_file() else Run.open(path).model_checksum
 
@@ -370,7 +370,7 @@ def summary(history: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
 def _in_row_order(ids: pa.Array, graph: Graph | None, features: Any) -> Matrix | None:
     """The features with one row per id, refused where graph, features and ids do not go together."""
     from rae.features import FeatureTable, check_matrix
-    from rae.ids import id_array
+    from rae.graph.ids import id_array
 
     if graph is not None and not id_array(ids).equals(graph.id_column):
         raise RunError(
@@ -387,7 +387,7 @@ def _write_matrix(folder: Path, matrix: Matrix) -> None:
     import numpy as np
     import scipy.sparse as sp
 
-    from rae.io.atomic import atomic_path
+    from rae.storage.atomic import atomic_path
 
     name = DENSE if isinstance(matrix, np.ndarray) else SPARSE
     with atomic_path(folder / name) as hidden, hidden.open("wb") as file:

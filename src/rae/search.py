@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rae.errors import ConfigError, FeatureError, GraphError, MissingExtraError, RunError
-from rae.ids import id_array, index_in, shown
+from rae.graph.ids import id_array, index_in, shown
 from rae.runtime import generator
 
 Floats = np.ndarray[Any, np.dtype[np.float32]]

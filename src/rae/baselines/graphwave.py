@@ -18,7 +18,7 @@ import scipy.sparse as sp
 from rae.datasets.options import whole
 from rae.errors import ConfigError
 from rae.graph import Graph
-from rae.kernels import waves
+from rae.ops import charfun as waves
 from rae.runtime import generator, in_ranges
 
 Floats = np.ndarray[Any, np.dtype[np.float32]]

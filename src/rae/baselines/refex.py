@@ -15,8 +15,8 @@ from scipy.sparse.csgraph import connected_components
 
 from rae.datasets.options import whole
 from rae.errors import ConfigError, NotFittedError
+from rae.features.measures import triangles
 from rae.graph import Graph
-from rae.roles.structure import triangles
 
 Floats = np.ndarray[Any, np.dtype[np.float32]]
 Doubles = np.ndarray[Any, np.dtype[np.float64]]

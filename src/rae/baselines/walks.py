@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from rae.graph import Graph
-from rae.kernels import walks as kernels
+from rae.ops import walks as kernels
 from rae.runtime import generator, in_ranges, key
 
 Ints = np.ndarray[Any, np.dtype[np.int32]]

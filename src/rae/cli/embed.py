@@ -8,9 +8,9 @@ from pathlib import Path
 
 import click
 
-from rae.cli.bounds import Bounds, bounds_options
 from rae.cli.console import Console, columns, global_options, size
 from rae.cli.inputs import Reading, read_inputs, reading_options
+from rae.cli.memory_options import Bounds, bounds_options
 from rae.cli.progress import seconds
 from rae.errors import FileError
 
@@ -38,7 +38,7 @@ def embed(console: Console, run: str, reading: Reading, bounds: Bounds, out: str
     rae embed runs/web/model.safetensors other.tsv.gz --out other.parquet --force
     rae embed runs/web big.parquet --out z.parquet --memory 4GiB --dtype float16
     """
-    from rae.inference import memory_bytes
+    from rae.engine import memory_bytes
     from rae.run import load_model, model_checksum
 
     target = Path(out)

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rae.cli.beside import Beside, made_of
-from rae.cli.bounds import Bounds, bounds_options
 from rae.cli.console import Console, columns, global_options, size
 from rae.cli.inputs import Inputs, Reading, read_inputs, reading_options
+from rae.cli.memory_options import Bounds, bounds_options
 from rae.cli.progress import seconds
+from rae.cli.resume import Beside, made_of
 from rae.cli.roles import table
 from rae.cli.settings import config_options
 from rae.config import Config
@@ -92,7 +92,7 @@ def warn_of_memory(inputs: Inputs, config: Config, bounds: Bounds, console: Cons
 
 def way_out(inputs: Inputs, config: Config, bounds: Bounds, parts: Mapping[str, int], held: int, free: int) -> str:
     """What to do, where a process that holds so many bytes can have so many more and no others."""
-    from rae.pages import mapped
+    from rae.memory import mapped
     from rae.plan import least_budget
 
     room, given = held + free, parts["program"] + parts["graph"] + parts["features"]

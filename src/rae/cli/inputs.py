@@ -96,7 +96,7 @@ def read_inputs(reading: Reading, console: Console, *, memory: str | None = None
 
     With `memory`, edges that are no graph folder yet become one on the disk of `beside`, and reading keeps to it too.
     """
-    from rae.io.graphs import is_graph_folder
+    from rae.graph.folder import is_graph_folder
 
     began = time.perf_counter()
     if is_graph_folder(reading.edges):
@@ -134,7 +134,7 @@ def _from_file(reading: Reading, console: Console, memory: str | None, beside: P
 
 def _read_whole(opened: EdgeFile, reading: Reading, console: Console) -> Graph:
     """The graph, read into memory; that it will not fit is said before."""
-    from rae.inference.layout import PROGRAM
+    from rae.engine.layout import PROGRAM
     from rae.plan import shortage
 
     taken = _reading_bytes(opened, reading)
@@ -151,8 +151,8 @@ def _built(opened: EdgeFile, reading: Reading, memory: str, beside: Path | None,
     """The graph, mapped from a folder that was made of the file and is gone when this process ends."""
     import pyarrow as pa
 
-    from rae.inference import memory_bytes
-    from rae.inference.layout import PROGRAM
+    from rae.engine import memory_bytes
+    from rae.engine.layout import PROGRAM
     from rae.io.build import build_opened
 
     told, taken = memory_bytes(memory), _reading_bytes(opened, reading)
@@ -189,7 +189,7 @@ def stages(progress: Progress | None) -> Callable[[str, int, int], None]:
 def _from_folder(reading: Reading, console: Console) -> tuple[Graph, Any]:
     """The graph of a folder, mapped, and its features; rows without ids follow the ids, whatever the folder's order."""
     from rae.features import FeatureTable
-    from rae.io.graphs import open_graph, row_order
+    from rae.graph.folder import open_graph, row_order
 
     for name in ("source", "target", "header"):
         if getattr(reading, name) is not None:
@@ -207,7 +207,7 @@ def _from_folder(reading: Reading, console: Console) -> tuple[Graph, Any]:
 
 def _places(graph: Graph) -> Any:
     """For each row the place of its id among all ids, ascending."""
-    from rae.ids import coded
+    from rae.graph.ids import coded
 
     return coded(graph.id_column)[0]
 
@@ -266,7 +266,7 @@ def _needs_text(graph: Graph, table: FeatureTable, in_text: bool, reading: Readi
     """Whether the nodes must be text: new ones come with the features, which are text, and so were the edges."""
     import pyarrow as pa
 
-    from rae.ids import index_in, is_text
+    from rae.graph.ids import index_in, is_text
 
     differ = pa.types.is_integer(graph.id_column.type) and is_text(table.id_column.type)
     known = index_in(table.id_column, graph.id_column) if differ else None
@@ -279,7 +279,7 @@ def _joined(graph: Graph, table: FeatureTable, reading: Reading, console: Consol
     import pyarrow.compute as pc
 
     from rae.features import FeatureTable
-    from rae.ids import index_in, shown
+    from rae.graph.ids import index_in, shown
 
     known = index_in(table.id_column, graph.id_column)
     strangers = known.null_count
@@ -311,7 +311,7 @@ def _in_kind(ids: Any, graph: Graph) -> Any:
     """The ids in the kind of the graph's own, where each can be written so."""
     import pyarrow as pa
 
-    from rae.ids import in_words, shown
+    from rae.graph.ids import in_words, shown
 
     try:
         return ids.cast(graph.id_column.type)

@@ -6,9 +6,9 @@ import dataclasses
 
 import click
 
-from rae.cli.bounds import Bounds, bounds_options
 from rae.cli.console import Console, columns, global_options, size
 from rae.cli.inputs import Reading, read_inputs, reading_options
+from rae.cli.memory_options import Bounds, bounds_options
 from rae.cli.progress import seconds
 from rae.cli.settings import config_options
 from rae.config import Config
@@ -32,8 +32,8 @@ def plan(console: Console, reading: Reading, config: Config, bounds: Bounds) -> 
     rae plan edges.tsv.gz --batch-size 1024 --json
     rae plan folder-of-rae-graph-build --memory 4GiB --half
     """
-    from rae.inference import memory_bytes
-    from rae.io.graphs import is_graph_folder
+    from rae.engine import memory_bytes
+    from rae.graph.folder import is_graph_folder
     from rae.plan import available_memory
     from rae.plan import plan as make_plan
 

@@ -16,10 +16,10 @@ from typing import Any
 
 import click
 
-from rae.cli.compile import compile_
 from rae.cli.console import Console, global_options
 from rae.cli.demo import demo
 from rae.cli.embed import embed
+from rae.cli.error_flags import in_flags
 from rae.cli.explore import explore
 from rae.cli.fit import fit
 from rae.cli.graph import graph
@@ -28,7 +28,6 @@ from rae.cli.plan import plan
 from rae.cli.reproduce import reproduce
 from rae.cli.roles import roles
 from rae.cli.similar import similar
-from rae.cli.wording import in_flags
 from rae.errors import CollapseWarning, RaeError
 
 DONE, BUG, USER_ERROR, INTERRUPTED, PIPE_CLOSED, TERMINATED = 0, 1, 2, 130, 141, 143
@@ -66,7 +65,7 @@ def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
 @click.group(
     cls=_Group,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    commands=[demo, fit, roles, similar, explore, embed, graph, info, plan, compile_, reproduce],
+    commands=[demo, fit, roles, similar, explore, embed, graph, info, plan, reproduce],
 )
 @click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="the version")
 @global_options
@@ -85,7 +84,6 @@ def app() -> None:
     rae graph build edges.csv --out mine     a folder that opens at once, for large graphs
     rae info runs/mine                       what was done, and how it went
     rae plan edges.csv                       memory and time, before any of it
-    rae compile                              the hot loops now, not at the first fit
     rae reproduce all                        the paper's tables and figures, again
     """
 

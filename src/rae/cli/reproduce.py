@@ -15,10 +15,10 @@ from rae.cli.progress import terminal_width
 from rae.errors import RaeError
 
 if TYPE_CHECKING:
-    from rae.evaluation.cells import Table
     from rae.evaluation.report import Filled
     from rae.evaluation.runner import Outcome
     from rae.evaluation.statistics import Summary
+    from rae.evaluation.table_spec import Table
 
 WHAT = ("toy", "node", "graph", "roles", "inductive", "figures", "all")
 
@@ -47,11 +47,11 @@ def reproduce(
     rae reproduce all
     """
     from rae.evaluation import figures
-    from rae.evaluation.cells import Effort
-    from rae.evaluation.evidence import Ledger
+    from rae.evaluation.ledger import Ledger
     from rae.evaluation.publish import publish
     from rae.evaluation.report import fill, terminal
     from rae.evaluation.runner import reproduce as run
+    from rae.evaluation.table_spec import Effort
     from rae.evaluation.tables import GROUPS, TABLES
     from rae.runtime import threads
 

@@ -166,8 +166,8 @@ def _apply_inside(found: Roles, path: Path, console: Console, *, force: bool) ->
 def _compare(run: Run, found: Roles, other: str, out: str | None, console: Console, *, force: bool) -> None:
     import pyarrow.parquet as pq
 
-    from rae.io.atomic import atomic_path
     from rae.roles.compare import compare
+    from rae.storage.atomic import atomic_path
 
     if out:
         _check_name(Path(out))

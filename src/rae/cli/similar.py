@@ -89,7 +89,7 @@ def _check_models(run: str, model: str | None, other: str, other_model: str | No
 def _has_all(where: Any, ids: tuple[str, ...]) -> bool:
     import pyarrow as pa
 
-    from rae.ids import index_in
+    from rae.graph.ids import index_in
     from rae.search import vectors
 
     return bool(index_in(pa.array(ids), vectors(where)[0]).null_count == 0)

@@ -19,7 +19,7 @@ from typing import IO, Any
 
 from rae.datasets.sources import SOURCES, Source
 from rae.errors import DatasetError
-from rae.io.atomic import atomic_path
+from rae.storage.atomic import atomic_path
 
 log = logging.getLogger("rae.datasets")
 

@@ -13,7 +13,7 @@ from rae.evaluation import data
 from rae.evaluation.report import WORDS, Filled
 from rae.evaluation.statistics import summary
 from rae.evaluation.tables import pictures, recovery
-from rae.io.atomic import atomic_path
+from rae.storage.atomic import atomic_path
 
 # Okabe and Ito's colours, told apart by almost every eye; marks tell the rest.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#000000", "#999999")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from rae.evaluation import figures, report
-from rae.evaluation.evidence import Ledger
+from rae.evaluation.ledger import Ledger
 from rae.evaluation.tables import TABLES
-from rae.io.atomic import write_text
+from rae.storage.atomic import write_text
 
 
 def publish(ledger: Ledger, folder: Path) -> list[Path]:

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rae.evaluation import data
-from rae.evaluation.cells import Effort, Row, Table
-from rae.evaluation.evidence import Ledger, Line, chosen
+from rae.evaluation.ledger import Ledger, Line, chosen
 from rae.evaluation.statistics import Summary, against_floor, difference, summary, two_sample, verdict
+from rae.evaluation.table_spec import Effort, Row, Table
 
 WORDS = {
     "brazil": "Brazil",

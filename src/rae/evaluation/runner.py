@@ -17,8 +17,8 @@ from pathlib import Path
 
 from rae.errors import CollapseWarning, RaeError
 from rae.evaluation import data
-from rae.evaluation.cells import Effort, Table, Work
-from rae.evaluation.evidence import Ledger, Line, identity, machine
+from rae.evaluation.ledger import Ledger, Line, identity, machine
+from rae.evaluation.table_spec import Effort, Table, Work
 
 Progress = Callable[[str, int, int, dict[str, float]], None]
 

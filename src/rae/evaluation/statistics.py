@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from rae.evaluation.cells import Published
+from rae.evaluation.table_spec import Published
 
 
 @dataclass(frozen=True)

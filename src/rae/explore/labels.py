@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 
 from rae.errors import FileError
 from rae.explore.columns import Column, label_column
-from rae.ids import index_in, shown
+from rae.graph.column_names import ID, position, usual
+from rae.graph.ids import index_in, shown
 from rae.io.tables import ArrowTable, Table, open_table, read_ids
-from rae.names import ID, position, usual
 
 log = logging.getLogger("rae")
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from rae.kernels.places import fuzzy, grain, settle
+from rae.ops.layout import fuzzy, grain, settle
 from rae.runtime import key
 from rae.search import unit_rows
 

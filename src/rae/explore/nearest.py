@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from rae.kernels.places import keep_best
+from rae.ops.layout import keep_best
 from rae.runtime import in_ranges
 from rae.search import unit_rows
 

@@ -21,8 +21,8 @@ from rae.explore.nearest import most_alike
 from rae.explore.pack import packed, packed_ids, smallest
 from rae.explore.sample import on_the_map
 from rae.explore.surroundings import surroundings
-from rae.io.atomic import write_text
 from rae.run import NOTICE, PAGE, Run
+from rae.storage.atomic import write_text
 
 Ints = np.ndarray[Any, np.dtype[np.integer[Any]]]
 Floats = np.ndarray[Any, np.dtype[np.float32]]

@@ -1,10 +1,10 @@
 """Files in and out: edges, graphs, features and embeddings as Parquet, CSV, Arrow, NumPy and plain edge lists."""
 
+from rae.graph.folder import open_graph, write_graph
 from rae.io.build import build_graph
 from rae.io.edges import read_edges
 from rae.io.embeddings import read_embeddings, write_embeddings
 from rae.io.features import read_features
-from rae.io.graphs import open_graph, write_graph
 
 __all__ = [
     "build_graph",

@@ -24,12 +24,12 @@ import numpy as np
 
 from rae.errors import ConfigError, FileError, GraphError
 from rae.graph import Graph
-from rae.io.atomic import writing
+from rae.graph.folder import IDS, INFO, OFFSETS, TARGETS, open_graph, write_graph, write_ids, write_info
+from rae.io.csr_writer import place, reorder
 from rae.io.edges import EdgeFile, open_edges
-from rae.io.graphs import IDS, INFO, OFFSETS, TARGETS, open_graph, write_graph, write_ids, write_info
-from rae.io.lock import LOCK, holding
-from rae.io.spill import Report, Unusual, spill
-from rae.io.stripes import place, reorder
+from rae.io.id_numbering import Report, Unusual, spill
+from rae.storage.atomic import writing
+from rae.storage.lock import LOCK, holding
 
 log = logging.getLogger("rae")
 

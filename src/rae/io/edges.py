@@ -9,11 +9,11 @@ from typing import Any
 
 from rae.errors import GraphError
 from rae.graph import Graph
-from rae.ids import id_array, is_text
-from rae.io.graphs import is_graph_folder, open_graph
+from rae.graph.column_names import edge_columns
+from rae.graph.folder import is_graph_folder, open_graph
+from rae.graph.ids import id_array, is_text
 from rae.io.tables import Table, open_table, read_ids
 from rae.io.text import TextTable
-from rae.names import edge_columns
 
 log = logging.getLogger("rae")
 

@@ -13,10 +13,10 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from rae.errors import FeatureError, FileError, GraphError
-from rae.ids import id_array, is_text
-from rae.io.atomic import atomic_path
+from rae.graph.ids import id_array, is_text
 from rae.io.features import list_matrix, read_features
 from rae.io.tables import ArrowTable, open_table, read_ids
+from rae.storage.atomic import atomic_path
 
 FORMAT = 1
 GROUP_BYTES = 1 << 26

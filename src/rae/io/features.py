@@ -18,16 +18,17 @@ import pyarrow.compute as pc
 import scipy.sparse as sp
 
 from rae.errors import FeatureError, FileError, GraphError
-from rae.features import PIECE, FeatureTable, Matrix, check_matrix
-from rae.frames import float_column
-from rae.ids import id_array
+from rae.features import FeatureTable, Matrix, check_matrix
+from rae.features.features import PIECE
+from rae.graph.column_names import ID, position, usual
+from rae.graph.frames import float_column
+from rae.graph.ids import id_array
 from rae.io.files import File, look, parts
 from rae.io.header import is_number
 from rae.io.npz import LEAST, open_npz
 from rae.io.tables import Table, open_table, read_ids
 from rae.io.text import TextTable
-from rae.names import ID, position, usual
-from rae.pages import forget, mapped
+from rae.memory import forget, mapped
 
 log = logging.getLogger("rae")
 

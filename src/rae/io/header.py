@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rae.names import CLOSING, ID, OPENING, SOURCE, TARGET, end_name, plain
+from rae.graph.column_names import CLOSING, ID, OPENING, SOURCE, TARGET, end_name, plain
 
 _NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*|\s*[+-]?inf(inity)?\s*", re.IGNORECASE)
 _MISSING = frozenset(("", "na", "n/a", "nan", "-nan", "null", "none", "#n/a"))

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from rae.errors import FileError, GraphError
-from rae.ids import id_array
+from rae.graph.ids import id_array
 from rae.io.files import File, look, parts, reading
 from rae.io.text import NotPlain, TextTable, sniff
 

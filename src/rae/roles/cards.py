@@ -11,7 +11,7 @@ import pyarrow as pa
 from rae.errors import FeatureError, GraphError
 from rae.features import check_matrix
 from rae.graph import Graph
-from rae.ids import id_array
+from rae.graph.ids import id_array
 from rae.roles.actions import standing_out
 from rae.roles.apart import told_apart
 from rae.roles.canonical import Doubles, Ints

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rae.errors import GraphError
-from rae.ids import id_array, index_in, shown
+from rae.graph.ids import id_array, index_in, shown
 from rae.roles.canonical import Doubles, Floats, Ints, chunks
 from rae.roles.fitted import Assignment, Roles, checked
 

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from rae.errors import CheckpointError
-from rae.io.atomic import atomic_path
 from rae.roles.canonical import Space
 from rae.roles.fitted import Fitted
 from rae.roles.number import Choice
+from rae.storage.atomic import atomic_path
 
 FORMAT = 1
 _HEADER = "rae roles"

@@ -16,11 +16,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rae.errors import FileError
-from rae.io.atomic import atomic_path, write_json
 from rae.roles.canonical import CHUNK, Floats, Ints, chunks
 from rae.roles.cards import Card
 from rae.roles.fitted import Assignment, Roles
 from rae.roles.number import STRENGTH
+from rae.storage.atomic import atomic_path, write_json
 
 FORMAT, FORMAT_VERSION = "rae roles", 1
 TABLE, CARDS, FITTED = "roles.parquet", "roles.json", "roles.safetensors"

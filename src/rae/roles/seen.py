@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from rae.features.measures import triangles
 from rae.graph import Graph
 from rae.roles.canonical import Ints
-from rae.roles.structure import sums_around, triangles
+from rae.roles.structure import sums_around
 from rae.runtime import generator
 
 ODD = generator(0, "roles", "seen").integers(1 << 63, size=6, dtype=np.uint64) * 2 + 1

@@ -2,58 +2,28 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 import numpy as np
 
+from rae.features.measures import clustering, core_numbers, degrees, triangles
 from rae.graph import Graph
-from rae.kernels import structure as kernels
 from rae.roles.canonical import Ints, chunks
-from rae.runtime import in_ranges
 
 MEASURES = ("degree", "neighbor_degree", "triangles", "clustering", "core")
 
 
 def measures(graph: Graph) -> dict[str, np.ndarray[Any, Any]]:
     """Per node: degree, mean degree of its neighbours, triangles, clustering coefficient, core number."""
-    degree = np.ascontiguousarray(graph.degrees, np.int64)
+    degree = degrees(graph)
     around = triangles(graph)
-    pairs = degree * (degree - 1) / 2
     return {
         "degree": degree,
         "neighbor_degree": sums_around(graph, degree[:, None])[:, 0] / np.maximum(degree, 1),
         "triangles": around,
-        "clustering": around / np.maximum(pairs, 1),
+        "clustering": clustering(graph, around),
         "core": core_numbers(graph),
     }
-
-
-def triangles(graph: Graph) -> Ints:
-    """The triangles each node is a corner of.  -> (n,)"""
-    n = graph.n_nodes
-    starts = np.zeros(n + 1, np.int64)
-    in_ranges(lambda a, b: kernels.forward_counts(graph.offsets, graph.targets, starts, a, b), n, 1024)
-    starts = np.cumsum(starts)
-    after = np.empty(int(starts[-1]), graph.targets.dtype)
-    in_ranges(lambda a, b: kernels.forward_rows(graph.offsets, graph.targets, starts, after, a, b), n, 1024)
-    total, lock = np.zeros(n, np.int64), threading.Lock()
-
-    def work(start: int, stop: int) -> None:
-        counts = np.zeros(n, np.int64)  # corners lie anywhere, so each thread counts for itself
-        kernels.triangles(starts, after, counts, start, stop)
-        with lock:
-            total[:] += counts
-
-    in_ranges(work, n, 4096)
-    return total
-
-
-def core_numbers(graph: Graph) -> Ints:
-    """The k-core each node is in, the innermost.  -> (n,)"""
-    core = graph.degrees.astype(np.int64)
-    kernels.core_numbers(graph.offsets, graph.targets, core)
-    return core
 
 
 def profile(values: dict[str, np.ndarray[Any, Any]], labels: Ints, k: int) -> list[dict[str, dict[str, Any]]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rae.evaluation.cells import Table
+from rae.evaluation.table_spec import Table
 from rae.evaluation.tables import airports, automorphism, graph, inductive, node, pictures, recovery, toy
 
 TABLES: dict[str, Table] = {

@@ -7,7 +7,7 @@ from typing import Any
 
 from rae.estimator import RAE
 from rae.evaluation import data, floors, probes
-from rae.evaluation.cells import Effort, Row, Score, Scores, Table, Work
+from rae.evaluation.table_spec import Effort, Row, Score, Scores, Table, Work
 from rae.features import structural_features
 from rae.graph import Graph
 

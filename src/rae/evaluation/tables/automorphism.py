@@ -6,7 +6,7 @@ from functools import partial
 
 from rae.datasets.roles import refine
 from rae.evaluation import data, probes
-from rae.evaluation.cells import Effort, Row, Score, Scores, Table, Work
+from rae.evaluation.table_spec import Effort, Row, Score, Scores, Table, Work
 from rae.evaluation.tables.methods import DEGREE, GRAPHWAVE, NEIGHBOR, NODE2VEC, REFEX, UNTRAINED, WITHIN, vectors
 
 DATASETS = ("barbell", "karate-mirrored")

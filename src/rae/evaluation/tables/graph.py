@@ -8,7 +8,7 @@ from typing import Any
 from rae.datasets import GraphCollection
 from rae.estimator import RAE
 from rae.evaluation import data, floors, probes
-from rae.evaluation.cells import Effort, Row, Score, Scores, Table, Work, published, quoted
+from rae.evaluation.table_spec import Effort, Row, Score, Scores, Table, Work, published, quoted
 
 DATASETS = ("MUTAG", "IMDB-BINARY", "REDDIT-BINARY", "IMDB-MULTI", "REDDIT-MULTI-5K", "REDDIT-MULTI-12K")
 SMALL = ("MUTAG", "IMDB-BINARY", "IMDB-MULTI")

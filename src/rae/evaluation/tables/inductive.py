@@ -10,7 +10,7 @@ import numpy as np
 from rae.datasets import Dataset
 from rae.estimator import RAE
 from rae.evaluation import data, floors, probes
-from rae.evaluation.cells import Effort, Row, Score, Scores, Table, Work
+from rae.evaluation.table_spec import Effort, Row, Score, Scores, Table, Work
 from rae.graph import Graph
 from rae.runtime import generator
 

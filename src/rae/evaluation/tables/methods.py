@@ -9,7 +9,7 @@ import numpy as np
 
 from rae.baselines import Degree, GraphWave, Node2Vec, ReFeX
 from rae.estimator import RAE
-from rae.evaluation.cells import Effort, Row
+from rae.evaluation.table_spec import Effort, Row
 from rae.features import structural_features
 from rae.graph import Graph
 

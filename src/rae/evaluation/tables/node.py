@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from rae.baselines import DeepWalk
 from rae.estimator import RAE
 from rae.evaluation import data, floors, probes
-from rae.evaluation.cells import Effort, Row, Score, Scores, Table, Work, published, quoted
+from rae.evaluation.table_spec import Effort, Row, Score, Scores, Table, Work, published, quoted
 from rae.evaluation.tables.methods import named, walking
 
 DATASETS = ("cora", "citeseer", "pubmed")

@@ -10,7 +10,7 @@ import numpy as np
 from rae.errors import MissingExtraError
 from rae.estimator import RAE
 from rae.evaluation import data, probes
-from rae.evaluation.cells import Effort, Row, Score, Scores, Table, Work
+from rae.evaluation.table_spec import Effort, Row, Score, Scores, Table, Work
 from rae.evaluation.tables import toy
 from rae.evaluation.tables.methods import GRAPHWAVE as WAVE
 from rae.evaluation.tables.methods import NODE2VEC as WALK

@@ -7,7 +7,7 @@ from typing import Any
 
 from rae.datasets import load
 from rae.evaluation import probes
-from rae.evaluation.cells import Effort, Row, Score, Scores, Table, Work
+from rae.evaluation.table_spec import Effort, Row, Score, Scores, Table, Work
 from rae.evaluation.tables.methods import ROWS, vectors
 
 NOISE = (0, 5, 10, 20, 30)  # percent of the edges

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from rae.config import Config
+from rae.engine import embed
 from rae.estimator import RAE
 from rae.evaluation import data, probes
-from rae.evaluation.cells import Effort, Row, Score, Scores, Table, Work, published
+from rae.evaluation.table_spec import Effort, Row, Score, Scores, Table, Work, published
 from rae.features import structural_features
 from rae.graph import Graph
-from rae.inference import embed
 
 DATASETS = ("house", "barbell")
 RUNS = 50

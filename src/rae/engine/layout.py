@@ -1,0 +1,97 @@
+"""How the work is cut so that it keeps to a memory budget.
+
+Nodes are cut into parts of equally many rows, the unit in which everything is read and written. A
+node's neighbours stand anywhere, so the rows that a level averages must be in memory for all nodes
+at once; where they do not fit, they are cut into stripes of columns and averaged stripe by stripe.
+A mean is taken column by column, so neither cut changes a bit of the result.
+
+    budget  >=  program + what is held anyway + parts at work + a row group + n x columns x 4 (half: 2)
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from rae.engine.exact import TILE
+from rae.errors import ConfigError
+
+PROGRAM = 600_000_000  # Python, torch, numba and pyarrow, before any data
+PART_BYTES = 128 << 20  # the parts at work, at most: larger ones gain nothing
+WRITING = 3  # row groups that are in memory while one is written: waiting, encoded, on its way
+AT_WORK = 2  # parts at a time: one is computed while the other is written
+LINE = 16  # float32 columns in a cache line: narrower stripes read more than they use
+UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Rows of a part, and columns that are in memory for all nodes at once."""
+
+    n_nodes: int
+    rows: int
+    columns: int
+
+    def parts(self) -> list[tuple[int, int]]:
+        """The parts as runs of rows (a, b)."""
+        return [(a, min(a + self.rows, self.n_nodes)) for a in range(0, self.n_nodes, self.rows)]
+
+    def stripes(self, width: int) -> list[tuple[int, int]]:
+        """So many columns cut into the fewest stripes, of whole cache lines where there is room."""
+        step = -(-width // -(-width // self.columns))
+        lines = -(-step // LINE) * LINE
+        step = lines if lines <= self.columns else step
+        return [(left, min(left + step, width)) for left in range(0, width, step)]
+
+
+def layout(
+    memory: int | str, *, n_nodes: int, n_targets: int, widths: list[int], width: int, item: int, held: int, group: int
+) -> Layout:
+    """The layout that keeps to `memory`; a budget that nothing keeps to is refused.
+
+    `widths` are the columns each level reads and makes, `width` those of the output, `item` the bytes
+    of a number that is averaged, `held` bytes in memory whatever is done, `group` those of a row group.
+    """
+    budget = memory_bytes(memory)
+    fixed = PROGRAM + held + WRITING * group
+    per_row = _row_bytes(n_nodes, n_targets, widths, width)
+    room = max(0, min(PART_BYTES, (budget - fixed) // 4, budget - fixed - n_nodes * item))
+    rows = max(TILE, room // per_row // TILE * TILE)
+    rows = min(rows, -(-n_nodes // TILE) * TILE)
+    columns = (budget - fixed - rows * per_row) // (n_nodes * item)
+    if columns < 1:
+        least = least_memory(
+            n_nodes=n_nodes, n_targets=n_targets, widths=widths, width=width, item=item, held=held, group=group
+        )
+        raise ConfigError(
+            f"memory must be {math.ceil(least / 2**30 * 100) / 100:.2f} GiB or more for {n_nodes:,} nodes and "
+            f"{n_targets // 2:,} edges, got {budget / 2**30:.2f} GiB"
+        )
+    return Layout(n_nodes, rows, columns)
+
+
+def least_memory(
+    *, n_nodes: int, n_targets: int, widths: list[int], width: int, item: int, held: int, group: int
+) -> int:
+    """The least budget that `layout` does not refuse: one tile of rows a part, one column of all nodes at once."""
+    tile = TILE * _row_bytes(n_nodes, n_targets, widths, width)
+    return PROGRAM + held + WRITING * group + tile + n_nodes * item
+
+
+def _row_bytes(n_nodes: int, n_targets: int, widths: list[int], width: int) -> int:
+    """Bytes of the parts at work per row: what is read, what is made, and the neighbours."""
+    return AT_WORK * (12 * max(*widths, width) + 4 * -(-n_targets // n_nodes))
+
+
+def memory_bytes(memory: Any) -> int:
+    """A size such as "4GiB", "500 MB" or a number of bytes, in bytes.
+
+    >>> memory_bytes("4GiB"), memory_bytes("1.5 GB"), memory_bytes(1 << 20)
+    (4294967296, 1500000000, 1048576)
+    """
+    found = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*(|[kmgt]i?)b?\s*", str(memory).lower())
+    if isinstance(memory, bool) or not found or (size := round(float(found[1]) * UNITS[found[2]])) < 1:
+        raise ConfigError(f"memory must be a size such as 4GiB or 500MB, got {memory!r}")
+    return size

@@ -1,0 +1,326 @@
+"""Graph: an immutable undirected graph in compressed rows, with the user's own ids."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rae.errors import GraphError
+from rae.graph.column_names import edge_columns
+from rae.graph.frames import as_table
+from rae.graph.ids import coded, distinct, doubled, id_array, index_in, one_kind, shown
+from rae.ops import cpu
+from rae.runtime import in_ranges
+
+Ints = np.ndarray[Any, np.dtype[np.integer[Any]]]
+A = TypeVar("A", bound=np.ndarray[Any, Any])
+ONE_KIND = "they must be of one kind, e.g. all text (rae.read_edges and rae.read_features: as_text=True)"
+
+log = logging.getLogger("rae")
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What was done to the edges on the way in: rows = self_loops + doubled + n_edges."""
+
+    rows: int = 0
+    self_loops: int = 0
+    doubled: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.rows:,} rows read, {self.doubled:,} doubled merged, {self.self_loops:,} self-loops dropped"
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """An undirected graph without loops or doubled edges; row i is the node `ids[i]`.
+
+    >>> g = Graph.from_edges([("ann", "bob"), ("bob", "cid")])
+    >>> g.n_nodes, g.n_edges, list(g.ids)
+    (3, 2, ['ann', 'bob', 'cid'])
+    """
+
+    offsets: Ints  # (n + 1,) int64
+    targets: Ints  # (2 m,) int32, sorted within a row
+    id_column: pa.Array  # (n,) the ids, exactly as Arrow holds them
+    counts: Counts = field(default_factory=Counts)
+
+    # -------------------------------------------------------------------------- reading it
+
+    @property
+    def n_nodes(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def n_edges(self) -> int:
+        """Undirected edges, each counted once."""
+        return len(self.targets) // 2
+
+    @cached_property
+    def ids(self) -> np.ndarray[Any, Any]:
+        """The ids in row order, as NumPy holds them (text and other kinds as Python objects, lists as tuples)."""
+        kind = self.id_column.type
+        if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind):
+            return _read_only(self.id_column.to_numpy(zero_copy_only=False))
+        return _read_only(np.fromiter(map(_hashable, self.id_column.to_pylist()), object, self.n_nodes))
+
+    @cached_property
+    def degrees(self) -> Ints:
+        """(n,) number of neighbours of each node."""
+        return _read_only(np.diff(self.offsets))
+
+    @property
+    def n_isolated(self) -> int:
+        """Nodes without a neighbour."""
+        return int(np.count_nonzero(self.degrees == 0))
+
+    def neighbors(self, row: int) -> Ints:
+        """N(u): the rows adjacent to this row, ascending."""
+        if not -self.n_nodes <= row < self.n_nodes:
+            raise GraphError(f"row must be below {self.n_nodes:,}, got {row}; use rows([id]) to look an id up")
+        row %= self.n_nodes
+        return self.targets[self.offsets[row] : self.offsets[row + 1]]
+
+    def rows(self, ids: Any) -> Ints:
+        """The rows of these ids, in their order; an unknown id is refused."""
+        wanted = id_array(ids)
+        found = index_in(wanted, self.id_column)
+        if found.null_count:
+            missing = wanted.filter(pc.is_null(found))
+            raise GraphError(
+                f"{len(missing):,} of {len(wanted):,} ids are not in the graph, first {shown(missing)}; "
+                f"ids here are {self.id_column.type}"
+            )
+        rows: Ints = found.to_numpy(zero_copy_only=False).astype(np.int64)
+        return rows
+
+    def adjacent(self, us: Ints, vs: Ints) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        """Whether each pair of rows shares an edge.  (b,), (b,) -> (b,)"""
+        us, vs = np.ascontiguousarray(us, np.int64), np.ascontiguousarray(vs, np.int64)
+        out = np.empty(len(us), np.bool_)
+        in_ranges(lambda a, b: cpu.adjacent(self.offsets, self.targets, us, vs, out, a, b), len(us), 4096)
+        return out
+
+    def __repr__(self) -> str:
+        return (
+            f"Graph(n_nodes={self.n_nodes:,}, n_edges={self.n_edges:,}, isolated={self.n_isolated:,}, "
+            f"ids={self.id_column.type})"
+        )
+
+    # -------------------------------------------------------------------------- making it
+
+    @classmethod
+    def from_edges(cls, edges: Any, ids: Any = None) -> Graph:
+        """The graph of these edges: pairs, an (m, 2) array, or a tuple of two arrays.
+
+        Without `ids` the nodes are the ends of the edges, sorted. With `ids`, those are the nodes,
+        in that order, edges or not.
+
+        >>> Graph.from_edges([(3, 1), (1, 3), (2, 2)], ids=[1, 2, 3]).counts
+        Counts(rows=3, self_loops=1, doubled=1)
+        """
+        source, target = _two_columns(edges)
+        return cls._from_columns(source, target, None if ids is None else id_array(ids))
+
+    @classmethod
+    def from_dataframe(cls, df: Any, source: str | None = None, target: str | None = None, ids: Any = None) -> Graph:
+        """The graph of a pandas, polars or Arrow table.
+
+        `source` and `target` name its columns; by default those with usual names (source and target,
+        from and to, caller and called, ...), else the first two.
+
+        >>> list(Graph.from_dataframe(pa.table({"weight": [0.5], "source": ["ann"], "target": ["bob"]})).ids)
+        ['ann', 'bob']
+        """
+        table = as_table(df)
+        names = table.column_names
+        ends, guessed = edge_columns(names, source, target)
+        if guessed:
+            log.warning(
+                "edges are taken from the first two columns, %r and %r; pass source= and target= if that is wrong",
+                *(names[i] for i in ends),
+            )
+        first, second = (id_array(table.column(i)) for i in ends)
+        return cls._from_columns(first, second, None if ids is None else id_array(ids))
+
+    @classmethod
+    def from_scipy(cls, matrix: Any, ids: Any = None) -> Graph:
+        """The graph of a square SciPy sparse (or dense) adjacency matrix; weights are ignored."""
+        import scipy.sparse as sp
+
+        if len(getattr(matrix, "shape", ())) != 2 or matrix.shape[0] != matrix.shape[1]:
+            raise GraphError(f"an adjacency matrix must be square, got shape {getattr(matrix, 'shape', None)}")
+        coo = sp.coo_array(matrix)
+        n = coo.shape[0]
+        present = coo.data != 0
+        column = id_array(np.arange(n, dtype=np.int64) if ids is None else ids)
+        if len(column) != n:
+            raise GraphError(f"ids must have one entry per row ({n:,}), got {len(column):,}")
+        _refuse_doubled(column)
+        row, col = coo.row[present], coo.col[present]
+        return cls._from_codes(np.ascontiguousarray(row), np.ascontiguousarray(col), column)
+
+    @classmethod
+    def from_networkx(cls, graph: Any) -> Graph:
+        """The graph of a networkx graph; its nodes are the ids, in networkx's order."""
+        nodes = list(graph.nodes)
+        try:
+            ids = id_array(nodes)
+        except GraphError as error:
+            raise GraphError(f"{error}; for networkx: Graph.from_networkx(nx.relabel_nodes(graph, str))") from None
+        place = {node: i for i, node in enumerate(nodes)}
+        pairs = np.fromiter((place[end] for edge in graph.edges() for end in edge), np.int64, -1).reshape(-1, 2)
+        source, target = np.ascontiguousarray(pairs[:, 0]), np.ascontiguousarray(pairs[:, 1])
+        return cls._from_codes(source, target, ids)
+
+    @classmethod
+    def from_pyg(cls, data: Any, ids: Any = None) -> Graph:
+        """The graph of a PyTorch Geometric Data: its edge_index, with num_nodes nodes 0, 1, 2, ..."""
+        index = getattr(data, "edge_index", None)
+        if index is None:
+            raise GraphError(f"expected a PyG Data with an edge_index, got {type(data).__name__}")
+        n = int(data.num_nodes)
+        ends = index.detach().cpu().numpy().astype(np.int64, copy=False)
+        if ends.ndim != 2 or ends.shape[0] != 2:
+            raise GraphError(f"edge_index must have shape (2, m), got {tuple(ends.shape)}")
+        if ends.size and not 0 <= int(ends.min()) <= int(ends.max()) < n:
+            raise GraphError(f"edge_index must name nodes 0..{n - 1}, got {int(ends.min())}..{int(ends.max())}")
+        column = id_array(np.arange(n, dtype=np.int64) if ids is None else ids)
+        if len(column) != n:
+            raise GraphError(f"ids must have one entry per node ({n:,}), got {len(column):,}")
+        _refuse_doubled(column)
+        return cls._from_codes(np.ascontiguousarray(ends[0]), np.ascontiguousarray(ends[1]), column)
+
+    def with_nodes(self, ids: Any) -> Graph:
+        """The same graph and, after its nodes, those of `ids` it did not have, as isolated nodes."""
+        extra = self._in_kind(id_array(ids))
+        extra = distinct(extra.filter(pc.is_null(index_in(extra, self.id_column))))
+        if len(extra) == 0:
+            return self
+        offsets = np.concatenate([self.offsets, np.full(len(extra), self.offsets[-1])])
+        return replace(self, offsets=_read_only(offsets), id_column=pa.concat_arrays([self.id_column, extra]))
+
+    def _in_kind(self, ids: pa.Array) -> pa.Array:
+        try:
+            if one_kind(ids, self.id_column) is not None:
+                return ids.cast(self.id_column.type) if ids.type != self.id_column.type else ids
+        except pa.ArrowInvalid:
+            pass
+        raise GraphError(f"the new ids are {ids.type}, the graph's are {self.id_column.type}; {ONE_KIND}")
+
+    @classmethod
+    def disjoint_union(cls, graphs: Sequence[Graph]) -> Graph:
+        """All graphs side by side, unconnected; ids become 0, 1, 2, ... in the order given."""
+        if not graphs:
+            raise GraphError("expected at least one graph, got none")
+        starts = np.cumsum([0, *(g.n_nodes for g in graphs)])
+        ends = np.cumsum([0, *(len(g.targets) for g in graphs)])
+        offsets = np.concatenate([[0], *(g.offsets[1:] + e for g, e in zip(graphs, ends, strict=False))])
+        targets = np.concatenate(
+            [g.targets + _index_type(int(starts[-1]))(s) for g, s in zip(graphs, starts, strict=False)]
+        )
+        counts = Counts(*(sum(getattr(g.counts, f) for g in graphs) for f in ("rows", "self_loops", "doubled")))
+        return cls(_read_only(offsets.astype(np.int64)), _read_only(targets), pa.array(np.arange(starts[-1])), counts)
+
+    @classmethod
+    def _from_columns(cls, source: pa.Array, target: pa.Array, ids: pa.Array | None) -> Graph:
+        if len(source) != len(target):
+            raise GraphError(f"source and target must be equally long, got {len(source):,} and {len(target):,}")
+        if ids is None:
+            source, target = _one_kind(source, target)
+            codes, nodes = coded(pa.concat_arrays([source, target]))
+            return cls._from_codes(codes[: len(source)], codes[len(source) :], nodes)
+        _refuse_doubled(ids)
+        ends = []
+        for name, column in (("source", source), ("target", target)):
+            if one_kind(column, ids) is None:
+                raise GraphError(f"the {name} ids are {column.type}, the graph's are {ids.type}; {ONE_KIND}")
+            found = index_in(column, ids)
+            if found.null_count:
+                unknown = column.filter(pc.is_null(found))
+                raise GraphError(
+                    f"{len(unknown):,} edges name a {name} that is not among ids=, first {shown(unknown)}; "
+                    "add it to ids, or leave ids out"
+                )
+            ends.append(found.to_numpy(zero_copy_only=False).astype(np.int64))
+        return cls._from_codes(ends[0], ends[1], ids)
+
+    @classmethod
+    def _from_codes(cls, source: Ints, target: Ints, ids: pa.Array) -> Graph:
+        """The graph of edges given as row numbers."""
+        n = len(ids)
+        if n == 0:
+            raise GraphError("a graph needs at least one node, got no edges and no ids")
+        counts = np.zeros(n + 1, np.int64)
+        loops = int(cpu.count_ends(source, target, counts))
+        offsets = np.cumsum(counts)
+        targets = np.empty(int(offsets[-1]), _index_type(n))
+        cpu.place_ends(source, target, offsets[:-1].copy(), targets)
+        in_ranges(lambda a, b: cpu.sort_rows(offsets, targets, counts, a, b), n, 1024)
+        counts[0] = 0
+        kept = np.cumsum(counts)
+        out = targets
+        if kept[-1] < offsets[-1]:
+            out = np.empty(int(kept[-1]), targets.dtype)
+            in_ranges(lambda a, b: cpu.compact_rows(offsets, kept, targets, out, a, b), n, 1024)
+        doubled = len(source) - loops - len(out) // 2
+        return cls(_read_only(kept), _read_only(out), ids, Counts(len(source), loops, doubled))
+
+
+def _two_columns(edges: Any) -> tuple[pa.Array, pa.Array]:
+    if isinstance(edges, tuple) and len(edges) == 2 and not any(isinstance(e, (tuple, str, bytes)) for e in edges):
+        return id_array(edges[0]), id_array(edges[1])
+    if hasattr(edges, "detach"):  # a torch tensor
+        edges = edges.detach().cpu().numpy()
+    if isinstance(edges, np.ndarray):
+        if edges.ndim != 2 or (edges.shape[1] != 2 and edges.size):
+            raise GraphError(
+                f"edges must have shape (m, 2), got {edges.shape}; pass edges.T or a tuple of two arrays if the "
+                "two ends are rows"
+            )
+        edges = edges.reshape(-1, 2)
+        return id_array(edges[:, 0]), id_array(edges[:, 1])
+    if isinstance(edges, (str, bytes)) or not isinstance(edges, Iterable) or hasattr(edges, "columns"):
+        raise GraphError(
+            f"edges must be pairs or two arrays, got {type(edges).__name__}; rae.read_edges reads files, "
+            "Graph.from_dataframe reads tables"
+        )
+    pairs = list(edges)
+    for i, pair in enumerate(pairs):
+        if isinstance(pair, (str, bytes)) or not hasattr(pair, "__len__") or len(pair) != 2:
+            raise GraphError(f"every edge must be a pair, got {pair!r} at position {i}")
+    return id_array([p[0] for p in pairs]), id_array([p[1] for p in pairs])
+
+
+def _one_kind(source: pa.Array, target: pa.Array) -> tuple[pa.Array, pa.Array]:
+    both = one_kind(source, target)
+    if both is None:
+        raise GraphError(
+            f"source and target ids must be of one kind, got {source.type} and {target.type}; turn both into text first"
+        )
+    return both
+
+
+def _refuse_doubled(ids: pa.Array) -> None:
+    if len(twice := doubled(ids)):
+        raise GraphError(f"every id must occur once, got {len(twice):,} more than once, first {shown(twice)}")
+
+
+def _index_type(n: int) -> type[np.signedinteger[Any]]:
+    return np.int32 if n < 2**31 else np.int64
+
+
+def _hashable(value: Any) -> Any:
+    return tuple(map(_hashable, value)) if isinstance(value, list) else value
+
+
+def _read_only(array: A) -> A:
+    array.flags.writeable = False
+    return array

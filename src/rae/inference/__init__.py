@@ -1,8 +1,0 @@
-"""Embed every node exactly: into memory (exact.py), into a file (streamed.py), from disk to disk (bounded.py)."""
-
-from rae.inference.bounded import embed_to
-from rae.inference.exact import TILE, embed
-from rae.inference.layout import memory_bytes
-from rae.inference.streamed import stream, stream_to
-
-__all__ = ["TILE", "embed", "embed_to", "memory_bytes", "stream", "stream_to"]

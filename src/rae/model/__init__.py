@@ -1,0 +1,1 @@
+"""The paper: sampling, encoder, pairs, losses, training, and the file of a fitted model."""

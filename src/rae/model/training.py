@@ -1,0 +1,229 @@
+"""The loop: draw a batch, encode its views, contrast them, take a step of Adam."""
+
+from __future__ import annotations
+
+import logging
+import math
+import warnings
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rae.config import Config
+from rae.errors import CollapseWarning, GraphError, TrainingError
+from rae.features import Matrix, widened
+from rae.graph import Graph
+from rae.model import pairs
+from rae.model.adam import Adam
+from rae.model.encoder import Encoder
+from rae.model.losses import contrast
+from rae.model.sampling import Block, sample_blocks, shuffle_neighbors, stack
+from rae.runtime import generator, key, together, torch_alone, torch_alone_here
+
+log = logging.getLogger("rae")
+
+Ints = np.ndarray[Any, np.dtype[np.integer[Any]]]
+Progress = Callable[[str, int, int, dict[str, float]], None]
+
+COLLAPSED = 0.999  # mean cosine above which the vectors are all but equal
+
+
+@dataclass(frozen=True)
+class Record:
+    """One entry of the history: the loss, and the shape of a fixed batch of vectors."""
+
+    loss: str
+    step: int
+    value: float
+    rank: float
+    cosine: float
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@torch.inference_mode(False)  # whatever the caller is in the middle of
+@torch.enable_grad()
+def fit(
+    graph: Graph, x: Matrix, config: Config, loss: str, progress: Progress | None = None
+) -> tuple[Encoder, list[Record]]:
+    """The encoder of one loss, trained for config.steps, and its history."""
+    encoder = Encoder(int(x.shape[1]), config, generator(config.seed, loss, "encoder"))
+    if config.steps == 0:
+        return encoder, []
+    if graph.n_nodes < 2:
+        raise GraphError(
+            "training contrasts nodes with others, got a graph of one node; use steps=0, or a larger graph"
+        )
+    if graph.n_edges == 0:
+        raise GraphError(
+            f"training needs edges, got {graph.n_nodes:,} nodes and no edge; check the edges, or use steps=0"
+        )
+    context = Encoder(int(x.shape[1]), config, generator(config.seed, loss, "context"))
+    with torch_alone():
+        history = _train(encoder, context, graph, x, config, loss, progress)
+    _warn_if_collapsed(history[-1], config)
+    return encoder, history
+
+
+def _train(
+    encoder: Encoder,
+    context: Encoder,
+    graph: Graph,
+    x: Matrix,
+    config: Config,
+    loss: str,
+    progress: Progress | None,
+) -> list[Record]:
+    weights = [*encoder.parameters(), *context.parameters()]
+    optimizer = Adam(weights, config.learning_rate)
+    history: list[Record] = []
+    for step in range(1, config.steps + 1):
+        encoder.train(), context.train()
+        optimizer.zero_grad()
+        objective = step_loss(encoder, context, graph, x, config, loss, step)
+        value = float(objective.detach())
+        if not math.isfinite(value):
+            raise TrainingError(_diverged(loss, step, config))
+        objective.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        if step in (1, config.steps) or step % config.record_every == 0:
+            history.append(_record(encoder, graph, x, config, loss, step, value))
+        if progress is not None:
+            progress(f"train {loss}", step, config.steps, {"loss": value})
+    return history
+
+
+class _Together(torch.autograd.Function):
+    """Two tensors made at the same time; their gradients go back at the same time."""
+
+    @staticmethod
+    def forward(ctx: Any, needs_grad: Tensor, first: Callable[[], Tensor], second: Callable[[], Tensor]) -> Any:
+        ctx.made = together(_with_grad(first), _with_grad(second))
+        return tuple(made.detach() for made in ctx.made)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[None, None, None]:
+        together(*(partial(_send_back, made, grad) for made, grad in zip(ctx.made, grads, strict=True)))
+        return None, None, None
+
+
+def _send_back(made: Tensor, grad: Tensor) -> None:
+    """made.backward(grad), for which torch would import a library of algebra for half a second."""
+    with torch.enable_grad():
+        (made * grad).sum().backward()  # type: ignore[no-untyped-call]
+
+
+def _with_grad(make: Callable[[], Tensor]) -> Callable[[], Tensor]:
+    def made() -> Tensor:
+        torch_alone_here()
+        with torch.enable_grad():
+            return make()
+
+    return made
+
+
+def step_loss(
+    encoder: Encoder, context: Encoder, graph: Graph, x: Matrix, config: Config, loss: str, step: int
+) -> Tensor:
+    """The loss of one batch, ready for backward()."""
+    within = loss == "within"
+    draw_positive = pairs.same_node if within else pairs.random_neighbor
+    draw_negative = pairs.any_other if within or not config.exclude_neighbors else pairs.non_neighbor
+    luck = (config.seed, loss, step)
+    b, p = min(config.batch_size, graph.n_nodes), config.positives
+    n_shuffled = round(config.shuffled * config.negatives) if within else 0
+    n_random = config.negatives - n_shuffled
+
+    nodes = generator(*luck, "batch").choice(graph.n_nodes, b, replace=False, shuffle=False)
+    seen = draw_positive(graph, nodes, p, key(*luck, "positive"))
+    seen = seen if within else np.concatenate([seen, nodes[None]])
+
+    def anchors() -> Tensor:
+        z: Tensor = encoder(*_inputs(graph, x, nodes, config, (*luck, "anchor")), luck=(*luck, "anchor"))
+        return z
+
+    def others() -> Tensor:
+        """p positives per anchor, and for J_neighbor the batch itself, to be negatives; then shuffled ones."""
+        views = np.repeat(np.arange(len(seen)), b)
+        rows, blocks = _inputs(graph, x, seen.ravel(), config, (*luck, "context"), views)
+        if n_shuffled and config.shuffle == "neighbors":
+            blocks[-1] = _with_shuffled(blocks[-1], graph, nodes, p, n_shuffled, luck)
+        z: Tensor = context(rows, blocks, luck=(*luck, "context"))
+        return z
+
+    anchor, z = _Together.apply(torch.zeros((), requires_grad=True), anchors, others)  # type: ignore[no-untyped-call]
+    d = anchor.shape[1]
+    n_seen = seen.size
+    positive = (z[: p * b].view(p, b, d) * anchor).sum(-1)
+    scores, valid = [], []
+    if n_random or config.shuffle == "rows":
+        # Random negatives, and the released code's shuffled ones, are other rows of the batch.
+        count = n_random if config.shuffle == "neighbors" else config.negatives
+        pool = z[:n_seen] if within else z[p * b : n_seen]
+        place = torch.from_numpy(draw_negative(graph, nodes, count, key(*luck, "negative")))
+        view = generator(*luck, "view").integers(len(pool) // b, size=place.shape)
+        column = place.clamp(min=0) + b * torch.from_numpy(view)
+        scores.append((anchor @ pool.T).gather(1, column).ravel())
+        valid.append((place >= 0).ravel())
+    if len(z) > n_seen:
+        shuffled = (z[n_seen:].view(n_shuffled, b, d) * anchor).sum(-1).ravel()
+        scores.append(shuffled)
+        valid.append(torch.ones(len(shuffled), dtype=torch.bool))
+    return contrast(positive, torch.cat(scores), negative_weight=config.negative_weight, valid=torch.cat(valid))
+
+
+def _inputs(
+    graph: Graph, x: Matrix, nodes: Ints, config: Config, luck: tuple[int | str, ...], views: Ints | None = None
+) -> tuple[Matrix, list[Block]]:
+    seed, *purpose = luck
+    below, blocks = sample_blocks(graph, nodes, config.fanout, int(seed), *purpose, views=views)
+    return widened(x[below]), blocks
+
+
+def _with_shuffled(block: Block, graph: Graph, nodes: Ints, p: int, k: int, luck: tuple[Any, ...]) -> Block:
+    """The block and, below it, k rows per anchor: the ego kept, the neighbours those of another node."""
+    b = len(nodes)
+    other = pairs.any_other(graph, nodes, k, key(*luck, "shuffle")).T  # (k, b) places
+    view = generator(*luck, "shuffle").integers(p, size=other.shape)
+    rows = np.tile(np.arange(b), k)
+    return stack(block, shuffle_neighbors(block, rows, (other + b * view).ravel()))
+
+
+def _record(encoder: Encoder, graph: Graph, x: Matrix, config: Config, loss: str, step: int, value: float) -> Record:
+    """Look at a fixed batch without dropout: how many directions it uses, how alike its vectors are."""
+    nodes = generator(config.seed, "probe").choice(graph.n_nodes, min(256, graph.n_nodes), replace=False)
+    encoder.eval()
+    with torch.no_grad():
+        z = encoder(*_inputs(graph, x, nodes, config, (config.seed, "probe"))).double()
+    energy = torch.linalg.svdvals(z - z.mean(0)) ** 2
+    share = energy / energy.sum().clamp(min=1e-12)
+    rank = float(torch.exp(-(share * torch.log(share.clamp(min=1e-12))).sum()))
+    unit = torch.nn.functional.normalize(z, dim=1)
+    n = len(unit)
+    cosine = float((unit.sum(0).square().sum() - n) / (n * (n - 1)))
+    return Record(loss, step, round(value, 6), round(rank, 4), round(cosine, 6))
+
+
+def _warn_if_collapsed(last: Record, config: Config) -> None:
+    if last.cosine > COLLAPSED:
+        warnings.warn(
+            f"the fit collapsed: the mean cosine between vectors is {last.cosine:.3f} (loss {last.loss!r}, step "
+            f"{last.step}), so all nodes look alike; if every node has the same features that is the truth, else "
+            f"lower learning_rate (now {config.learning_rate:g}), raise negatives (now {config.negatives}) or "
+            "scale the features",
+            CollapseWarning,
+            stacklevel=4,
+        )
+
+
+def _diverged(loss: str, step: int, config: Config) -> str:
+    return (
+        f"the fit diverged: loss {loss!r} became infinite or NaN at step {step} of {config.steps}; "
+        f"lower learning_rate (now {config.learning_rate:g}) or scale the features to about 1"
+    )

@@ -1,0 +1,178 @@
+"""A folder of part files: intermediate arrays on disk that outlive a killed run and are never trusted unread.
+
+manifest.json   what the parts belong to: settings and checksums of the inputs, and their fingerprint
+NAME.part       the bytes of arrays, one after the other, then the SHA-256 of fingerprint, name and bytes
+
+A part is written aside and moved into place, so it is whole or absent; a second writer of the same
+part writes the same bytes. A part whose checksum is not right, or that belongs to another
+fingerprint, is as good as absent. Nothing is flushed to the disk part by part: a killed process
+loses nothing by that, and after a power failure the checksum tells.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rae.errors import FileError
+from rae.memory import forget
+from rae.storage.atomic import atomic_path, write_json
+
+log = logging.getLogger("rae")
+
+FORMAT, FORMAT_VERSION = "rae parts", 1
+INFO, SUFFIX, DIGEST = "manifest.json", ".part", 32
+PIECE = 1 << 22  # bytes read at a time where a part is checked
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The parts of one piece of work in one folder."""
+
+    folder: Path
+    fingerprint: str
+    _sound: set[str] = field(default_factory=set)  # names that this process wrote or has checked
+
+    @classmethod
+    def open(cls, folder: str | os.PathLike[str], about: Mapping[str, Any]) -> Parts:
+        """The parts that lie in this folder if they are about the same, else an empty folder."""
+        place = Path(folder)
+        fingerprint = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
+        parts = cls(place, fingerprint)
+        if place.exists():
+            if not place.is_dir():
+                raise FileError(f"{place} must be a folder for intermediate files, it is a file; move it away")
+            if _told(place) == fingerprint:
+                log.info("continuing with the parts in %s", place)
+                return parts
+            parts.remove()
+        place.mkdir(parents=True, exist_ok=True)
+        head = {"format": FORMAT, "format_version": FORMAT_VERSION, "fingerprint": fingerprint}
+        write_json(place / INFO, head | {"about": dict(about)})
+        return parts
+
+    def has(self, name: str) -> bool:
+        """Whether this part is there and whole; one that is not is removed."""
+        if name in self._sound:
+            return True
+        path = self._path(name)
+        if not path.is_file():
+            return False
+        if not self._checked(name, path):
+            log.warning("%s is damaged or foreign and will be made anew", path)
+            path.unlink(missing_ok=True)
+            return False
+        self._sound.add(name)
+        return True
+
+    def write(self, name: str, arrays: Sequence[Array]) -> None:
+        """Keep these arrays as one part, whole or not at all."""
+        digest = self._hash(name)
+        with atomic_path(self._path(name), flush=False) as hidden, hidden.open("wb", buffering=0) as file:
+            for array in arrays:
+                data = _bytes(array)
+                digest.update(data)
+                _write_all(file, data)
+            _write_all(file, memoryview(digest.digest()))
+        self._sound.add(name)
+
+    def read_into(self, name: str, out: Array, at: int = 0) -> None:
+        """Fill a C-ordered array with the bytes of a part from position `at` on."""
+        if not self.has(name):
+            raise FileError(f"the part {self._path(name)} is missing or damaged; run the same command again")
+        data = _bytes(out)
+        with self._path(name).open("rb", buffering=0) as file:
+            file.seek(at)
+            done = 0
+            while done < len(data):
+                got = file.readinto(data[done:])
+                if not got:
+                    raise FileError(f"the part {self._path(name)} is too short; run the same command again")
+                done += got
+
+    def read(self, name: str, shape: tuple[int, ...], dtype: Any = np.float32) -> Array:
+        """The array that a part holds."""
+        out = np.empty(shape, dtype)
+        self.read_into(name, out)
+        return out
+
+    def drop(self, name: str) -> None:
+        """Remove a part that is not needed any more."""
+        self._sound.discard(name)
+        self._path(name).unlink(missing_ok=True)
+
+    def remove(self) -> None:
+        """Remove the folder with all its parts; a folder that holds anything else is refused and left alone."""
+        if not self.folder.is_dir():
+            return
+        names = sorted(path.name for path in self.folder.iterdir())
+        foreign = [n for n in names if n != INFO and not n.endswith(SUFFIX) and not (n[0] == "." and n[-4:] == ".tmp")]
+        if foreign or (names and INFO not in names):
+            raise FileError(
+                f"{self.folder} must be free for intermediate files, it holds {foreign[0] if foreign else names[0]}; "
+                "move it away"
+            )
+        for name in [n for n in names if n != INFO] + [INFO] * (INFO in names):  # what says it is ours goes last
+            (self.folder / name).unlink()
+        self.folder.rmdir()
+        self._sound.clear()
+
+    def _path(self, name: str) -> Path:
+        return self.folder / f"{name}{SUFFIX}"
+
+    def _hash(self, name: str) -> Any:
+        return hashlib.sha256(f"{self.fingerprint} {name}\n".encode())
+
+    def _checked(self, name: str, path: Path) -> bool:
+        left = path.stat().st_size - DIGEST
+        digest, buffer = self._hash(name), memoryview(bytearray(PIECE))
+        with path.open("rb", buffering=0) as file:
+            while left > 0:
+                got = file.readinto(buffer[: min(PIECE, left)])
+                if not got:
+                    return False
+                digest.update(buffer[:got])
+                left -= got
+            return left == 0 and file.read(DIGEST + 1) == digest.digest()
+
+
+def digest_of(*arrays: Any) -> str:
+    """The SHA-256 of the contents of arrays, their types and shapes, read in pieces."""
+    digest = hashlib.sha256()
+    for array in arrays:
+        digest.update(f"{array.dtype.str} {array.shape}\n".encode())
+        rows = max(1, PIECE * 8 // max(1, array.dtype.itemsize * int(np.prod(array.shape[1:]))))
+        for start in range(0, len(array), rows):
+            digest.update(_bytes(array[start : start + rows]))
+            forget(array)
+    return digest.hexdigest()
+
+
+def _bytes(array: Array) -> memoryview:
+    """The memory of a C-ordered array (a copy of any other) as bytes."""
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+
+
+def _write_all(file: Any, data: memoryview) -> None:
+    while len(data):
+        data = data[file.write(data) :]
+
+
+def _told(folder: Path) -> str | None:
+    """The fingerprint in the manifest of this folder, None where there is none to be believed."""
+    try:
+        told = json.loads((folder / INFO).read_text(encoding="utf-8"))
+        known = told["format"] == FORMAT and told["format_version"] == FORMAT_VERSION
+        return str(told["fingerprint"]) if known else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
