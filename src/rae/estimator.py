@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, Self
@@ -12,9 +12,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from rae.config import Config
-from rae.engine import embed, embed_to, stream_to
+from rae.engine import embed, embed_to
 from rae.errors import ConfigError, FeatureError, GraphError, NotFittedError
-from rae.features import FeatureTable, Matrix, prepare
+from rae.features import Features, FeatureTable
 from rae.graph import Graph
 from rae.model import checkpoint
 from rae.model.checkpoint import Checkpoint, losses
@@ -61,41 +61,27 @@ class RAE:
         or a FeatureTable keyed by id; for several graphs, one of these per graph.
         """
         names = _names(features) or feature_names
-        graph, x = _prepared(graph, _with_columns(features, names), self.config)
-        expected = x.shape[1] - (
-            1 + self.config.degree_cap if self.config.add_structure and features is not None else 0
-        )
-        if names is not None and len(names) != expected:
-            raise FeatureError(f"feature_names must have one entry per column ({expected:,}), got {len(names):,}")
+        x = _features(graph, _with_columns(features, names), self.config, names)
         encoders: dict[str, Encoder] = {}
         history: list[dict[str, Any]] = []
         for loss in losses(self.config):
-            encoders[loss], records = fit(graph, x, self.config, loss, progress)
+            encoders[loss], records = fit(x.graph, x, self.config, loss, progress)
             history += [record.as_dict() for record in records]
-        names = None if names is None else tuple(map(str, names))
-        self._fitted = Checkpoint(self.config, encoders, int(x.shape[1]), features is None, names, history)
+        self._fitted = Checkpoint(self.config, encoders, x.width, x.is_structural, x.names, history)
         return self
 
-    def transform(self, graph: Graph, features: Any = None, *, progress: Progress | None = None) -> Floats:
+    def transform(
+        self, graph: Graph, features: Any = None, *, nodes: Any = None, progress: Progress | None = None
+    ) -> Floats:
         """The vectors of this graph's nodes, in row order, whether or not the fit has seen them.
 
-        -> (n, width): the last level first, then the lower ones; for loss="both" within, then neighbor.
+        -> (n, width): the last level first, then the lower ones; for loss="both" within, then neighbor. `nodes`
+        are ids: only their vectors, in their order, from no more of the graph than they need.
         """
-        model = self._model
-        graph, x = _prepared(graph, self._expected(features), model.config)
-        if x.shape[1] != model.n_features:
-            raise FeatureError(f"the model was fitted on {model.n_features:,} feature columns, got {x.shape[1]:,}")
-        fanout = model.config.fanout if model.config.inference == "sampled" else None
-        parts = []
-        total = len(model.encoders) * model.config.depth
-        for i, encoder in enumerate(model.encoders.values()):
-
-            def report(done: int, of: int, before: int = i * model.config.depth) -> None:
-                if progress is not None:
-                    progress("embed", before + done, total, {})
-
-            parts.append(embed(encoder, graph, x, fanout=fanout, seed=model.config.seed, report=report))
-        return parts[0] if len(parts) == 1 else np.hstack(parts)
+        x = _features(graph, self._expected(features), self._model.config)
+        self._check_width(x)
+        rows = None if nodes is None else x.graph.rows(nodes)
+        return embed(self._model.encoders, x, nodes=rows, report=_report(progress))
 
     def embed_to(
         self,
@@ -116,22 +102,13 @@ class RAE:
         same call goes on where a killed one was. `half` keeps those intermediate rows in half precision,
         `dtype` is that of the file, `model` a model file's checksum for its header.
         """
-        if not isinstance(graph, Graph):
-            raise GraphError(f"expected a rae.Graph, got {type(graph).__name__}; make one with rae.Graph.from_edges")
-
-        def report(done: int, of: int) -> None:
-            if progress is not None:
-                progress("embed", done, of, {})
-
-        kept = self._model
-        if memory is None:
-            if half:
-                raise ConfigError("half=True is about rows kept on disk, which memory= asks for; pass both")
-            graph, x = _prepared(graph, self._expected(features), kept.config)
-            return stream_to(path, kept.encoders, graph, x, kept.config, dtype=dtype, model=model, report=report)
+        if half and memory is None:
+            raise ConfigError("half=True is about rows kept on disk, which memory= asks for; pass both")
+        x = _features(graph, self._expected(features), self._model.config, check=memory is None)
+        self._check_width(x)
         return embed_to(
-            path, kept.encoders, graph, self._expected(features), kept.config,
-            memory=memory, half=half, dtype=dtype, model=model, report=report,
+            path, self._model.encoders, x,
+            memory=memory, half=half, dtype=dtype, model=model, report=_report(progress),
         )  # fmt: skip
 
     def fit_transform(
@@ -226,6 +203,10 @@ class RAE:
     def __repr__(self) -> str:
         return f"RAE({', '.join(f'{k}={v!r}' for k, v in self.config.changed().items())})"
 
+    def _check_width(self, x: Features) -> None:
+        if x.width != self._model.n_features:
+            raise FeatureError(f"the model was fitted on {self._model.n_features:,} feature columns, got {x.width:,}")
+
     def _expected(self, features: Any) -> Any:
         """The features as the fitted model wants them: present or absent, columns in its order."""
         model = self._model
@@ -245,15 +226,21 @@ RAE.__init__.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
 )
 
 
-def _prepared(graph: Any, features: Any, config: Config) -> tuple[Graph, Matrix]:
-    """One graph and the matrix a model reads for it; several graphs become one, side by side."""
+def _features(
+    graph: Any, features: Any, config: Config, names: Sequence[str] | None = None, *, check: bool = True
+) -> Features:
+    """The features of one graph, or of several side by side."""
     if isinstance(graph, (list, tuple)):
         _check_many(graph, features)
         features = None if features is None else _stacked(graph, features)
         graph = Graph.disjoint_union(graph)
     if not isinstance(graph, Graph):
         raise GraphError(f"expected a rae.Graph, got {type(graph).__name__}; make one with rae.Graph.from_edges")
-    return graph, prepare(graph, features, config)
+    return Features.of(graph, features, config, names, check=check)
+
+
+def _report(progress: Progress | None) -> Callable[[int, int], None] | None:
+    return None if progress is None else lambda done, total: progress("embed", done, total, {})
 
 
 def _names(features: Any) -> tuple[str, ...] | None:

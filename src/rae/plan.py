@@ -32,29 +32,29 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import scipy.sparse as sp
+import torch
 
 from rae.config import Config
 from rae.engine import memory_bytes, stream
-from rae.engine.exact import mean
+from rae.engine.embedding import layout_sizes
 from rae.engine.layout import PART_BYTES, PROGRAM, WRITING, layout, least_memory
-from rae.engine.rows import FeatureRows
+from rae.engine.levels import EncoderLevel, encoder_levels
 from rae.errors import CollapseWarning, GraphError
-from rae.features import Matrix, prepare
+from rae.features import Features
 from rae.graph import Graph
 from rae.io import write_embeddings
 from rae.io.embeddings import GROUP_BYTES
+from rae.memory import aligned_empty, number_in
 from rae.memory import available_memory as available_memory
-from rae.memory import mapped, number_in
 from rae.model.checkpoint import losses
 from rae.model.encoder import Encoder
 from rae.model.training import fit
-from rae.ops.intrinsics import aligned
+from rae.ops.gather import mean
 from rae.runtime import generator, threads
 from rae.storage.parts import Parts
 
 HELD = 14  # arrays of a level that are alive at the end of a forward pass and during the backward pass
-MAKING = 2  # row groups that are made while others are written
+BUFFERS = 2  # row groups that are computed while others are written
 PER_ROW = 64  # bytes per row of the edge file while the graph is made: two columns, codes, ranks
 SAMPLE = 32_768  # nodes embedded and written to measure the rates
 COLUMNS = 64  # width at which averaging is timed
@@ -90,7 +90,7 @@ def plan(
     if budget is not None:
         check_budget(budget, graph, features, config, half=half)
     began = time.perf_counter()
-    x = prepare(graph, features, config)
+    x = Features.of(graph, features, config).in_memory()
     prepared = time.perf_counter() - began
     seconds = {
         "read": read_seconds,
@@ -98,15 +98,15 @@ def plan(
         "embed": 0.0,
         "write": 0.0,
     }
-    seconds["embed"], seconds["write"] = _embedding_seconds(graph, x, config, dtype)
+    seconds["embed"], seconds["write"] = _embedding_seconds(x, dtype)
     seconds["fit"] += prepared if config.steps else 0.0
     seconds["embed"] += prepared
     if budget is not None:
-        widths = sum(map(min, itertools.pairwise((int(x.shape[1]), *config.dims)))) + sum(config.dims)
-        seconds["embed"] += _item(half) * graph.n_nodes * widths * len(losses(config)) * _part_seconds()
+        widths = sum(map(min, itertools.pairwise((x.width, *config.dims)))) + sum(config.dims)
+        seconds["embed"] += _itemsize(half) * graph.n_nodes * widths * len(losses(config)) * _part_seconds()
     seconds["total"] = sum(seconds.values())
-    room = memory(graph, features, config, file_bytes=file_bytes, budget=budget, half=half, from_folder=from_folder)
-    return Plan(room, seconds)
+    expected = memory(graph, features, config, file_bytes=file_bytes, budget=budget, half=half, from_folder=from_folder)
+    return Plan(expected, seconds)
 
 
 def memory(
@@ -123,26 +123,25 @@ def memory(
 
     Nothing is computed that grows with the features, so that a fit can be warned of before it starts.
     """
-    rows = FeatureRows.of(graph, features, config)
+    x = Features.of(graph, features, config, check=False)
     n = graph.n_nodes
-    given = 0 if rows.given is None else _bytes(rows.given)
-    held = 0 if _on_disk(rows.given) else given  # pages of a mapped file are given back when memory is short
-    structural = 4 * n * (rows.width - (0 if rows.given is None else int(rows.given.shape[1])))
-    row_bytes = 4 * rows.width if rows.dense else (given + structural) / n  # rows of halves are widened for a step
+    resident = 0 if x.is_mapped else x.given_bytes  # pages of a mapped file are given back when memory is short
+    structural = 4 * n * x.structural_width
+    row_bytes = 4 * x.width if x.is_dense else (x.given_bytes + structural) / n  # float16 rows are widened for a step
     group = min(GROUP_BYTES, 4 * n * config.width)
     parts = {
         "program": PROGRAM,
         "read": 0 if from_folder else reading_bytes(file_bytes, graph.counts.rows),
         "graph": graph.offsets.nbytes + graph.targets.nbytes + graph.id_column.nbytes,
-        "features": held + structural,
-        "step": _step_bytes(graph, rows.width, row_bytes, config) if config.steps else 0,
-        "embedding": 4 * n * len(losses(config)) * _made(rows, config) + (MAKING + WRITING) * group,
+        "features": resident + structural,
+        "step": _step_bytes(graph, x.width, row_bytes, config) if config.steps else 0,
+        "embedding": 4 * n * len(losses(config)) * _made(x, config) + (BUFFERS + WRITING) * group,
     }
     fitting = PROGRAM + parts["graph"] + parts["features"] + parts["step"]
     embedding = PROGRAM + parts["graph"] + parts["features"] + parts["embedding"]
     if budget is not None:
-        parts["embedding"] = PART_BYTES + WRITING * GROUP_BYTES + _item(half) * n * _averaged(rows, config)
-        embedding = min(memory_bytes(budget), PROGRAM + parts["graph"] + held + parts["embedding"])
+        parts["embedding"] = PART_BYTES + WRITING * GROUP_BYTES + _itemsize(half) * n * _averaged(x, config)
+        embedding = min(memory_bytes(budget), PROGRAM + parts["graph"] + resident + parts["embedding"])
     return parts | {"peak": max(PROGRAM + parts["read"] + parts["graph"], fitting, embedding)}
 
 
@@ -163,20 +162,11 @@ def check_budget(memory: int | str, graph: Graph, features: Any, config: Config,
 
 def _sizes(graph: Graph, features: Any, config: Config, half: bool) -> dict[str, Any]:
     """What the layout of a model with these settings depends on."""
-    rows = FeatureRows.of(graph, features, config)
-    in_memory = [a.nbytes for a in (graph.offsets, graph.targets) if mapped(a) is None]
-    return {
-        "n_nodes": graph.n_nodes,
-        "n_targets": len(graph.targets),
-        "widths": [*config.dims, rows.entries],
-        "width": config.width,
-        "item": _item(half),
-        "held": sum(in_memory) + rows.held_bytes + int(graph.id_column.nbytes),
-        "group": GROUP_BYTES,
-    }
+    widths = [*config.dims] * len(losses(config))
+    return layout_sizes(Features.of(graph, features, config, check=False), widths, _itemsize(half))
 
 
-def _item(half: bool) -> int:
+def _itemsize(half: bool) -> int:
     """Bytes of a number that is averaged, where there is a budget."""
     return 2 if half else 4
 
@@ -205,7 +195,7 @@ def rows_by_level(graph: Graph, n_egos: int, config: Config) -> list[float]:
     return rows[::-1]
 
 
-def fit_seconds(graph: Graph, x: Matrix, config: Config, loss: str) -> float:
+def fit_seconds(graph: Graph, x: Features, config: Config, loss: str) -> float:
     """Seconds of one fit: the first step as it was, which warms up, and the others at the pace of a few real ones."""
     if config.steps == 0:
         return 0.0
@@ -234,37 +224,24 @@ def _step_bytes(graph: Graph, n_features: int, row_bytes: float, config: Config)
     return int(4 * held + gathered + 2 * 16 * weights)
 
 
-def _projects(rows: FeatureRows, config: Config) -> list[bool]:
-    """Which levels project before they average, as `inference.exact.projects` decides for the levels of a model."""
-    widths = (rows.width, *config.dims)
-    narrows = [config.order == "project_first" or here < below for below, here in itertools.pairwise(widths)]
-    return [narrows[0] or not rows.dense, *narrows[1:]]
+def _levels(x: Features, config: Config) -> list[EncoderLevel]:
+    """The levels of a model with these settings, without weights."""
+    return encoder_levels(Encoder(x.width, config), x.is_dense)
 
 
-def _made(rows: FeatureRows, config: Config) -> int:
+def _made(x: Features, config: Config) -> int:
     """Columns of the rows that all levels average, less the features where the first one averages them as they are."""
-    pairs = itertools.pairwise((0, *config.dims))
-    return sum(here if first else below for first, (below, here) in zip(_projects(rows, config), pairs, strict=True))
+    return sum(level.columns for k, level in enumerate(_levels(x, config)) if k or level.maps_rows)
 
 
-def _averaged(rows: FeatureRows, config: Config) -> int:
-    """Columns of the widest rows that are averaged: the input of a level, or what it projects first."""
-    pairs = itertools.pairwise((rows.width, *config.dims))
-    return max(here if first else below for first, (below, here) in zip(_projects(rows, config), pairs, strict=True))
+def _averaged(x: Features, config: Config) -> int:
+    """Columns of the widest rows that are averaged."""
+    return max(level.columns for level in _levels(x, config))
 
 
-def _on_disk(x: Matrix | None) -> bool:
-    return x is not None and mapped(x if isinstance(x, np.ndarray) else x.data) is not None
-
-
-def _bytes(x: Matrix) -> int:
-    if isinstance(x, np.ndarray):
-        return x.nbytes
-    return int(x.data.nbytes + x.indices.nbytes + x.indptr.nbytes)
-
-
-def _embedding_seconds(graph: Graph, x: Matrix, config: Config, dtype: str) -> tuple[float, float]:
+def _embedding_seconds(x: Features, dtype: str) -> tuple[float, float]:
     """Seconds to embed every node, and to write the vectors."""
+    graph, config = x.graph, x.config
     n = graph.n_nodes
     rng = generator(config.seed, "plan")
     small, rows = graph, np.arange(n)
@@ -272,17 +249,18 @@ def _embedding_seconds(graph: Graph, x: Matrix, config: Config, dtype: str) -> t
         ends = rng.integers(SAMPLE, size=(2, round(graph.n_edges * SAMPLE / n)))
         small = Graph.from_edges((ends[0], ends[1]), ids=np.arange(SAMPLE))
         rows = np.sort(rng.choice(n, SAMPLE, replace=False))
-    part: Any = x[rows] if isinstance(x, np.ndarray) else sp.csr_array(x[rows])
-    encoder = {"": Encoder(int(x.shape[1]), config)}
-    for _ in stream(encoder, small, part, config):  # once to warm up
+    plain = config.replace(add_structure=False)  # the structural columns are among those taken
+    part = Features.of(small, x.take(rows), plain, check=False)
+    encoder = {"": Encoder(x.width, config)}
+    for _ in stream(encoder, part):  # once to warm up
         pass
     began = time.perf_counter()
-    z = np.vstack([rows.copy() for rows in stream(encoder, small, part, config)])
+    z = np.vstack([vectors.copy() for vectors in stream(encoder, part)])
     embedded = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         write_embeddings(Path(folder) / "z.parquet", pa.array(np.arange(len(z))), z, dtype=dtype)
     written = time.perf_counter()
-    *lower, last = (min(pair) for pair in itertools.pairwise((int(x.shape[1]), *config.dims)))
+    *lower, last = (min(pair) for pair in itertools.pairwise((x.width, *config.dims)))
     spent = embedded - began
     if small is not graph and config.inference != "sampled":  # its rows lie in the cache, those of the graph do not
         averaged = 2 * sum(lower) + last  # below the last level, once for the level above and once to be written
@@ -315,14 +293,13 @@ def _touching_seconds() -> float:
 def _averaging_seconds(graph: Graph) -> float:
     """Seconds to average one column over every neighbourhood, told from a few runs of rows."""
     n = graph.n_nodes
-    rows = aligned((min(n, MOST), COLUMNS))
-    rows[:] = 1
+    rows = torch.from_numpy(aligned_empty((min(n, MOST), COLUMNS))).fill_(1)
     spent, targets = 0.0, 0
     for a in np.linspace(0, max(0, n - RUN), RUNS, dtype=np.int64):
         offsets = graph.offsets[a : a + RUN + 1]
         near = (graph.targets[offsets[0] : offsets[-1]] % len(rows)).astype(graph.targets.dtype)
         began = time.perf_counter()
-        mean(offsets - offsets[0], near, rows, 0)
+        mean(rows, offsets - offsets[0], near)
         spent += time.perf_counter() - began
         targets += len(near)
     return spent / COLUMNS * len(graph.targets) / max(targets, 1) / threads()

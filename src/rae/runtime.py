@@ -15,14 +15,14 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TypeVar
 
 import numpy as np
 
 Part = int | str
 T = TypeVar("T")
-FIRST, SECOND, BESIDE = 0, 1, 2  # pools for the two sides of `together`, and the one that runs the second side
+FIRST, SECOND, PARTNER = 0, 1, 2  # pools of the two sides of `together`, and of the thread of the second side
 
 
 def key(seed: int, *parts: Part) -> np.uint64:
@@ -41,75 +41,79 @@ def generator(seed: int, *parts: Part) -> np.random.Generator:
 
 
 _threads: int | None = None
-_alone, _before, _counting = 0, 1, threading.Lock()  # blocks of torch_alone at work, torch's threads before them
-_here = threading.local()  # ours: a thread of ours that torch has not met; share, side: set by `together`
+_alone, _before, _counting = 0, 1, threading.Lock()  # nested torch_alone blocks, torch's threads before the first
+_here = threading.local()  # new: a thread of a pool that torch has not met; share, side: see `_with_share`
 
 
 def set_threads(count: int | None) -> None:
-    """Use this many threads for our kernels; None goes back to the default (all cores allowed)."""
+    """Use this many threads for our operations; None goes back to the default (all cores allowed)."""
     global _threads
     _threads = None if count is None else max(1, int(count))
 
 
 def threads() -> int:
-    """How many threads the kernels use here: set_threads, else RAE_THREADS, else the cores allowed."""
+    """Threads that an operation uses here: its share, else set_threads, else RAE_THREADS, else the cores allowed."""
     if (share := getattr(_here, "share", None)) is not None:
         return int(share)
     if _threads is not None:
         return _threads
-    if (named := os.environ.get("RAE_THREADS", "")).isdigit() and int(named) > 0:
-        return int(named)
+    if (setting := os.environ.get("RAE_THREADS", "")).isdigit() and int(setting) > 0:
+        return int(setting)
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @lru_cache(maxsize=8)
 def _pool(workers: int, side: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(workers, thread_name_prefix="rae", initializer=_here.__setattr__, initargs=("ours", True))
+    return ThreadPoolExecutor(workers, thread_name_prefix="rae", initializer=_here.__setattr__, initargs=("new", True))
 
 
 def in_ranges(work: Callable[[int, int], None], size: int, smallest: int = 1) -> None:
     """Call work(start, stop) over 0..size, split over the threads into ranges of >= smallest.
 
-    The kernels release the interpreter lock and write disjoint parts of their output, so the
-    result does not depend on how many threads there are.
+    Operations release the interpreter lock and write disjoint parts of their output, so the result does not depend
+    on how many threads there are. Inside a range, further operations stay on its thread.
     """
     pieces = max(1, min(threads(), size // max(1, smallest)))
     if pieces == 1:
         work(0, size)
         return
+    side = getattr(_here, "side", FIRST)
     cuts = [size * i // pieces for i in range(pieces + 1)]
-    mine, *others = itertools.pairwise(cuts)
-    futures = [_pool(pieces - 1, getattr(_here, "side", FIRST)).submit(work, a, b) for a, b in others]
+    own, *others = itertools.pairwise(cuts)
+    futures = [_pool(pieces - 1, side).submit(_with_share, partial(work, a, b), 1, side) for a, b in others]
     try:
-        work(*mine)
-    finally:  # nobody writes any more when the caller hears of an error
+        _with_share(partial(work, *own), 1, side)
+    finally:  # no thread writes any more when the caller sees an error
         concurrent.futures.wait(futures)
     for future in futures:
         future.result()
 
 
 def together(first: Callable[[], T], second: Callable[[], T]) -> tuple[T, T]:
-    """What both return, made at the same time on half of the threads each; with one thread, one after the other."""
+    """What both return, computed at the same time on half of the threads each; with one thread, one after the other."""
     if (count := threads()) == 1 or hasattr(_here, "share"):
         return first(), second()
-    other = _pool(1, BESIDE).submit(_with_share, second, count // 2, SECOND)
+    other = _pool(1, PARTNER).submit(_with_share, second, count // 2, SECOND)
     try:
-        mine = _with_share(first, count - count // 2, FIRST)
+        own = _with_share(first, count - count // 2, FIRST)
     finally:
         concurrent.futures.wait([other])
-    return mine, other.result()
+    return own, other.result()
 
 
 def _with_share(work: Callable[[], T], share: int, side: int) -> T:
+    """What `work` returns while operations in this thread use `share` threads of the pool of one side."""
+    before = {name: getattr(_here, name) for name in ("share", "side") if hasattr(_here, name)}
     _here.share, _here.side = share, side
     try:
         return work()
     finally:
         del _here.share, _here.side
+        _here.__dict__.update(before)
 
 
 def _forget_threads() -> None:
-    """In a forked child: the threads of the pools are not there, so neither are the pools."""
+    """In a forked child the threads of the pools do not exist: start with new pools."""
     _pool.cache_clear()
     _here.__dict__.clear()
 
@@ -149,8 +153,8 @@ def torch_alone_here() -> None:
     What `torch_alone` sets does not reach threads that torch has not met; there each matrix product
     would wake up as many others as there are cores.
     """
-    if getattr(_here, "ours", False):
+    if getattr(_here, "new", False):
         import torch
 
         torch.set_num_threads(1)
-        _here.ours = False  # once is enough
+        _here.new = False  # once is enough

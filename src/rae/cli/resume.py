@@ -51,7 +51,7 @@ class Beside:
 
     def remove(self) -> None:
         """Remove what lies here, now that the run has it."""
-        from rae.engine.bounded import FOLDER
+        from rae.engine.embedding import FOLDER
         from rae.storage.parts import Parts
 
         self.vectors.unlink(missing_ok=True)
@@ -80,7 +80,7 @@ def made_of(graph: Graph, features: Any, config: Config, model: str, bounds: Bou
     """All that the bytes of a file of vectors depend on, `model` being the checksum of their model."""
     from importlib.metadata import version
 
-    from rae.engine.rows import FeatureRows
+    from rae.features import Features
     from rae.storage.parts import digest_of
 
     return {
@@ -88,7 +88,7 @@ def made_of(graph: Graph, features: Any, config: Config, model: str, bounds: Bou
         "model": model,
         "graph": digest_of(graph.offsets, graph.targets),
         "ids": _ids_digest(graph.id_column),
-        "features": FeatureRows.of(graph, features, config).digest(),
+        "features": Features.of(graph, features, config, check=False).digest(),
         "half": bounds.half,
         "dtype": bounds.dtype,
     }

@@ -1,8 +1,6 @@
-"""Embed every node exactly: into memory (exact.py), into a file (streamed.py), from disk to disk (bounded.py)."""
+"""Embedding as tasks over a store by an executor: in memory, from disk to disk, on threads; same tasks, same bytes."""
 
-from rae.engine.bounded import embed_to
-from rae.engine.exact import TILE, embed
-from rae.engine.layout import memory_bytes
-from rae.engine.streamed import stream, stream_to
+from rae.engine.embedding import embed, embed_to, stream
+from rae.engine.layout import TILE, memory_bytes
 
-__all__ = ["TILE", "embed", "embed_to", "memory_bytes", "stream", "stream_to"]
+__all__ = ["TILE", "embed", "embed_to", "memory_bytes", "stream"]

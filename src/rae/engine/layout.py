@@ -15,9 +15,9 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from rae.engine.exact import TILE
 from rae.errors import ConfigError
 
+TILE = 2048  # rows worked on at a time by a thread
 PROGRAM = 600_000_000  # Python, torch, numba and pyarrow, before any data
 PART_BYTES = 128 << 20  # the parts at work, at most: larger ones gain nothing
 WRITING = 3  # row groups that are in memory while one is written: waiting, encoded, on its way
@@ -30,13 +30,12 @@ UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "m
 class Layout:
     """Rows of a part, and columns that are in memory for all nodes at once."""
 
-    n_nodes: int
     rows: int
     columns: int
 
-    def parts(self) -> list[tuple[int, int]]:
-        """The parts as runs of rows (a, b)."""
-        return [(a, min(a + self.rows, self.n_nodes)) for a in range(0, self.n_nodes, self.rows)]
+    def parts(self, n_rows: int) -> list[tuple[int, int]]:
+        """So many rows cut into parts (a, b)."""
+        return [(a, min(a + self.rows, n_rows)) for a in range(0, n_rows, self.rows)]
 
     def stripes(self, width: int) -> list[tuple[int, int]]:
         """So many columns cut into the fewest stripes, of whole cache lines where there is room."""
@@ -69,7 +68,7 @@ def layout(
             f"memory must be {math.ceil(least / 2**30 * 100) / 100:.2f} GiB or more for {n_nodes:,} nodes and "
             f"{n_targets // 2:,} edges, got {budget / 2**30:.2f} GiB"
         )
-    return Layout(n_nodes, rows, columns)
+    return Layout(rows, columns)
 
 
 def least_memory(

@@ -1,25 +1,19 @@
-"""Features of nodes: given ones, checked, dense or sparse, and structural ones made from the graph."""
+"""Features of nodes: given ones, checked, dense or sparse, keyed by id or not; structural ones made from the graph."""
 
-from rae.features.features import (
-    FeatureTable,
-    Matrix,
-    check_matrix,
-    concatenate,
-    is_sparse,
-    prepare,
-    run_of_rows,
-    structural_features,
-    widened,
-)
+from rae.features.features import Features
+from rae.features.matrix import Matrix, as_float32, check_matrix, concatenate, csr_rows, is_sparse
+from rae.features.structural import structural_features, structural_width
+from rae.features.table import FeatureTable
 
 __all__ = [
     "FeatureTable",
+    "Features",
     "Matrix",
+    "as_float32",
     "check_matrix",
     "concatenate",
+    "csr_rows",
     "is_sparse",
-    "prepare",
-    "run_of_rows",
     "structural_features",
-    "widened",
+    "structural_width",
 ]

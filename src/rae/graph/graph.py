@@ -17,6 +17,7 @@ from rae.graph.column_names import edge_columns
 from rae.graph.frames import as_table
 from rae.graph.ids import coded, distinct, doubled, id_array, index_in, one_kind, shown
 from rae.ops import cpu
+from rae.ops.sampling import adjacent
 from rae.runtime import in_ranges
 
 Ints = np.ndarray[Any, np.dtype[np.integer[Any]]]
@@ -103,10 +104,7 @@ class Graph:
 
     def adjacent(self, us: Ints, vs: Ints) -> np.ndarray[Any, np.dtype[np.bool_]]:
         """Whether each pair of rows shares an edge.  (b,), (b,) -> (b,)"""
-        us, vs = np.ascontiguousarray(us, np.int64), np.ascontiguousarray(vs, np.int64)
-        out = np.empty(len(us), np.bool_)
-        in_ranges(lambda a, b: cpu.adjacent(self.offsets, self.targets, us, vs, out, a, b), len(us), 4096)
-        return out
+        return adjacent(self.offsets, self.targets, us, vs)
 
     def __repr__(self) -> str:
         return (

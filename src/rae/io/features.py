@@ -19,7 +19,7 @@ import scipy.sparse as sp
 
 from rae.errors import FeatureError, FileError, GraphError
 from rae.features import FeatureTable, Matrix, check_matrix
-from rae.features.features import PIECE
+from rae.features.matrix import CHUNK as PIECE
 from rae.graph.column_names import ID, position, usual
 from rae.graph.frames import float_column
 from rae.graph.ids import id_array

@@ -16,6 +16,7 @@ import torch
 
 from rae.config import Config
 from rae.errors import CheckpointError, ConfigError
+from rae.features import structural_width
 from rae.model.encoder import Encoder
 from rae.storage.atomic import atomic_path
 
@@ -95,7 +96,7 @@ def _rebuilt(path: Path, header: str, tensors: dict[str, torch.Tensor]) -> Check
         names = told["feature_names"]
         names = None if names is None else tuple(map(str, names))
         history = [dict(record) for record in told["history"]]
-        if names is not None and len(names) + (1 + config.degree_cap if config.add_structure else 0) != n_features:
+        if names is not None and len(names) + (structural_width(config) if config.add_structure else 0) != n_features:
             raise ValueError(f"{len(names)} feature names for {n_features} features")
         encoders = {loss: _encoder(loss, n_features, config, tensors) for loss in losses(config)}
     except (KeyError, TypeError, ValueError, RuntimeError, ConfigError, MemoryError) as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,10 +13,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from rae.config import Config
-from rae.features import Matrix
 from rae.model.sampling import Block
-from rae.ops import cpu
-from rae.runtime import generator, in_ranges, key, torch_alone_here
+from rae.ops.dense import dropout, dropout_mask, norm_tanh, norm_tanh_dropout, product
+from rae.ops.gather import average, sparse_product
+from rae.runtime import generator, key
+
+Rows = Tensor | sp.csr_array  # dense rows are tensors, sparse rows stay a SciPy CSR
+Stream = tuple[int | str, ...]  # (seed, words and counters ...): the name of a random stream
 
 _ACTIVATIONS = {
     "tanh": torch.tanh,
@@ -24,195 +27,6 @@ _ACTIVATIONS = {
     "elu": functional.elu,
     "leaky_relu": functional.leaky_relu,
 }
-CHUNK = 512  # rows that are multiplied at a time
-_WORTH = 1 << 18  # entries: less than this is done before a second thread has woken up
-
-
-def _stripe(rows: Any) -> int:
-    """How many columns a thread should take at least, so that its part is worth it and a cache line wide."""
-    return max(32, -(-_WORTH // max(1, len(rows))))
-
-
-def _rows(out: Any) -> int:
-    """How many rows a thread should take at least."""
-    return -(-_WORTH // max(1, 4 * int(out.shape[1])))  # a row is made of several others
-
-
-class _Average(torch.autograd.Function):
-    """mean({u} ∪ N(u)) over a block, forwards by gathering, backwards by scattering."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, block: Block) -> Tensor:
-        rows = x.detach().numpy()
-        sums = np.empty((len(block.offsets) - 1, rows.shape[1]), rows.dtype)
-        in_ranges(lambda a, b: cpu.sum_rows(block.offsets, block.index, rows, sums, a, b), len(sums), _rows(sums))
-        share = _shares(block, rows.dtype)
-        total = torch.from_numpy(sums)
-        if block.lists is not None:
-            total = total[torch.from_numpy(block.lists)]
-        ctx.block, ctx.n_below, ctx.share = block, len(rows), share
-        return total.add_(x.detach()[torch.from_numpy(block.ego)]).mul_(share)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        block: Block = ctx.block
-        scaled = (grad * ctx.share).numpy()
-        out = np.zeros((ctx.n_below, scaled.shape[1]), scaled.dtype)
-        sums = scaled
-        if block.lists is not None:
-            sums = np.zeros((len(block.offsets) - 1, scaled.shape[1]), scaled.dtype)
-            _scatter(np.arange(len(scaled) + 1), block.lists, scaled, sums)
-        _scatter(np.arange(len(scaled) + 1), block.ego, scaled, out)
-        _scatter(block.offsets, block.index, sums, out)
-        return torch.from_numpy(out), None
-
-
-def _shares(block: Block, dtype: Any) -> Tensor:
-    counts = np.diff(block.offsets)
-    if block.lists is not None:
-        counts = counts[block.lists]
-    return torch.from_numpy((1.0 / (1.0 + counts)).astype(dtype)[:, None])
-
-
-def _scatter(offsets: Any, index: Any, grad: Any, out: Any) -> None:
-    in_ranges(lambda a, b: cpu.scatter_rows(offsets, index, grad, out, a, b), grad.shape[1], _stripe(index))
-
-
-def average(x: Tensor, block: Block) -> Tensor:
-    """mean({u} ∪ N(u)) for every row of the block.  (n, d) -> (r, d)"""
-    out: Tensor = _Average.apply(x.contiguous(), block)  # type: ignore[no-untyped-call]
-    return out
-
-
-class _Product(torch.autograd.Function):
-    """Dense rows times weights, CHUNK rows at a time on as many threads as there are.
-
-    Torch itself adds in another order for another number of threads; chunks are cut the same for any.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
-        ctx.save_for_backward(x, weight)
-        return _product(x, weight)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor]:
-        x, weight = ctx.saved_tensors
-        grad = grad.contiguous()
-        below = _product(grad, weight.T) if ctx.needs_input_grad[0] else None
-        shares = torch.empty((max(1, -(-len(x) // CHUNK)), *weight.shape), dtype=weight.dtype)
-        _in_chunks(lambda i, a, b: torch.mm(x[a:b].T, grad[a:b], out=shares[i]), len(x))
-        return below, shares.sum(0) if len(shares) > 1 else shares[0]
-
-
-def _product(x: Tensor, weight: Tensor) -> Tensor:
-    out = torch.empty((len(x), weight.shape[1]), dtype=weight.dtype)
-    _in_chunks(lambda _, a, b: torch.mm(x[a:b], weight, out=out[a:b]), len(x))
-    return out
-
-
-def _in_chunks(work: Callable[[int, int, int], Any], n_rows: int) -> None:
-    """Call work(number, first row, last row) for each chunk of rows, spread over the threads."""
-
-    def some(start: int, stop: int) -> None:
-        torch_alone_here()
-        with torch.no_grad():  # a thread of its own begins with gradients
-            for i in range(start, stop):
-                work(i, i * CHUNK, min((i + 1) * CHUNK, n_rows))
-
-    in_ranges(some, max(1, -(-n_rows // CHUNK)))
-
-
-class _SparseProduct(torch.autograd.Function):
-    """Sparse rows times weights; the rows are data and get no gradient."""
-
-    @staticmethod
-    def forward(ctx: Any, weight: Tensor, x: sp.csr_array) -> Tensor:
-        ctx.x, ctx.n_below = x, len(weight)
-        return torch.from_numpy(sparse_product(x, weight.detach().numpy()))
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        x, rows = ctx.x, grad.contiguous().numpy()
-        out = np.zeros((ctx.n_below, rows.shape[1]), rows.dtype)
-
-        def work(start: int, stop: int) -> None:
-            cpu.sparse_dense_grad(x.indptr, x.indices, x.data, rows, out, start, stop)
-
-        in_ranges(work, rows.shape[1], _stripe(x.indices))
-        return torch.from_numpy(out), None
-
-
-def sparse_product(x: sp.csr_array, weight: Any) -> Any:
-    """Sparse rows times dense weights, as a dense array."""
-    out = np.empty((x.shape[0], weight.shape[1]), weight.dtype)
-    in_ranges(lambda a, b: cpu.sparse_dense(x.indptr, x.indices, x.data, 0, weight, out, a, b), len(out), _rows(out))
-    return out
-
-
-def drop(x: Tensor, share: float, luck: Any) -> Tensor:
-    """x with a share of its entries zeroed and the rest scaled up; which ones depends on luck alone."""
-    return x * torch.from_numpy(_mask(x.numel(), share, luck)).view(x.shape)
-
-
-def _mask(size: int, share: float, luck: Any) -> Any:
-    threshold, scale = _dropping(share)
-    out = np.empty(size, np.float32)
-    in_ranges(lambda a, b: cpu.fill_mask(luck, 0, threshold, scale, out[a:b], a), size, _WORTH)
-    return out
-
-
-def _dropping(share: float) -> tuple[Any, Any]:
-    """The hash below which an entry is dropped, and what the others are multiplied by."""
-    return np.uint32(round(share * 2**32)), np.float32(1 / (1 - share))
-
-
-class _Squash(torch.autograd.Function):
-    """Dropout(tanh(BatchNorm(x))) with batch statistics, a few passes over memory each way."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, x: Tensor, gain: Tensor, shift: Tensor, norm: nn.BatchNorm1d, share: float, luck: Any
-    ) -> Tensor:
-        rows, g, s = x.detach().numpy(), gain.detach().numpy(), shift.detach().numpy()
-        mean, variance, inverse = (np.empty(rows.shape[1], np.float32) for _ in range(3))
-        kept, out = np.empty_like(rows), np.empty_like(rows)
-        threshold, scale = _dropping(share)
-
-        def work(a: int, b: int) -> None:
-            cpu.column_moments(rows, norm.eps, mean, variance, inverse, a, b)
-            cpu.squash(rows, g, s, mean, inverse, luck, threshold, scale, kept, out, a, b)
-
-        in_ranges(work, rows.shape[1], _stripe(rows))
-        _track(norm, mean, variance, len(rows))
-        ctx.saved = rows, kept, g, mean, inverse, luck, threshold, scale
-        return torch.from_numpy(out)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None, None]:
-        rows, kept, gain, mean, inverse, luck, threshold, scale = ctx.saved
-        given = grad.contiguous().numpy()
-        out, of_gain, of_shift = np.empty_like(rows), np.empty_like(mean), np.empty_like(mean)
-
-        def work(a: int, b: int) -> None:
-            cpu.squash_grad(
-                given, rows, kept, gain, mean, inverse, luck, threshold, scale, out, of_gain, of_shift, a, b
-            )  # fmt: skip
-
-        in_ranges(work, rows.shape[1], _stripe(rows))
-        return torch.from_numpy(out), torch.from_numpy(of_gain), torch.from_numpy(of_shift), None, None, None
-
-
-def _track(norm: nn.BatchNorm1d, mean: Any, variance: Any, n: int) -> None:
-    """Move the running statistics towards those of this batch, as BatchNorm1d does."""
-    with torch.no_grad():
-        assert norm.running_mean is not None
-        assert norm.running_var is not None
-        assert norm.num_batches_tracked is not None
-        assert norm.momentum is not None
-        norm.running_mean.lerp_(torch.from_numpy(mean), norm.momentum)
-        norm.running_var.lerp_(torch.from_numpy(variance) * (n / max(1, n - 1)), norm.momentum)
-        norm.num_batches_tracked += 1
 
 
 class Layer(nn.Module):
@@ -225,39 +39,20 @@ class Layer(nn.Module):
         self.norm = nn.BatchNorm1d(n_out, dtype=torch.float32)
         self.activation, self.dropout = activation, dropout
 
-    def project(self, x: Tensor | sp.csr_array) -> Tensor:
+    def project(self, x: Rows) -> Tensor:
         """W x, row by row; sparse rows stay sparse.  (n, n_in) -> (n, n_out)"""
-        if isinstance(x, Tensor):
-            if not torch.is_grad_enabled():  # embedding gives each thread rows of its own
-                return x @ self.weight
-            dense: Tensor = _Product.apply(x, self.weight)  # type: ignore[no-untyped-call]
-            return dense
-        out: Tensor = _SparseProduct.apply(self.weight, x)  # type: ignore[no-untyped-call]
-        return out
+        return product(x, self.weight) if isinstance(x, Tensor) else sparse_product(x, self.weight)
 
-    def squash(self, h: Tensor, luck: Any = None) -> Tensor:
-        """σ(h). In training mode `luck` decides what is dropped; without it torch's own generator does."""
-        if self.training and luck is not None and self.activation == "tanh":
-            out: Tensor = _Squash.apply(h, self.norm.weight, self.norm.bias, self.norm, self.dropout, luck)  # type: ignore[no-untyped-call]
-            return out
-        if not self.training and self.activation == "tanh" and not torch.is_grad_enabled():
-            return self._squash_exactly(h)
+    def activate(self, h: Tensor, dropout_key: Any = None) -> Tensor:
+        """σ(h). In training `dropout_key` decides what is dropped; without it torch's own generator does."""
+        if self.activation == "tanh" and not self.training:
+            return norm_tanh(h, self.norm)
+        if self.activation == "tanh" and dropout_key is not None:
+            return norm_tanh_dropout(h, self.norm, self.dropout, dropout_key)
         h = _ACTIVATIONS[self.activation](self.norm(h))
         if not self.training or self.dropout == 0:
             return h
-        return functional.dropout(h, self.dropout) if luck is None else drop(h, self.dropout, luck)
-
-    def _squash_exactly(self, h: Tensor) -> Tensor:
-        """σ(h) with the running statistics and nothing dropped, in one pass over memory."""
-        norm, rows = self.norm, h.contiguous().numpy()
-        assert norm.running_mean is not None
-        assert norm.running_var is not None
-        inverse = torch.rsqrt(norm.running_var + norm.eps).numpy()
-        gain, shift, mean = (t.detach().numpy() for t in (norm.weight, norm.bias, norm.running_mean))
-        out = np.empty_like(rows)
-        nothing, whole = np.uint32(0), np.float32(1)
-        cpu.squash(rows, gain, shift, mean, inverse, np.uint64(0), nothing, whole, out, out, 0, rows.shape[1])
-        return torch.from_numpy(out)
+        return functional.dropout(h, self.dropout) if dropout_key is None else dropout(h, self.dropout, dropout_key)
 
 
 class Level(nn.Module):
@@ -270,24 +65,34 @@ class Level(nn.Module):
         self.update = Layer(n_out, n_out, config.activation, config.dropout, rng) if config.projections == 2 else None
 
     @property
-    def narrows(self) -> bool:
-        """Whether projecting leaves fewer columns to average."""
+    def widths(self) -> tuple[int, int]:
+        """Columns that the level reads and columns of its vectors."""
         n_in, n_out = self.aggregate.weight.shape
-        return n_out < n_in
+        return int(n_in), int(n_out)
 
-    def forward(self, x: Tensor | sp.csr_array, block: Block, luck: tuple[Any, Any] = (None, None)) -> Tensor:
-        """Averaging is linear, so it goes after the projection whenever that moves fewer bytes."""
-        if self.order == "project_first":
-            h = average(self.aggregate.squash(self.aggregate.project(x), luck[0]), block)
-        elif self.narrows or not isinstance(x, Tensor):
-            h = self.aggregate.squash(average(self.aggregate.project(x), block), luck[0])
-        else:
-            h = self.aggregate.squash(self.aggregate.project(average(x, block)), luck[0])
-        return self.finish(h, luck[1])
+    def projects_first(self, dense: bool) -> bool:
+        """Whether rows are projected, then averaged: averaging is linear, so where that moves fewer bytes."""
+        n_in, n_out = self.widths
+        return self.order == "project_first" or n_out < n_in or not dense
 
-    def finish(self, h: Tensor, luck: Any = None) -> Tensor:
-        """σ^k(W^k h), or h itself when the level has one projection only."""
-        return h if self.update is None else self.update.squash(self.update.project(h), luck)
+    def before(self, x: Rows, dropout_key: Any = None) -> Tensor:
+        """The rows that the level averages, from the rows that it reads.  (n, n_in) -> (n, columns)"""
+        if isinstance(x, Tensor) and not self.projects_first(dense=True):
+            return x
+        h = self.aggregate.project(x)
+        return self.aggregate.activate(h, dropout_key) if self.order == "project_first" else h
+
+    def after(self, means: Tensor, projected: bool, keys: tuple[Any, Any] = (None, None)) -> Tensor:
+        """The level's vectors, from the means over neighbourhoods.  (n, columns) -> (n, n_out)"""
+        h = means
+        if self.order != "project_first":
+            h = self.aggregate.activate(h if projected else self.aggregate.project(h), keys[0])
+        return h if self.update is None else self.update.activate(self.update.project(h), keys[1])
+
+    def forward(self, x: Rows, block: Block, keys: tuple[Any, Any] = (None, None)) -> Tensor:
+        """The vectors of the rows of a block; `keys` decide what the two layers drop in training."""
+        projected = self.projects_first(isinstance(x, Tensor))
+        return self.after(average(self.before(x, keys[0]), block), projected, keys)
 
 
 class Encoder(nn.Module):
@@ -302,41 +107,58 @@ class Encoder(nn.Module):
         rng = generator(config.seed, "encoder") if rng is None else rng
         widths = (n_features, *config.dims)
         self.n_features, self.input_dropout = n_features, config.input_dropout
-        self.levels = nn.ModuleList(
-            Level(a, b, config, rng) for a, b in itertools.pairwise(widths)
-        )  # fmt: skip
+        self.levels = nn.ModuleList(Level(a, b, config, rng) for a, b in itertools.pairwise(widths))
 
     @property
     def width(self) -> int:
         """Columns of the embedding: all levels side by side."""
-        return sum(level.aggregate.weight.shape[1] for level in self.stack())
+        return sum(level.widths[1] for level in self.stack())
+
+    @property
+    def depth(self) -> int:
+        """K, the number of levels."""
+        return len(self.levels)
 
     def stack(self) -> list[Level]:
         """The levels, the first one first."""
         return [level for level in self.levels if isinstance(level, Level)]
 
-    def forward(self, x: Tensor | Matrix, blocks: Sequence[Block], luck: tuple[int | str, ...] | None = None) -> Tensor:
-        """z = h^K for each row of the last block.  (n, n_features) -> (r, d_K)
+    def forward(self, x: Any, blocks: Sequence[Block], stream: Stream | None = None) -> Tensor:
+        """All levels of each row of the last block, the last level first, as `transform` gives them.
 
-        `luck` = (seed, words and counters ...) names the random stream of dropout in training mode.
+        (n, n_features) -> (r, d_K + ... + d_1). x is a tensor, an array or a SciPy CSR, one row per node that
+        `sample_blocks` or `exact_blocks` named. `stream` = (seed, words and counters ...) names the random
+        stream of dropout in training; without it torch's own generator decides.
         """
+        *lower, last = self.hidden(x, blocks, stream)
+        columns, place = [last], blocks[-1].ego
+        for k in range(len(lower) - 1, -1, -1):
+            columns.append(lower[k][place.to(last.device)])
+            place = blocks[k].ego[place]
+        return torch.cat(columns, 1)
+
+    def hidden(self, x: Any, blocks: Sequence[Block], stream: Stream | None = None) -> list[Tensor]:
+        """h^1 ... h^K, each for the rows of its own block; the losses compare h^K.  -> (r_1, d_1) ... (r_K, d_K)"""
         h: Any = torch.from_numpy(x) if isinstance(x, np.ndarray) else x
+        h = h.to(self.stack()[0].aggregate.weight.device) if isinstance(h, Tensor) else h
         if self.training and self.input_dropout:
-            h = self._drop_input(h, luck)
+            h = self._drop_input(h, stream)
+        levels = []
         for k, (level, block) in enumerate(zip(self.stack(), blocks, strict=True)):
-            keys = (None, None) if luck is None else (_key(luck, k, "aggregate"), _key(luck, k, "update"))
+            keys = (None, None) if stream is None else (_key(stream, k, "aggregate"), _key(stream, k, "update"))
             h = level(h, block, keys)
-        out: Tensor = h
-        return out
+            levels.append(h)
+        return levels
 
-    def _drop_input(self, x: Any, luck: tuple[int | str, ...] | None) -> Any:
+    def _drop_input(self, x: Any, stream: Stream | None) -> Any:
+        share = self.input_dropout
         if isinstance(x, Tensor):
-            share = self.input_dropout
-            return functional.dropout(x, share) if luck is None else drop(x, share, _key(luck, "input"))
-        salt = int(torch.randint(2**62, ())) if luck is None else _key(luck, "input")
-        return sp.csr_array((x.data * _mask(x.nnz, self.input_dropout, salt), x.indices, x.indptr), shape=x.shape)
+            return functional.dropout(x, share) if stream is None else dropout(x, share, _key(stream, "input"))
+        salt = int(torch.randint(2**62, ())) if stream is None else _key(stream, "input")
+        mask = dropout_mask(x.nnz, share, salt, like=torch.empty(0)).numpy()
+        return sp.csr_array((x.data * mask, x.indices, x.indptr), shape=x.shape)
 
 
-def _key(luck: tuple[int | str, ...], *parts: int | str) -> Any:
-    seed, *purpose = luck
+def _key(stream: Stream, *parts: int | str) -> Any:
+    seed, *purpose = stream
     return key(int(seed), *purpose, *parts)

@@ -1,4 +1,4 @@
-"""The one formula behind J_within and J_neighbor; only the guests differ (see pairs)."""
+"""The one formula behind J_within and J_neighbor; only the pairs differ (see `rae.model.pairs`)."""
 
 from __future__ import annotations
 

@@ -1,72 +1,50 @@
-"""N(u): blocks of sampled neighbours, and neighbour shuffling.
+"""N(u): blocks of neighbours, sampled or all of them, and neighbour shuffling.
 
-A block says how one level reads the rows of the level below it. Blocks are plain index arrays, so
-what a model sees can be changed by changing a block; the encoder never hears of it.
+A block says how one level reads the rows of the level below it. Blocks are plain index tensors, so what a model
+reads can be changed by changing a block; the encoder does not know.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from rae.graph import Graph
-from rae.ops import cpu
-from rae.runtime import in_ranges, key
+from rae.ops import sampling
+from rae.ops.sampling import renumber
+from rae.runtime import key
 
 Ints = np.ndarray[Any, np.dtype[np.integer[Any]]]
 
 
-@dataclass(frozen=True, eq=False)
-class Block:
+class Block(NamedTuple):
     """Row i of a level averages row `ego[i]` of the level below and its list of neighbours.
 
-    The lists lie one after another in `index`, list j from offsets[j] to offsets[j + 1]. Row i reads
+    The lists lie one after another in `neighbors`, list j from offsets[j] to offsets[j + 1]. Row i reads
     list i, or list `lists[i]` when several rows share lists (neighbour shuffling).
     """
 
-    ego: Ints  # (r,) rows of the level below
-    offsets: Ints  # (l + 1,)
-    index: Ints  # (e,) rows of the level below
-    lists: Ints | None = None  # (r,) which list each row reads
+    ego: Tensor  # (r,) rows of the level below
+    offsets: Tensor  # (l + 1,)
+    neighbors: Tensor  # (e,) rows of the level below
+    lists: Tensor | None = None  # (r,) which list each row reads
 
     @property
     def n_rows(self) -> int:
+        """Rows of the level that this block makes."""
         return len(self.ego)
 
 
-def sample_neighbors(graph: Graph, nodes: Ints, fanout: int, luck: Any, views: Ints | None = None) -> tuple[Ints, Ints]:
-    """Up to `fanout` distinct neighbours of each node, all if there are fewer.  (b,) -> offsets, rows
+def sample_neighbors(graph: Graph, nodes: Ints, fanout: int, key: Any, views: Ints | None = None) -> tuple[Ints, Ints]:
+    """Up to `fanout` distinct neighbours of each node, all if there are fewer.  (b,) -> offsets (b + 1,), rows
 
-    The choice depends on (luck, node, view) alone, not on the batch around it or on threads.
+    The choice depends on (key, node, view) alone, not on the batch around it or on threads.
     """
-    nodes = np.ascontiguousarray(nodes, np.int64)
-    views = np.zeros(len(nodes), np.int64) if views is None else np.ascontiguousarray(views, np.int64)
-    offsets = np.zeros(len(nodes) + 1, np.int64)
-    cpu.sample_counts(graph.offsets, nodes, fanout, offsets)
-    found = np.empty(int(offsets[-1]), graph.targets.dtype)
-
-    def work(start: int, stop: int) -> None:
-        cpu.sample_rows(graph.offsets, graph.targets, nodes, views, fanout, luck, offsets, found, start, stop)
-
-    in_ranges(work, len(nodes), 2048)
-    return offsets, found
-
-
-def renumber(nodes: Ints) -> tuple[Ints, Ints]:
-    """The distinct nodes by first appearance, and each node's place among them.
-
-    >>> [a.tolist() for a in renumber(np.array([7, 3, 7, 9]))]
-    [[7, 3, 9], [0, 1, 0, 2]]
-    """
-    nodes = np.ascontiguousarray(nodes, np.int64)
-    size = 1 << max(4, int(2 * len(nodes)).bit_length())
-    table, distinct = np.full(size, -1, np.int32), np.empty(len(nodes), np.int64)
-    local = np.empty(len(nodes), np.int64)
-    count = cpu.number(nodes, table, distinct, 0, local)
-    return distinct[:count], local
+    return sampling.sample_neighbors(graph.offsets, graph.targets, nodes, fanout, key, views)
 
 
 def sample_blocks(
@@ -78,30 +56,46 @@ def sample_blocks(
     there once, with one neighbourhood, so its vector is computed once. Repeated `nodes` are told
     apart by `views` and get neighbourhoods of their own.
     """
+    hops = [(size, key(seed, *purpose, "hop", hop)) for hop, size in enumerate(fanout)]
+    return _blocks(graph, nodes, hops, views)
+
+
+def exact_blocks(graph: Graph, nodes: Ints, depth: int) -> tuple[Ints, list[Block]]:
+    """`sample_blocks` with all neighbours: what an encoder of this depth needs to embed these nodes exactly.
+
+    >>> rows, blocks = exact_blocks(Graph.from_edges([(0, 1), (1, 2), (2, 3)]), np.array([0]), depth=2)
+    >>> rows.tolist(), blocks[-1].neighbors.tolist()
+    ([0, 1, 2], [1])
+    """
+    return _blocks(graph, nodes, [(max(1, int(graph.degrees.max())), key(0))] * depth, None)
+
+
+def _blocks(graph: Graph, nodes: Ints, hops: list[tuple[int, Any]], views: Ints | None) -> tuple[Ints, list[Block]]:
     blocks: list[Block] = []
     rows: Ints = np.ascontiguousarray(nodes, np.int64)
-    for hop, size in enumerate(fanout):
-        offsets, found = sample_neighbors(graph, rows, size, key(seed, *purpose, "hop", hop), None if hop else views)
-        below, local = renumber(np.concatenate([rows, found]))
-        blocks.append(Block(local[: len(rows)], offsets, local[len(rows) :]))
+    for hop, (size, hop_key) in enumerate(hops):
+        offsets, neighbors = sample_neighbors(graph, rows, size, hop_key, None if hop else views)
+        below, place = renumber(np.concatenate([rows, neighbors]))
+        ego, listed = torch.from_numpy(place[: len(rows)]), torch.from_numpy(place[len(rows) :])
+        blocks.append(Block(ego, torch.from_numpy(offsets), listed))
         rows = below
     return rows, blocks[::-1]
 
 
-def shuffle_neighbors(block: Block, rows: Ints, others: Ints) -> Block:
+def shuffle_neighbors(block: Block, rows: Any, others: Any) -> Block:
     """A block for which u stays and N(u) becomes N(v): row i is ego `rows[i]` with list `others[i]`.
 
-    >>> block = Block(np.array([0, 1]), np.array([0, 1, 2]), np.array([2, 3]))
-    >>> shuffle_neighbors(block, rows=np.array([0, 1]), others=np.array([1, 0])).lists.tolist()
+    >>> block = Block(torch.tensor([0, 1]), torch.tensor([0, 1, 2]), torch.tensor([2, 3]))
+    >>> shuffle_neighbors(block, rows=[0, 1], others=[1, 0]).lists.tolist()
     [1, 0]
     """
-    lists = others if block.lists is None else block.lists[others]
-    return replace(block, ego=block.ego[rows], lists=lists)
+    rows, others = torch.as_tensor(rows), torch.as_tensor(others)
+    return block._replace(ego=block.ego[rows], lists=others if block.lists is None else block.lists[others])
 
 
 def stack(first: Block, second: Block) -> Block:
     """The rows of two blocks over the same lists, one after the other."""
-    own = np.arange(first.n_rows) if first.lists is None else first.lists
+    own = torch.arange(first.n_rows) if first.lists is None else first.lists
     assert second.lists is not None
-    assert second.index is first.index
-    return replace(first, ego=np.concatenate([first.ego, second.ego]), lists=np.concatenate([own, second.lists]))
+    assert second.neighbors is first.neighbors
+    return first._replace(ego=torch.cat([first.ego, second.ego]), lists=torch.cat([own, second.lists]))

@@ -16,11 +16,11 @@ from torch import Tensor
 
 from rae.config import Config
 from rae.errors import CollapseWarning, GraphError, TrainingError
-from rae.features import Matrix, widened
+from rae.features import Features
 from rae.graph import Graph
 from rae.model import pairs
 from rae.model.adam import Adam
-from rae.model.encoder import Encoder
+from rae.model.encoder import Encoder, Stream
 from rae.model.losses import contrast
 from rae.model.sampling import Block, sample_blocks, shuffle_neighbors, stack
 from rae.runtime import generator, key, together, torch_alone, torch_alone_here
@@ -50,10 +50,10 @@ class Record:
 @torch.inference_mode(False)  # whatever the caller is in the middle of
 @torch.enable_grad()
 def fit(
-    graph: Graph, x: Matrix, config: Config, loss: str, progress: Progress | None = None
+    graph: Graph, features: Features, config: Config, loss: str, progress: Progress | None = None
 ) -> tuple[Encoder, list[Record]]:
     """The encoder of one loss, trained for config.steps, and its history."""
-    encoder = Encoder(int(x.shape[1]), config, generator(config.seed, loss, "encoder"))
+    encoder = Encoder(features.width, config, generator(config.seed, loss, "encoder"))
     if config.steps == 0:
         return encoder, []
     if graph.n_nodes < 2:
@@ -64,9 +64,9 @@ def fit(
         raise GraphError(
             f"training needs edges, got {graph.n_nodes:,} nodes and no edge; check the edges, or use steps=0"
         )
-    context = Encoder(int(x.shape[1]), config, generator(config.seed, loss, "context"))
+    context = Encoder(features.width, config, generator(config.seed, loss, "context"))
     with torch_alone():
-        history = _train(encoder, context, graph, x, config, loss, progress)
+        history = _train(encoder, context, graph, features.in_memory(), config, loss, progress)
     _warn_if_collapsed(history[-1], config)
     return encoder, history
 
@@ -75,7 +75,7 @@ def _train(
     encoder: Encoder,
     context: Encoder,
     graph: Graph,
-    x: Matrix,
+    features: Features,
     config: Config,
     loss: str,
     progress: Progress | None,
@@ -86,121 +86,130 @@ def _train(
     for step in range(1, config.steps + 1):
         encoder.train(), context.train()
         optimizer.zero_grad()
-        objective = step_loss(encoder, context, graph, x, config, loss, step)
+        objective = step_loss(encoder, context, graph, features, config, loss, step)
         value = float(objective.detach())
         if not math.isfinite(value):
             raise TrainingError(_diverged(loss, step, config))
         objective.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         if step in (1, config.steps) or step % config.record_every == 0:
-            history.append(_record(encoder, graph, x, config, loss, step, value))
+            history.append(_record(encoder, graph, features, config, loss, step, value))
         if progress is not None:
             progress(f"train {loss}", step, config.steps, {"loss": value})
     return history
 
 
-class _Together(torch.autograd.Function):
-    """Two tensors made at the same time; their gradients go back at the same time."""
+class _Both(torch.autograd.Function):
+    """Two tensors computed at the same time; their gradients go back at the same time."""
 
     @staticmethod
     def forward(ctx: Any, needs_grad: Tensor, first: Callable[[], Tensor], second: Callable[[], Tensor]) -> Any:
-        ctx.made = together(_with_grad(first), _with_grad(second))
-        return tuple(made.detach() for made in ctx.made)
+        ctx.outputs = together(_with_grad(first), _with_grad(second))
+        return tuple(output.detach() for output in ctx.outputs)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[None, None, None]:
-        together(*(partial(_send_back, made, grad) for made, grad in zip(ctx.made, grads, strict=True)))
+        together(*(partial(_backward, output, grad) for output, grad in zip(ctx.outputs, grads, strict=True)))
         return None, None, None
 
 
-def _send_back(made: Tensor, grad: Tensor) -> None:
-    """made.backward(grad), for which torch would import a library of algebra for half a second."""
+def _both(first: Callable[[], Tensor], second: Callable[[], Tensor]) -> tuple[Tensor, Tensor]:
+    """What the two functions return, each on half of the threads."""
+    one, two = _Both.apply(torch.zeros((), requires_grad=True), first, second)  # type: ignore[no-untyped-call]
+    return one, two
+
+
+def _backward(output: Tensor, grad: Tensor) -> None:
+    """output.backward(grad), for which torch would import a library of algebra for half a second."""
     with torch.enable_grad():
-        (made * grad).sum().backward()  # type: ignore[no-untyped-call]
+        (output * grad).sum().backward()  # type: ignore[no-untyped-call]
 
 
-def _with_grad(make: Callable[[], Tensor]) -> Callable[[], Tensor]:
-    def made() -> Tensor:
+def _with_grad(compute: Callable[[], Tensor]) -> Callable[[], Tensor]:
+    def wrapped() -> Tensor:
         torch_alone_here()
         with torch.enable_grad():
-            return make()
+            return compute()
 
-    return made
+    return wrapped
 
 
 def step_loss(
-    encoder: Encoder, context: Encoder, graph: Graph, x: Matrix, config: Config, loss: str, step: int
+    encoder: Encoder, context: Encoder, graph: Graph, features: Features, config: Config, loss: str, step: int
 ) -> Tensor:
     """The loss of one batch, ready for backward()."""
     within = loss == "within"
     draw_positive = pairs.same_node if within else pairs.random_neighbor
     draw_negative = pairs.any_other if within or not config.exclude_neighbors else pairs.non_neighbor
-    luck = (config.seed, loss, step)
+    stream = (config.seed, loss, step)
     b, p = min(config.batch_size, graph.n_nodes), config.positives
     n_shuffled = round(config.shuffled * config.negatives) if within else 0
     n_random = config.negatives - n_shuffled
 
-    nodes = generator(*luck, "batch").choice(graph.n_nodes, b, replace=False, shuffle=False)
-    seen = draw_positive(graph, nodes, p, key(*luck, "positive"))
-    seen = seen if within else np.concatenate([seen, nodes[None]])
+    nodes = generator(*stream, "batch").choice(graph.n_nodes, b, replace=False, shuffle=False)
+    encoded = draw_positive(graph, nodes, p, key(*stream, "positive"))
+    encoded = encoded if within else np.concatenate([encoded, nodes[None]])
 
-    def anchors() -> Tensor:
-        z: Tensor = encoder(*_inputs(graph, x, nodes, config, (*luck, "anchor")), luck=(*luck, "anchor"))
-        return z
+    def encode_anchors() -> Tensor:
+        rows, blocks = _inputs(graph, features, nodes, config, (*stream, "anchor"))
+        return encoder.hidden(rows, blocks, (*stream, "anchor"))[-1]
 
-    def others() -> Tensor:
+    def encode_context() -> Tensor:
         """p positives per anchor, and for J_neighbor the batch itself, to be negatives; then shuffled ones."""
-        views = np.repeat(np.arange(len(seen)), b)
-        rows, blocks = _inputs(graph, x, seen.ravel(), config, (*luck, "context"), views)
+        views = np.repeat(np.arange(len(encoded)), b)
+        rows, blocks = _inputs(graph, features, encoded.ravel(), config, (*stream, "context"), views)
         if n_shuffled and config.shuffle == "neighbors":
-            blocks[-1] = _with_shuffled(blocks[-1], graph, nodes, p, n_shuffled, luck)
-        z: Tensor = context(rows, blocks, luck=(*luck, "context"))
-        return z
+            blocks[-1] = _with_shuffled(blocks[-1], graph, nodes, p, n_shuffled, stream)
+        return context.hidden(rows, blocks, (*stream, "context"))[-1]
 
-    anchor, z = _Together.apply(torch.zeros((), requires_grad=True), anchors, others)  # type: ignore[no-untyped-call]
+    anchor, z = _both(encode_anchors, encode_context)
     d = anchor.shape[1]
-    n_seen = seen.size
+    n_encoded = encoded.size
     positive = (z[: p * b].view(p, b, d) * anchor).sum(-1)
     scores, valid = [], []
     if n_random or config.shuffle == "rows":
         # Random negatives, and the released code's shuffled ones, are other rows of the batch.
         count = n_random if config.shuffle == "neighbors" else config.negatives
-        pool = z[:n_seen] if within else z[p * b : n_seen]
-        place = torch.from_numpy(draw_negative(graph, nodes, count, key(*luck, "negative")))
-        view = generator(*luck, "view").integers(len(pool) // b, size=place.shape)
-        column = place.clamp(min=0) + b * torch.from_numpy(view)
+        pool = z[:n_encoded] if within else z[p * b : n_encoded]
+        place = torch.from_numpy(draw_negative(graph, nodes, count, key(*stream, "negative")))
+        view = generator(*stream, "view").integers(len(pool) // b, size=place.shape)
+        column = (place.clamp(min=0) + b * torch.from_numpy(view)).to(z.device)
         scores.append((anchor @ pool.T).gather(1, column).ravel())
         valid.append((place >= 0).ravel())
-    if len(z) > n_seen:
-        shuffled = (z[n_seen:].view(n_shuffled, b, d) * anchor).sum(-1).ravel()
+    if len(z) > n_encoded:
+        shuffled = (z[n_encoded:].view(n_shuffled, b, d) * anchor).sum(-1).ravel()
         scores.append(shuffled)
         valid.append(torch.ones(len(shuffled), dtype=torch.bool))
-    return contrast(positive, torch.cat(scores), negative_weight=config.negative_weight, valid=torch.cat(valid))
+    exists = torch.cat(valid).to(z.device)
+    return contrast(positive, torch.cat(scores), negative_weight=config.negative_weight, valid=exists)
 
 
 def _inputs(
-    graph: Graph, x: Matrix, nodes: Ints, config: Config, luck: tuple[int | str, ...], views: Ints | None = None
-) -> tuple[Matrix, list[Block]]:
-    seed, *purpose = luck
+    graph: Graph, features: Features, nodes: Ints, config: Config, stream: Stream, views: Ints | None = None
+) -> tuple[Any, list[Block]]:
+    """The feature rows and the blocks that the encoder reads for these nodes."""
+    seed, *purpose = stream
     below, blocks = sample_blocks(graph, nodes, config.fanout, int(seed), *purpose, views=views)
-    return widened(x[below]), blocks
+    return features.take(below), blocks
 
 
-def _with_shuffled(block: Block, graph: Graph, nodes: Ints, p: int, k: int, luck: tuple[Any, ...]) -> Block:
-    """The block and, below it, k rows per anchor: the ego kept, the neighbours those of another node."""
+def _with_shuffled(block: Block, graph: Graph, nodes: Ints, p: int, k: int, stream: Any) -> Block:
+    """The block and, below it, k rows per anchor: the ego stays, the neighbours are those of another node."""
     b = len(nodes)
-    other = pairs.any_other(graph, nodes, k, key(*luck, "shuffle")).T  # (k, b) places
-    view = generator(*luck, "shuffle").integers(p, size=other.shape)
+    other = pairs.any_other(graph, nodes, k, key(*stream, "shuffle")).T  # (k, b) positions
+    view = generator(*stream, "shuffle").integers(p, size=other.shape)
     rows = np.tile(np.arange(b), k)
     return stack(block, shuffle_neighbors(block, rows, (other + b * view).ravel()))
 
 
-def _record(encoder: Encoder, graph: Graph, x: Matrix, config: Config, loss: str, step: int, value: float) -> Record:
-    """Look at a fixed batch without dropout: how many directions it uses, how alike its vectors are."""
+def _record(
+    encoder: Encoder, graph: Graph, features: Features, config: Config, loss: str, step: int, value: float
+) -> Record:
+    """The shape of a fixed batch without dropout: how many directions it uses, how alike its vectors are."""
     nodes = generator(config.seed, "probe").choice(graph.n_nodes, min(256, graph.n_nodes), replace=False)
     encoder.eval()
     with torch.no_grad():
-        z = encoder(*_inputs(graph, x, nodes, config, (config.seed, "probe"))).double()
+        z = encoder.hidden(*_inputs(graph, features, nodes, config, (config.seed, "probe")))[-1].double().cpu()
     energy = torch.linalg.svdvals(z - z.mean(0)) ** 2
     share = energy / energy.sum().clamp(min=1e-12)
     rank = float(torch.exp(-(share * torch.log(share.clamp(min=1e-12))).sum()))

@@ -1,92 +1,79 @@
-"""What a node's surroundings look like: triangles and core numbers, compiled by Numba."""
+"""Structure around each node: degrees of its neighbours, triangles, core numbers."""
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import numpy as np
 
-from rae.ops.cpu import kernel
+from rae.ops.library import call, int64, is_native
+from rae.runtime import in_ranges
+
+Ints = np.ndarray[Any, np.dtype[np.integer[Any]]]
+Floats = np.ndarray[Any, np.dtype[np.float32]]
 
 
-@kernel
-def forward_counts(offsets: Any, targets: Any, out: Any, start: Any, stop: Any) -> None:
-    """out[u + 1] = neighbours of u that come after it in the order by (degree, row)."""
-    for u in range(start, stop):
-        degree, after = offsets[u + 1] - offsets[u], 0
-        for e in range(offsets[u], offsets[u + 1]):
-            v = targets[e]
-            other = offsets[v + 1] - offsets[v]
-            if other > degree or (other == degree and v > u):
-                after += 1
-        out[u + 1] = after
+def neighbor_degrees(
+    offsets: Ints, targets: Ints, nodes: Any, cap: int, *, sample: bool = False, key: Any = 0
+) -> Floats:
+    """The degree of each node, then its neighbours' degrees, largest first, `cap` at most, then zeros.  -> (b, 1 + cap)
 
-
-@kernel
-def forward_rows(offsets: Any, targets: Any, starts: Any, out: Any, start: Any, stop: Any) -> None:
-    """Each row's neighbours that come after it by (degree, row), ascending by row, from starts[u] on."""
-    for u in range(start, stop):
-        degree, at = offsets[u + 1] - offsets[u], starts[u]
-        for e in range(offsets[u], offsets[u + 1]):
-            v = targets[e]
-            other = offsets[v + 1] - offsets[v]
-            if other > degree or (other == degree and v > u):
-                out[at] = v
-                at += 1
-
-
-@kernel
-def triangles(starts: Any, after: Any, counts: Any, start: Any, stop: Any) -> None:
-    """Add to counts the triangles of each node, found at the corner that comes first: rows start..stop.
-
-    No node has more than sqrt(2 m) neighbours after it, so hubs cost no more than others.
+    `nodes` is an array or a pair (first, last). Above the cap evenly spaced order statistics remain, or a random
+    sample of the neighbours that depends on (key, node).
     """
-    for u in range(start, stop):
-        for e in range(starts[u], starts[u + 1]):
-            v = after[e]
-            i, j = starts[u], starts[v]
-            while i < starts[u + 1] and j < starts[v + 1]:
-                if after[i] < after[j]:
-                    i += 1
-                elif after[i] > after[j]:
-                    j += 1
-                else:
-                    counts[u] += 1
-                    counts[v] += 1
-                    counts[after[i]] += 1
-                    i += 1
-                    j += 1
+    run = isinstance(nodes, tuple)
+    count = nodes[1] - nodes[0] if run else len(nodes)
+    if not is_native(offsets, targets):
+        from rae.ops import reference
+
+        chosen = np.arange(*nodes) if run else int64(nodes)
+        degrees: Floats = reference.neighbor_degrees(offsets, targets, chosen, cap, sample, key)
+        return degrees
+    out = np.empty((count, 1 + cap), np.float32)
+    first, rows = (nodes[0], None) if run else (0, int64(nodes))
+
+    def work(a: int, b: int) -> None:
+        call(
+            "neighbor_degrees", offsets, targets, rows, first, cap, int(sample), int(key), out, a, b, index=targets
+        )  # fmt: skip
+
+    in_ranges(work, count, 1024)
+    return out
 
 
-@kernel
-def core_numbers(offsets: Any, targets: Any, core: Any) -> None:
-    """core[u] = the largest c such that u is in a part of the graph where everybody has c neighbours.
+def triangles(offsets: Ints, targets: Ints) -> Ints:
+    """The triangles that each node is a corner of.  -> (n,)"""
+    n = len(offsets) - 1
+    if not is_native(offsets, targets):
+        from rae.ops import reference
 
-    `core` comes in as the degrees. Nodes are peeled off by degree, smallest first, in one pass.
-    """
-    n = len(core)
-    highest = 0
-    for u in range(n):
-        highest = max(highest, core[u])
-    bins = np.zeros(highest + 2, np.int64)  # where the nodes of each degree begin in `order`
-    for u in range(n):
-        bins[core[u] + 1] += 1
-    for d in range(highest + 1):
-        bins[d + 1] += bins[d]
-    order, place = np.empty(n, np.int64), np.empty(n, np.int64)
-    cursor = bins.copy()
-    for u in range(n):
-        place[u] = cursor[core[u]]
-        order[place[u]] = u
-        cursor[core[u]] += 1
-    for i in range(n):
-        u = order[i]
-        for e in range(offsets[u], offsets[u + 1]):
-            v = targets[e]
-            if core[v] > core[u]:  # v loses a neighbour: it trades places with the first of its degree
-                first = max(bins[core[v]], i + 1)
-                w = order[first]
-                order[place[v]], order[first] = w, v
-                place[w], place[v] = place[v], first
-                bins[core[v]] = first + 1
-                core[v] -= 1
+        found: Ints = reference.triangles(offsets, targets)
+        return found
+    starts = np.zeros(n + 1, np.int64)
+    in_ranges(lambda a, b: call("forward_counts", offsets, targets, starts, a, b, index=targets), n, 1024)
+    starts = np.cumsum(starts)
+    after = np.empty(int(starts[-1]), targets.dtype)
+    in_ranges(lambda a, b: call("forward_rows", offsets, targets, starts, after, a, b, index=targets), n, 1024)
+    total, lock = np.zeros(n, np.int64), threading.Lock()
+
+    def work(a: int, b: int) -> None:
+        counts = np.zeros(n, np.int64)  # a triangle has corners in any range, so each thread counts for itself
+        call("count_triangles", starts, after, counts, a, b, index=targets)
+        with lock:
+            np.add(total, counts, out=total)
+
+    in_ranges(work, n, 4096)
+    return total
+
+
+def core_numbers(offsets: Ints, targets: Ints) -> Ints:
+    """The largest k such that the node is in the k-core.  -> (n,)"""
+    if not is_native(offsets, targets):
+        from rae.ops import reference
+
+        found: Ints = reference.core_numbers(offsets, targets)
+        return found
+    core = np.ascontiguousarray(np.diff(offsets), np.int64)
+    call("core_numbers", offsets, targets, len(core), core, index=targets)
+    return core

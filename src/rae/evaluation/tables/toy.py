@@ -12,7 +12,7 @@ from rae.engine import embed
 from rae.estimator import RAE
 from rae.evaluation import data, probes
 from rae.evaluation.table_spec import Effort, Row, Score, Scores, Table, Work, published
-from rae.features import structural_features
+from rae.features import Features, structural_features
 from rae.graph import Graph
 
 DATASETS = ("house", "barbell")
@@ -38,9 +38,9 @@ NEIGHBOR = (
 
 def sampled_mean(model: RAE, graph: Graph) -> np.ndarray[Any, Any]:
     """The mean of several sampled passes of one fitted model, as the released code takes it."""
-    (encoder,) = model.encoders.values()
     config, x = model.config, _features(graph, model.config)
-    each = [embed(encoder, graph, x, fanout=config.fanout, seed=1000 * config.seed + i) for i in range(PASSES)]
+    passes = [config.replace(inference="sampled", seed=1000 * config.seed + i) for i in range(PASSES)]
+    each = [embed(model.encoders, Features.of(graph, x, sampled)) for sampled in passes]
     return np.asarray(np.mean(each, axis=0, dtype=np.float64))
 
 

@@ -1,0 +1,279 @@
+"""Embed every node exactly: into memory, into a file while it is computed, or in bounded memory from disk to disk.
+
+One loop runs the tasks of every level over a store by an executor. All neighbours count, one pass over the edges per
+level, no sampling, so the result is the same on every call, for the graph of the fit, a grown one and another one.
+
+With a memory budget, intermediate rows lie as part files in a folder beside the output; its manifest says of which
+model, graph, features and settings, and anything else starts anew. The output grows in that folder too and is moved
+to its name when it is whole, so a killed run resumes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Generator, Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rae.engine.executors import Executor, default_executor
+from rae.engine.layout import AT_WORK, TILE, Layout, layout
+from rae.engine.levels import EncoderLevel, SomeNodes, WholeGraph, encoder_levels
+from rae.engine.stores import MemoryStore, PartStore
+from rae.engine.tasks import Job, Task, perform
+from rae.errors import FeatureError
+from rae.features import Features
+from rae.io import embeddings
+from rae.io.embeddings import EmbeddingWriter, check_writable
+from rae.memory import mapped
+from rae.model.encoder import Encoder
+from rae.model.sampling import exact_blocks
+from rae.storage.atomic import atomic_path
+from rae.storage.parts import Parts, digest_of
+
+Floats = np.ndarray[Any, np.dtype[np.float32]]
+Report = Callable[[int, int], None]
+
+FOLDER = ".parts"  # after the output's name: where intermediate rows lie
+GROWING = ".output.tmp"
+BUFFERS = AT_WORK + 1  # outputs at work, and the one that the caller uses
+
+
+def embed(
+    encoders: Mapping[str, Encoder],
+    features: Features,
+    *,
+    nodes: Any = None,
+    report: Report | None = None,
+    tile: int = TILE,
+) -> Floats:
+    """All levels of every node side by side, encoder beside encoder, the last level first.  -> (n, width)
+
+    `nodes` are the rows to embed, all by default; only what they need is computed.
+    """
+    n_rows = features.graph.n_nodes if nodes is None else len(nodes)
+    width = sum(encoder.width for encoder in encoders.values())
+    out = np.empty((n_rows, width), np.float32)
+    job = memory_job(encoders, features, nodes=nodes, tile=tile)
+    for _ in _run(job, report, out=out):
+        pass
+    return out
+
+
+def stream(
+    encoders: Mapping[str, Encoder], features: Features, *, report: Report | None = None
+) -> Generator[Floats, None, None]:
+    """The vectors of all nodes, a part at a time; the next is computed while one is used, and then overwritten."""
+    return _run(memory_job(encoders, features), report)
+
+
+def embed_to(
+    path: str | os.PathLike[str],
+    encoders: Mapping[str, Encoder],
+    features: Features,
+    *,
+    memory: int | str | None = None,
+    half: bool = False,
+    dtype: str = "float32",
+    model: str | None = None,
+    cut: Layout | None = None,
+    report: Report | None = None,
+) -> int:
+    """Write ids and vectors of every node to a file while they are computed; the width of the vectors comes back.
+
+    The bytes are those of `write_embeddings` with what `embed` returns. `memory` is what the process may take,
+    e.g. "4GiB"; `half` stores intermediate rows in half precision; `dtype` is the precision of the file; `cut` says
+    how to cut the work, whatever `memory` is.
+    """
+    ids = features.graph.id_column
+    check_writable(path, ids, dtype)
+    if memory is None and cut is None:
+        job, parts = memory_job(encoders, features), None
+    else:
+        stored = np.dtype(np.float16 if half else np.float32)
+        cut = cut or _layout(memory, encoders, features, stored)
+        parts = Parts.open(f"{os.fspath(path)}{FOLDER}", _about(encoders, features, cut, stored))
+        job = part_job(encoders, features, parts, cut, stored)
+    aside = None if parts is None else parts.folder / GROWING
+    with (
+        atomic_path(path, aside=aside) as hidden,
+        EmbeddingWriter(hidden, ids, job.width, Path(path).suffix, model=model, dtype=dtype) as writer,
+        contextlib.closing(_run(job, report)) as rows,
+    ):
+        for vectors in rows:
+            writer.append(vectors)
+    if parts is not None:
+        parts.remove()
+    return job.width
+
+
+def memory_job(encoders: Mapping[str, Encoder], features: Features, *, nodes: Any = None, tile: int = TILE) -> Job:
+    """A job whose averaged rows are in memory, for every node or some; parts are row groups of an output file."""
+    models = _models(encoders, features)
+    columns = max(level.columns for levels in models.values() for level in levels)
+    width = sum(level.width for levels in models.values() for level in levels)
+    rows = max(tile, embeddings.GROUP_BYTES // (4 * width) // tile * tile)
+    depth = max(map(len, models.values()))
+    neighborhoods: Any = _whole_graph(features, depth)
+    if nodes is not None:
+        neighborhoods = SomeNodes(*exact_blocks(features.graph, nodes, depth))
+    return Job(models, features, neighborhoods, MemoryStore(), Layout(rows, columns), tile)
+
+
+def part_job(
+    encoders: Mapping[str, Encoder], features: Features, parts: Parts, cut: Layout, stored: np.dtype[Any]
+) -> Job:
+    """A job whose intermediate rows are part files."""
+    models = _models(encoders, features)
+    neighborhoods = _whole_graph(features, max(map(len, models.values())))
+    return Job(models, features, neighborhoods, PartStore(parts, stored), cut)
+
+
+def _whole_graph(features: Features, depth: int) -> WholeGraph:
+    config = features.config
+    fanout = config.fanout if config.inference == "sampled" else None
+    return WholeGraph(features.graph, depth, fanout, config.seed)
+
+
+def _models(encoders: Mapping[str, Encoder], features: Features) -> dict[str, list[EncoderLevel]]:
+    """The levels of every encoder, refused where it does not read these features."""
+    for encoder in encoders.values():
+        if encoder.n_features != features.width:
+            raise FeatureError(f"the model reads {encoder.n_features:,} feature columns, got {features.width:,}")
+    return {name: encoder_levels(encoder, features.is_dense) for name, encoder in encoders.items()}
+
+
+# ----------------------------------------------------------------------------- the one loop
+
+
+def _run(job: Job, report: Report | None, out: Floats | None = None) -> Generator[Floats, None, None]:
+    """Run every task of a job and yield the vectors part by part, in `out` or in buffers that are used again."""
+    executor = default_executor(AT_WORK if job.store.stores_vectors else 1)
+    levels = [(model, k) for model, steps in job.models.items() for k in range(len(steps))]
+    done = _counter(report, _n_steps(job, levels))
+    for model, k in levels[:-1]:
+        _make_rows(job, executor, model, k, done)
+        if job.store.stores_vectors:
+            for _ in executor.run(lambda task: perform(job, task), _make_means(job, executor, model, k)):
+                done()
+            _drop_inputs(job, model, k)
+    model, k = levels[-1]
+    _make_rows(job, executor, model, k, done)
+    last = _make_means(job, executor, model, k) if job.store.stores_vectors else []
+    bounds = job.parts(k)
+    buffers = [np.empty((bounds[0][1], job.width), np.float32) for _ in range(min(BUFFERS, len(bounds)))] * (
+        out is None
+    )
+
+    def vectors(part: int) -> Floats:
+        if last:
+            perform(job, last[part])
+        a, b = bounds[part]
+        return job.output((a, b), out[a:b] if out is not None else buffers[part % BUFFERS][: b - a])
+
+    for rows in executor.run(vectors, range(len(bounds))):
+        done()
+        yield rows
+    if job.store.stores_vectors:
+        _drop_inputs(job, model, k)
+
+
+def _make_rows(job: Job, executor: Executor, model: str, k: int, done: Callable[[], None]) -> None:
+    """Make the rows that level k averages, of all nodes, unless all that is made of them is there."""
+    if not job.needs_rows(model, k):
+        return
+    finished = job.store.stores_vectors and all(job.store.has(task) for task in _after_tasks(job, model, k))
+    for _ in executor.run(lambda task: None if finished else perform(job, task), job.before_tasks(model, k)):
+        done()
+    if isinstance(job.store, MemoryStore):
+        job.store.complete.add((model, k))
+
+
+def _make_means(job: Job, executor: Executor, model: str, k: int) -> list[Task]:
+    """The tasks that make the vectors of level k; where columns are cut into stripes, the means are made here."""
+    tasks = _after_tasks(job, model, k)
+    stripes = job.stripes(model, k)
+    missing = [task for task in tasks if not job.store.has(task)]
+    for stripe in range(len(stripes) if len(stripes) > 1 else 0):
+        gather = [Task("gather", model, k, task.part, stripe) for task in missing]
+        for _ in executor.run(lambda task: perform(job, task), gather):
+            pass
+    return tasks
+
+
+def _after_tasks(job: Job, model: str, k: int) -> list[Task]:
+    return [Task("after", model, k, part) for part in range(len(job.parts(k)))]
+
+
+def _drop_inputs(job: Job, model: str, k: int) -> None:
+    """Remove what the vectors of level k were made of, now that they are there."""
+    for task in job.before_tasks(model, k):
+        job.store.drop(task)
+    n_stripes = len(job.stripes(model, k))
+    for task in _after_tasks(job, model, k):
+        for stripe in range(n_stripes if n_stripes > 1 else 0):
+            job.store.drop(Task("gather", model, k, task.part, stripe))
+
+
+def _n_steps(job: Job, levels: list[tuple[str, int]]) -> int:
+    """Tasks that progress counts: rows of every level, vectors of those that store them, and the output."""
+    rows = sum(len(job.parts(k - 1)) for model, k in levels if job.needs_rows(model, k))
+    vectors = sum(len(job.parts(k)) for _, k in levels[:-1]) if job.store.stores_vectors else 0
+    return rows + vectors + len(job.parts(levels[-1][1]))
+
+
+def _counter(report: Report | None, total: int) -> Callable[[], None]:
+    """A function that reports one more of `total` tasks done."""
+    count = 0
+
+    def done() -> None:
+        nonlocal count
+        count += 1
+        if report is not None:
+            report(count, total)
+
+    return done
+
+
+# ----------------------------------------------------------------------------- bounded memory
+
+
+def _layout(memory: Any, encoders: Mapping[str, Encoder], features: Features, stored: np.dtype[Any]) -> Layout:
+    widths = [width for encoder in encoders.values() for width in (level.widths[1] for level in encoder.stack())]
+    return layout(memory, **layout_sizes(features, widths, stored.itemsize))
+
+
+def layout_sizes(features: Features, widths: list[int], itemsize: int) -> dict[str, Any]:
+    """What a layout depends on, for models whose levels have these widths, each level of each model."""
+    graph = features.graph
+    in_memory = sum(array.nbytes for array in (graph.offsets, graph.targets) if mapped(array) is None)
+    return {
+        "n_nodes": graph.n_nodes,
+        "n_targets": len(graph.targets),
+        "widths": [*widths, features.row_entries],
+        "width": sum(widths),
+        "item": itemsize,
+        "held": in_memory + features.resident_bytes + int(graph.id_column.nbytes),
+        "group": embeddings.GROUP_BYTES,
+    }
+
+
+def _about(encoders: Mapping[str, Encoder], features: Features, cut: Layout, stored: np.dtype[Any]) -> dict[str, Any]:
+    """All that the bytes of a part depend on."""
+    return {
+        "versions": {name: version(name) for name in ("rae", "numpy", "torch")},
+        "settings": features.config.as_dict(),
+        "encoders": {
+            name: digest_of(*(t.reshape(-1).cpu().numpy() for t in encoder.state_dict().values()))
+            for name, encoder in encoders.items()
+        },
+        "graph": digest_of(features.graph.offsets, features.graph.targets),
+        "features": features.digest(),
+        "rows": cut.rows,
+        "columns": cut.columns,
+        "tile": TILE,
+        "stored": stored.name,
+    }

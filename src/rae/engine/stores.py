@@ -1,0 +1,138 @@
+"""Where tasks read and write rows: in memory, or in part files on disk.
+
+MemoryStore   the rows that each level averages, of all nodes, in one array per level. Vectors are not stored:
+              they are computed again where they are needed, which takes less time than to store them
+PartStore     one file per task, whole or absent, so that a killed job resumes; averaged rows of all nodes come
+              into memory a stripe of columns at a time
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rae.io.embeddings import rounded
+from rae.memory import aligned_empty
+from rae.storage.parts import Parts
+
+if TYPE_CHECKING:
+    from rae.engine.tasks import Task
+
+Array = np.ndarray[Any, Any]
+
+
+class Store(Protocol):
+    """The outputs of tasks, by task."""
+
+    @property
+    def stores_vectors(self) -> bool:
+        """Whether vectors are stored, or computed again where they are needed."""
+
+    def has(self, task: Task) -> bool:
+        """Whether the output of this task is there."""
+
+    def empty(self, task: Task, rows: tuple[int, int], n_rows: int, columns: int) -> Array:
+        """An array for rows a..b of an output with n_rows rows in all, to be filled and written."""
+
+    def write(self, task: Task, output: Array, stripes: list[tuple[int, int]]) -> None:
+        """Store the output of a task; a stripe of its columns can be read alone."""
+
+    def read(self, task: Task, shape: tuple[int, int]) -> Array:
+        """The output of one task, float32."""
+
+    def table(self, tasks: list[Task], bounds: list[tuple[int, int]], stripe: tuple[int, int]) -> Tensor:
+        """A stripe of columns of the outputs of these tasks, one below the other.  -> (n, columns)"""
+
+    def drop(self, task: Task) -> None:
+        """Remove the output of a task."""
+
+
+@dataclass(frozen=True)
+class MemoryStore:
+    """Outputs of all parts of a level in one array, by (model, level)."""
+
+    arrays: dict[tuple[str, int], Array] = field(default_factory=dict)
+    complete: set[tuple[str, int]] = field(default_factory=set)  # levels whose rows are all there
+    stores_vectors: bool = False
+
+    def has(self, task: Task) -> bool:
+        return False
+
+    def empty(self, task: Task, rows: tuple[int, int], n_rows: int, columns: int) -> Array:
+        array = self.arrays.get((task.model, task.level))
+        if array is None:
+            array = self.arrays[task.model, task.level] = aligned_empty((n_rows, columns))
+        return array[rows[0] : rows[1]]
+
+    def write(self, task: Task, output: Array, stripes: list[tuple[int, int]]) -> None:
+        """Nothing: the output was filled in place."""
+
+    def read(self, task: Task, shape: tuple[int, int]) -> Array:
+        raise AssertionError("vectors are not stored in memory")
+
+    def table(self, tasks: list[Task], bounds: list[tuple[int, int]], stripe: tuple[int, int]) -> Tensor:
+        return as_tensor(self.arrays[tasks[0].model, tasks[0].level])
+
+    def drop(self, task: Task) -> None:
+        """Nothing: vectors are computed again from the rows."""
+
+
+@dataclass(frozen=True)
+class PartStore:
+    """Outputs as part files of a folder; `dtype` is the precision of what is stored between levels."""
+
+    parts: Parts
+    dtype: np.dtype[Any]
+    stores_vectors: bool = True
+    _table: dict[tuple[str, int, tuple[int, int]], Tensor] = field(default_factory=dict)
+    _loading: Any = field(default_factory=threading.Lock)
+
+    def has(self, task: Task) -> bool:
+        return self.parts.has(task.name)
+
+    def empty(self, task: Task, rows: tuple[int, int], n_rows: int, columns: int) -> Array:
+        return np.empty((rows[1] - rows[0], columns), np.float32)
+
+    def write(self, task: Task, output: Array, stripes: list[tuple[int, int]]) -> None:
+        self.parts.write(task.name, [rounded(output[:, a:b], self._precision(task)) for a, b in stripes])
+
+    def read(self, task: Task, shape: tuple[int, int]) -> Array:
+        return self.parts.read(task.name, shape, self._precision(task)).astype(np.float32, copy=False)
+
+    def table(self, tasks: list[Task], bounds: list[tuple[int, int]], stripe: tuple[int, int]) -> Tensor:
+        key = tasks[0].model, tasks[0].level, stripe
+        with self._loading:
+            if key not in self._table:
+                self._table.clear()  # one stripe is in memory at a time
+                self._table[key] = self._load(tasks, bounds, stripe)
+            return self._table[key]
+
+    def _load(self, tasks: list[Task], bounds: list[tuple[int, int]], stripe: tuple[int, int]) -> Tensor:
+        left, right = stripe
+        out = aligned_empty((bounds[-1][1], right - left), self.dtype)
+        for task, (a, b) in zip(tasks, bounds, strict=True):
+            self.parts.read_into(task.name, out[a:b], (b - a) * left * self.dtype.itemsize)
+        return as_tensor(out)
+
+    def drop(self, task: Task) -> None:
+        self._table.clear()
+        self.parts.drop(task.name)
+
+    def _precision(self, task: Task) -> np.dtype[Any]:
+        return np.dtype(np.float32) if task.kind == "gather" else self.dtype  # a sum in parts is not rounded twice
+
+
+def as_tensor(array: Array) -> Tensor:
+    """The array as a tensor that shares its memory; one that may not be written is only read."""
+    if array.flags.writeable:
+        return torch.from_numpy(array)
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # torch has no read-only tensors; nothing here writes
+        return torch.from_numpy(array)

@@ -1,0 +1,153 @@
+"""Feature matrices: a float32 or float16 array or a float32 CSR, one row per node, checked.
+
+Sparse stays sparse from here to the last product, half precision is as_float32 where rows are used, and what lies in a
+mapped file stays there.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from rae.errors import FeatureError
+from rae.graph.frames import is_frame, without_ids
+from rae.memory import forget, mapped
+
+Matrix = np.ndarray[Any, np.dtype[np.float32 | np.float16]] | sp.csr_array
+
+MAX_COLUMNS = 1 << 28  # weights of 192 columns each are 200 GB already
+CHUNK = 1 << 22  # numbers checked at a time, so that a check needs no memory that grows with the matrix
+
+
+def is_sparse(x: Any) -> bool:
+    """Whether x is a SciPy sparse matrix or array."""
+    return bool(sp.issparse(x))
+
+
+def check_matrix(x: Any, n_rows: int | None = None) -> Matrix:
+    """x as a finite matrix with one row per node: a C-ordered float32 or float16 array, or a float32 CSR.
+
+    What is one already comes back as it is; a mapped file stays on disk and is read in pieces. A data frame is
+    taken row by row; one that has ids of its own is refused: `FeatureTable.from_dataframe`.
+    """
+    if hasattr(x, "detach"):  # a torch tensor
+        x = _from_torch(x.detach().cpu())
+    elif is_frame(x):
+        x = without_ids(x)
+    matrix: Any = _as_csr(x) if is_sparse(x) else _as_array(x)
+    if matrix.ndim != 2 or matrix.shape[1] == 0:
+        raise FeatureError(
+            f"features must be a table with one row per node and a column or more, got shape {matrix.shape}"
+        )
+    if matrix.shape[1] > MAX_COLUMNS:
+        raise FeatureError(
+            f"features must have {MAX_COLUMNS:,} columns or fewer, since each has weights of its own, "
+            f"got {matrix.shape[1]:,}; hash or drop the rare ones"
+        )
+    if n_rows is not None and matrix.shape[0] != n_rows:
+        raise FeatureError(
+            f"features must have one row per node ({n_rows:,}), got {matrix.shape[0]:,}; "
+            "pass a FeatureTable (rae.read_features) if the rows are keyed by id"
+        )
+    _refuse_not_finite(matrix)
+    checked: Matrix = matrix
+    return checked
+
+
+def _as_array(x: Any) -> Any:
+    array = np.asarray(x)
+    _refuse_dtype(array.dtype)
+    return np.require(array, np.float16 if array.dtype == np.float16 else np.float32, ["C", "A"])
+
+
+def _as_csr(x: Any) -> Any:
+    """The CSR of sparse x, each entry once and in order."""
+    _refuse_dtype(x.dtype)
+    matrix: Any = x if isinstance(x, sp.csr_array) and x.dtype == np.float32 else sp.csr_array(x, dtype=np.float32)
+    if not _is_canonical(matrix):
+        matrix = matrix.copy()  # the arrays are the caller's, or a file's
+        matrix.sum_duplicates()
+    return matrix
+
+
+def _is_canonical(matrix: Any) -> bool:
+    if mapped(matrix.indices) is None:
+        return bool(matrix.has_canonical_format)
+    for a, b in _row_chunks(matrix.indptr):
+        if not csr_rows(matrix, a, b).has_canonical_format:
+            return False
+        forget(matrix.indices, matrix.data)
+    return True
+
+
+def _row_chunks(indptr: Any) -> Iterator[tuple[int, int]]:
+    """Row ranges (a, b) of CHUNK entries or fewer; a longer row is alone."""
+    a, n = 0, len(indptr) - 1
+    while a < n:
+        b = max(a + 1, bisect_right(indptr, int(indptr[a]) + CHUNK) - 1)
+        yield a, b
+        a = b
+
+
+def _refuse_not_finite(matrix: Any) -> None:
+    """Refuse NaN and infinite entries; the error counts them and names the first."""
+    values = matrix.data if is_sparse(matrix) else matrix
+    step = max(1, CHUNK // max(1, values[:1].size))
+    bad = 0
+    first: tuple[int, ...] = ()
+    for a in range(0, len(values), step):
+        finite = np.isfinite(values[a : a + step])
+        if not finite.all():
+            row, *column = (int(positions[0]) for positions in np.nonzero(~finite))
+            first = first if bad else (a + row, *column)
+            bad += int(np.count_nonzero(~finite))
+        forget(values)
+    if bad and is_sparse(matrix):
+        first = bisect_right(matrix.indptr, first[0]) - 1, int(matrix.indices[first[0]])
+    if bad:
+        raise FeatureError(
+            f"features must be finite numbers within float32, got {bad:,} NaN or infinite, "
+            f"first in row {first[0]:,}, column {first[1]:,}; fill or drop them"
+        )
+
+
+def csr_rows(matrix: Any, a: int, b: int) -> Any:
+    """Rows a..b of a float32 CSR, without a copy of their entries."""
+    start, stop = matrix.indptr[a], matrix.indptr[b]
+    part: Any = sp.csr_array((b - a, matrix.shape[1]), dtype=np.float32)
+    part.data, part.indices = matrix.data[start:stop], matrix.indices[start:stop]
+    part.indptr = matrix.indptr[a : b + 1] - start
+    return part
+
+
+def as_float32(rows: Matrix) -> Matrix:
+    """The rows in float32; rows that are no float16 come back as they are."""
+    return rows.astype(np.float32) if rows.dtype == np.float16 else rows
+
+
+def _from_torch(x: Any) -> Any:
+    if str(x.layout) != "torch.strided":
+        entries = x.to_sparse_coo().coalesce()
+        if entries.ndim != 2 or entries.sparse_dim() != 2:
+            raise FeatureError(f"sparse features must be a matrix, got shape {tuple(x.shape)}; pass x.to_dense()")
+        return sp.coo_array((_from_torch(entries.values()), tuple(entries.indices().numpy())), shape=tuple(x.shape))
+    return (x.float() if str(x.dtype) == "torch.bfloat16" else x).numpy()  # NumPy has no bfloat16
+
+
+def _refuse_dtype(dtype: np.dtype[Any]) -> None:
+    if dtype.kind not in "biuf":
+        raise FeatureError(f"features must be numbers, got {dtype}; turn text into numbers first (one column per word)")
+
+
+def concatenate(first: Any, second: Any) -> Matrix:
+    """Two feature matrices side by side; sparse if either is."""
+    a, b = check_matrix(first), check_matrix(second)
+    if a.shape[0] != b.shape[0]:
+        raise FeatureError(f"both must have one row per node, got {a.shape[0]:,} and {b.shape[0]:,} rows")
+    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
+        return np.ascontiguousarray(np.hstack([a, b]))
+    return sp.csr_array(sp.hstack([sp.csr_array(as_float32(a)), sp.csr_array(as_float32(b))], format="csr"))

@@ -1,0 +1,158 @@
+"""FeatureTable: features keyed by the user's ids, in any order."""
+
+from __future__ import annotations
+
+import difflib
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import scipy.sparse as sp
+
+from rae.errors import FeatureError
+from rae.features.matrix import Matrix, check_matrix, is_sparse
+from rae.graph import Graph
+from rae.graph.column_names import ID, position, usual
+from rae.graph.frames import as_table, numbers, own_index
+from rae.graph.ids import doubled, id_array, in_words, index_in, shown
+
+log = logging.getLogger("rae")
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureTable:
+    """Features keyed by id: row i belongs to `id_column[i]`, column j is called `names[j]`.
+
+    `open_vocabulary` says that a column which is absent means zero everywhere (a table of
+    (id, feature) pairs), so that tomorrow's table may lack words and bring new ones.
+    """
+
+    id_column: pa.Array
+    matrix: Matrix
+    names: tuple[str, ...] | None = None
+    open_vocabulary: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "id_column", id_array(self.id_column))
+        object.__setattr__(self, "matrix", check_matrix(self.matrix, len(self.id_column)))
+        if self.names is not None and len(self.names) != self.matrix.shape[1]:
+            raise FeatureError(f"names must have one entry per column ({self.width:,}), got {len(self.names):,}")
+        if len(twice := doubled(self.id_column)):
+            raise FeatureError(
+                f"every id must have one feature row, got {len(twice):,} with more, first {shown(twice)}"
+            )
+
+    @classmethod
+    def from_dataframe(cls, df: Any, id: str | None = None) -> FeatureTable:
+        """The features of a pandas, polars or Arrow table, keyed by id; all other columns are numbers.
+
+        `id` names the column of ids; by default the one called id, node or node_id, else an index
+        of a pandas frame that is more than the row number.
+
+        >>> FeatureTable.from_dataframe(pa.table({"id": ["ann", "bob"], "age": [40, 30]})).names
+        ('age',)
+        """
+        index = own_index(df)
+        table = as_table(df)
+        names = table.column_names
+        place = usual(names, ID) if id is None else position(id, names)
+        if isinstance(place, str) and index is not None and id in index.names:
+            place = None
+        if isinstance(place, str):
+            raise FeatureError(place)
+        if place is None and index is None:
+            listed = ", ".join(map(repr, names[:8]))
+            raise FeatureError(f"which column holds the ids? pass id=, one of {listed or 'none'}")
+        ids = id_array(index if place is None else table.column(place))
+        values = table if place is None else table.remove_column(place)
+        return cls(ids, numbers(values), tuple(values.column_names))
+
+    @property
+    def width(self) -> int:
+        return int(self.matrix.shape[1])
+
+    def aligned(self, graph: Graph, missing: str = "error", unknown: str = "error") -> Matrix:
+        """The matrix in the graph's row order.
+
+        `missing="zero"` gives nodes without a row zeros; `unknown="drop"` leaves out rows of ids
+        that the graph does not have. Otherwise either is an error. Rows that are in order stay where they are.
+        """
+        if self.id_column.equals(graph.id_column):
+            return self.matrix
+        found = index_in(graph.id_column, self.id_column)
+        if found.null_count == graph.n_nodes:
+            raise FeatureError(
+                f"none of the {graph.n_nodes:,} nodes has a feature row: node ids are {graph.id_column.type} such as "
+                f"{shown(graph.id_column)}, feature ids are {self.id_column.type} such as {shown(self.id_column)}"
+            )
+        if found.null_count and missing == "error":
+            lacking = graph.id_column.filter(pc.is_null(found))
+            raise FeatureError(
+                f"{len(lacking):,} of {graph.n_nodes:,} nodes have no feature row, first {shown(lacking)}; "
+                'add them, or pass missing="zero" (--missing zero) to give them zeros'
+            )
+        extra = len(self.id_column) - (graph.n_nodes - found.null_count)
+        if extra and unknown == "error":
+            strangers = self.id_column.filter(pc.is_null(index_in(self.id_column, graph.id_column)))
+            kinds = [in_words(column.type) for column in (graph.id_column, self.id_column)]
+            way = "add them with graph.with_nodes(table.id_column)"
+            if kinds[0] != kinds[1]:
+                way = f"ids are {kinds[0]} in the graph and {kinds[1]} in the table: read both with as_text=True"
+            raise FeatureError(
+                f"{extra:,} feature rows belong to ids that are not in the graph, first {shown(strangers)}; "
+                f'{way}, or pass unknown="drop" (--unknown drop)'
+            )
+        rows = pc.fill_null(found, 0).to_numpy(zero_copy_only=False)
+        lacks = pc.is_null(found).to_numpy(zero_copy_only=False)
+        matrix: Any = self.matrix[rows]
+        if lacks.any() and is_sparse(matrix):
+            kept = np.repeat(~lacks, np.diff(matrix.indptr))
+            ends = np.cumsum(np.where(lacks, 0, np.diff(matrix.indptr)))
+            parts = (matrix.data[kept], matrix.indices[kept], np.concatenate([[0], ends]))
+            matrix = sp.csr_array(parts, shape=matrix.shape)
+        elif lacks.any():
+            matrix[lacks] = 0
+        aligned: Matrix = matrix
+        return aligned
+
+    def with_columns(self, names: Sequence[str]) -> FeatureTable:
+        """The same rows with exactly these columns, in this order, as a fitted model expects them."""
+        if self.names is None:
+            raise FeatureError(f"the model knows its {len(names):,} feature columns by name, this table has no names")
+        if tuple(names) == self.names:
+            return self
+        place = {name: j for j, name in enumerate(self.names)}
+        absent = [name for name in names if name not in place]
+        if absent and not self.open_vocabulary:
+            near = difflib.get_close_matches(absent[0], self.names, n=1)
+            hint = f"; did {near[0]!r} change its name?" if near else ""
+            raise FeatureError(
+                f"the model needs {len(names):,} feature columns, {len(absent):,} are not in this table, "
+                f"first {absent[0]!r}{hint}"
+            )
+        if len(absent) == len(names):
+            raise FeatureError(f"none of the model's {len(names):,} features occurs here, first {absent[0]!r}")
+        known = set(names)
+        extra = [name for name in self.names if name not in known] if not self.open_vocabulary else []
+        if extra:
+            log.warning("%d feature columns are unknown to the model and left out, first %r", len(extra), extra[0])
+        new = np.full(self.width, -1)
+        for j, name in enumerate(names):
+            if name in place:
+                new[place[name]] = j
+        return FeatureTable(self.id_column, self._moved(new, len(names)), tuple(names), self.open_vocabulary)
+
+    def _moved(self, new: np.ndarray[Any, Any], width: int) -> Matrix:
+        """The matrix with column j at new[j], left out where that is -1, and zeros where none came."""
+        shape = (len(self.id_column), width)
+        if isinstance(self.matrix, np.ndarray):
+            moved = np.zeros(shape, self.matrix.dtype)
+            moved[:, new[new >= 0]] = self.matrix[:, new >= 0]
+            return moved
+        coo = sp.coo_array(self.matrix)
+        kept = new[coo.col] >= 0
+        return sp.csr_array((coo.data[kept], (coo.row[kept], new[coo.col[kept]])), shape=shape)

@@ -1,0 +1,142 @@
+"""Means and sums of rows that an index names: what every level of every model does.
+
+mean(x, offsets, index, ego, lists)      mean({u} ∪ N(u)), without a gradient, in float32 or from float16
+average(x, block)                        the same with a gradient, for training
+sparse_product(matrix, weight)           sparse rows times dense weights, with a gradient for the weights
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rae.memory import aligned_empty
+from rae.ops import reference
+from rae.ops.library import call, int64, is_native
+from rae.runtime import in_ranges
+
+MIN_ENTRIES = 1 << 18  # numbers per thread: fewer are done before a second thread has woken up
+
+
+def mean(x: Tensor, offsets: Any, index: Any, ego: Any = 0, lists: Any = None) -> Tensor:
+    """mean({u} ∪ N(u)) of rows of x.  (n, d) -> (r, d), float32
+
+    Row i averages row ego[i] of x, or ego + i where `ego` is a number, and the rows
+    index[offsets[j]:offsets[j + 1]] with j = lists[i], or j = i without lists. x is float32 or float16.
+    """
+    rows = len(offsets) - 1 if lists is None else len(lists)
+    if not is_native(x, offsets, index) or x.dtype not in (torch.float32, torch.float16):
+        return reference.mean(x, offsets, index, ego, lists)
+    first, ego = (ego, None) if isinstance(ego, int) else (0, int64(ego))
+    lists = None if lists is None else int64(lists)
+    name = "mean_rows" if x.dtype == torch.float32 else "mean_half_rows"
+    out = torch.from_numpy(aligned_empty((rows, x.shape[1])))
+
+    def work(start: int, stop: int) -> None:
+        call(name, offsets, index, len(index), lists, ego, first, x, x.shape[1], out, start, stop, index=index)
+
+    in_ranges(work, rows, _min_rows(x.shape[1]))
+    return out
+
+
+def average(x: Tensor, block: Any) -> Tensor:
+    """mean({u} ∪ N(u)) for every row of a block (see `rae.model.sampling.Block`).  (n, d) -> (r, d)"""
+    if not is_native(x, *block) or x.dtype != torch.float32:
+        ego = block.ego.to(x.device)
+        return reference.mean(x, block.offsets, block.neighbors, ego, block.lists)
+    out: Tensor = _Average.apply(x.contiguous(), block)  # type: ignore[no-untyped-call]
+    return out
+
+
+class _Average(torch.autograd.Function):
+    """The mean over a block, forwards by gathering, backwards by scattering."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, block: Any) -> Tensor:
+        total = _sum_rows(block.offsets, block.neighbors, None, x.detach())
+        counts = torch.diff(block.offsets)
+        if block.lists is not None:  # several rows share a list: each list is summed once
+            total, counts = total[block.lists], counts[block.lists]
+        ctx.block, ctx.n_below, ctx.share = block, len(x), (1.0 / (1.0 + counts)).to(x.dtype)[:, None]
+        return total.add_(x.detach()[block.ego]).mul_(ctx.share)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        block = ctx.block
+        scaled = (grad * ctx.share).contiguous()
+        each = torch.arange(len(scaled) + 1)
+        of_lists = scaled
+        if block.lists is not None:
+            of_lists = torch.zeros((len(block.offsets) - 1, scaled.shape[1]), dtype=scaled.dtype)
+            _scatter(each, block.lists, None, scaled, of_lists)
+        out = torch.zeros((ctx.n_below, scaled.shape[1]), dtype=scaled.dtype)
+        _scatter(each, block.ego, None, scaled, out)
+        _scatter(block.offsets, block.neighbors, None, of_lists, out)
+        return out, None
+
+
+def sparse_product(matrix: Any, weight: Tensor) -> Tensor:
+    """Rows of a SciPy CSR times dense weights, with a gradient for the weights.  (n, m), (m, d) -> (n, d)"""
+    out: Tensor
+    if not is_native(weight) or weight.dtype != torch.float32:
+        return reference.sparse_product(matrix, weight)
+    if torch.is_grad_enabled() and weight.requires_grad:
+        out = _SparseProduct.apply(weight, matrix)  # type: ignore[no-untyped-call]
+        return out
+    return _sum_rows(int64(matrix.indptr), _native_order(matrix.indices), _native_order(matrix.data), weight.detach())
+
+
+class _SparseProduct(torch.autograd.Function):
+    """Sparse rows times weights; the rows are data and get no gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, matrix: Any) -> Tensor:
+        ctx.matrix, ctx.n_below = matrix, len(weight)
+        return _sum_rows(int64(matrix.indptr), matrix.indices, matrix.data, weight.detach().contiguous())
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        matrix, grad = ctx.matrix, grad.contiguous()
+        out = torch.zeros((ctx.n_below, grad.shape[1]), dtype=grad.dtype)
+        _scatter(int64(matrix.indptr), matrix.indices, matrix.data, grad, out)
+        return out, None
+
+
+def _sum_rows(offsets: Any, index: Any, weights: Any, x: Tensor) -> Tensor:
+    """Row i is the sum of weights[e] * x[index[e]], e in offsets[i]..offsets[i + 1]."""
+    width = x.shape[1]
+    out = torch.empty((len(offsets) - 1, width), dtype=x.dtype)
+    in_ranges(
+        lambda a, b: call("sum_rows", offsets, index, weights, x, width, out, a, b, index=index),
+        len(out),
+        _min_rows(width),
+    )
+    return out
+
+
+def _scatter(offsets: Any, index: Any, weights: Any, x: Tensor, out: Tensor) -> None:
+    """out[index[e]] += weights[e] * x[i] over row i: threads take columns, since rows may meet."""
+    n, width = x.shape
+    in_ranges(
+        lambda a, b: call("scatter_rows", offsets, index, weights, x, width, n, out, a, b, index=index),
+        width,
+        min_columns(len(index)),
+    )
+
+
+def _min_rows(width: int) -> int:
+    """Rows that a thread takes at least; a row is the sum of several."""
+    return -(-MIN_ENTRIES // max(1, 4 * width))
+
+
+def min_columns(rows: int) -> int:
+    """Columns that a thread takes at least: enough work, and a cache line wide."""
+    return max(32, -(-MIN_ENTRIES // max(1, rows)))
+
+
+def _native_order(array: Any) -> Any:
+    """The array as the library reads it; part of a mapped file may lie at any address."""
+    return np.require(array, requirements=["C", "A"])

@@ -1,0 +1,127 @@
+"""The compiled library of hot loops, and the choice between it and the plain-torch reference.
+
+The library is C, compiled when the package is installed (`ops/native/*.c`). It is used for arrays in main memory;
+for tensors on another device, inside `torch.export`, and where the library could not be compiled, every operation
+runs its reference from `rae.ops.reference`. Calls release the interpreter lock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import importlib.machinery
+import os
+import sys
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+# What each function takes: p pointer, i int64, u uint64, w uint32, f float, d double. Those of `_BY_INDEX` come in
+# two versions, for 32-bit and 64-bit row numbers. A leading > says that an int64 comes back.
+_BY_INDEX = {
+    "sum_rows": "pppp i p ii",
+    "mean_rows": "pp i pp i p i p ii",
+    "mean_half_rows": "pp i pp i p i p ii",
+    "scatter_rows": "pppp ii p ii",
+    "adjacent": "ppppp ii",
+    "sample_rows": "pppp iu pp ii",
+    "pick_neighbors": "pppp u p i",
+    "non_neighbors": "ppp iiu ii p",
+    "walk_rows": "pppp ddu p iii",
+    "neighbor_degrees": ">ppp iii u p ii",
+    "forward_counts": "ppp ii",
+    "forward_rows": "pppp ii",
+    "count_triangles": "ppp ii",
+    "core_numbers": ">pp i p",
+    "number_ids": ">p i p i p i p",
+}
+_PLAIN = {
+    "fill_mask": "u i w f ii p",
+    "column_moments": "p ii d ppp ii",
+    "norm_tanh_dropout": "p ii pppp u w f pp ii",
+    "norm_tanh_dropout_grad": "ppp ii ppp u w f ppp ii",
+}
+_C_TYPES = {
+    "p": ctypes.c_void_p,
+    "i": ctypes.c_int64,
+    "u": ctypes.c_uint64,
+    "w": ctypes.c_uint32,
+    "f": ctypes.c_float,
+    "d": ctypes.c_double,
+}
+_reference_only = os.environ.get("RAE_OPS") == "reference"
+
+
+@lru_cache(maxsize=1)
+def library() -> ctypes.CDLL | None:
+    """The compiled library with its functions declared, None where it was not compiled."""
+    for suffix in importlib.machinery.EXTENSION_SUFFIXES:
+        path = Path(__file__).with_name(f"_native{suffix}")
+        if path.is_file():
+            return _declared(ctypes.CDLL(str(path)))
+    return None
+
+
+def _declared(native: ctypes.CDLL) -> ctypes.CDLL:
+    signatures = dict(_PLAIN)
+    for name, signature in _BY_INDEX.items():
+        signatures |= {f"{name}_32": signature, f"{name}_64": signature}
+    for name, signature in signatures.items():
+        function = getattr(native, name)
+        function.restype = ctypes.c_int64 if signature.startswith(">") else None
+        function.argtypes = [_C_TYPES[letter] for letter in signature.lstrip(">").replace(" ", "")]
+    return native
+
+
+@contextlib.contextmanager
+def reference_only() -> Iterator[None]:
+    """Inside this block every operation runs its plain-torch reference, as on another device."""
+    global _reference_only
+    before, _reference_only = _reference_only, True
+    try:
+        yield
+    finally:
+        _reference_only = before
+
+
+def is_native(*arrays: Any) -> bool:
+    """Whether the library works on these arrays: NumPy arrays, or plain tensors in main memory."""
+    return not _reference_only and library() is not None and all(map(_in_main_memory, arrays))
+
+
+def _in_main_memory(array: Any) -> bool:
+    if array is None or isinstance(array, np.ndarray):
+        return True
+    torch = sys.modules["torch"]  # it is a tensor, so torch is there
+    return type(array) in (torch.Tensor, torch.nn.Parameter) and array.device.type == "cpu"
+
+
+def call(name: str, *arguments: Any, index: Any = None) -> Any:
+    """Call a function of the library; arrays become pointers, `index` chooses the version by its type."""
+    native = library()
+    assert native is not None
+    if index is not None:
+        name += "_32" if index.dtype.itemsize == 4 else "_64"
+    status = getattr(native, name)(*map(_argument, arguments))
+    if status is not None and status < 0:
+        raise MemoryError(f"not enough memory in {name}")
+    return status
+
+
+def _argument(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        assert value.flags.c_contiguous, "the library reads C-ordered arrays"
+        assert value.flags.aligned, "the library reads aligned arrays"
+        return value.ctypes.data
+    if hasattr(value, "data_ptr"):
+        assert value.is_contiguous(), "the library reads contiguous tensors"
+        return value.data_ptr()
+    return value
+
+
+def int64(values: Any) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """The values as a C-ordered int64 array, without a copy where they are one."""
+    return np.ascontiguousarray(values, np.int64)

@@ -1,0 +1,157 @@
+/* Structure of a node's surroundings: degrees of its neighbours, triangles, core numbers. */
+#ifndef INDEX
+#include "common.h"
+
+/* Sort in place by Shell's method; rows of a graph are mostly short, where it is an insertion sort. */
+static void sort_floats(float *values, int64_t n)
+{
+    int64_t gap = 1;
+    while (gap < n / 3) gap = (9 * gap) / 4 + 2;
+    while (gap > 0) {
+        for (int64_t i = gap; i < n; i++) {
+            float value = values[i];
+            int64_t j = i;
+            for (; j >= gap && values[j - gap] > value; j -= gap) values[j] = values[j - gap];
+            values[j] = value;
+        }
+        gap = gap > 2 ? (4 * gap) / 9 : gap / 2; /* ... 2, 1: the last pass is an insertion sort */
+    }
+}
+
+#define INDEX int32_t
+#define NAME(name) name##_32
+#include "structure.c"
+#undef INDEX
+#undef NAME
+#define INDEX int64_t
+#define NAME(name) name##_64
+#include "structure.c"
+
+#else /* the template, once per type of index */
+
+INLINE int64_t NAME(degree)(const int64_t *offsets, int64_t u) { return offsets[u + 1] - offsets[u]; }
+
+/* out[i] of node nodes[i], or first + i: its degree, then its neighbours' degrees, largest first, `cap` at most, then 0.
+ * Above the cap: `random` samples neighbours, else evenly spaced order statistics remain. 0, or -1 without memory. */
+EXPORT int64_t NAME(neighbor_degrees)(
+    const int64_t *offsets, const INDEX *targets, const int64_t *nodes, int64_t first, int64_t cap, int64_t random, uint64_t key,
+    float *out, int64_t start, int64_t stop)
+{
+    int64_t most = 1;
+    for (int64_t i = start; i < stop; i++) most = MAX(most, NAME(degree)(offsets, nodes ? nodes[i] : first + i));
+    float *values = malloc((size_t)most * sizeof(float));
+    if (!values) return -1;
+    for (int64_t i = start; i < stop; i++) {
+        int64_t u = nodes ? nodes[i] : first + i, low = offsets[u], count = NAME(degree)(offsets, u);
+        float *row = out + i * (1 + cap);
+        memset(row, 0, (size_t)(1 + cap) * sizeof(float));
+        row[0] = (float)count;
+        for (int64_t j = 0; j < count; j++) values[j] = (float)NAME(degree)(offsets, targets[low + j]);
+        if (count > cap && random) {
+            uint64_t state = stream(key, u, 0);
+            for (int64_t j = 0; j < cap; j++) { /* the first steps of a Fisher-Yates shuffle */
+                int64_t pick = j + draw(state, j, count - j);
+                float value = values[j];
+                values[j] = values[pick];
+                values[pick] = value;
+            }
+            count = cap;
+        }
+        sort_floats(values, count);
+        for (int64_t j = 0; j < MIN(count, cap); j++) {
+            int64_t at = count > cap && cap > 1 ? (2 * j * (count - 1) + (cap - 1)) / (2 * (cap - 1)) : j;
+            row[1 + j] = values[count - 1 - at];
+        }
+    }
+    free(values);
+    return 0;
+}
+
+/* Whether v comes after u in the order by (degree, row). */
+INLINE int NAME(is_after)(const int64_t *offsets, int64_t u, int64_t v)
+{
+    int64_t own = NAME(degree)(offsets, u), other = NAME(degree)(offsets, v);
+    return other > own || (other == own && v > u);
+}
+
+/* out[u + 1] = neighbours of u that come after it. */
+EXPORT void NAME(forward_counts)(const int64_t *offsets, const INDEX *targets, int64_t *out, int64_t start, int64_t stop)
+{
+    for (int64_t u = start; u < stop; u++) {
+        int64_t count = 0;
+        for (int64_t e = offsets[u]; e < offsets[u + 1]; e++) count += NAME(is_after)(offsets, u, targets[e]);
+        out[u + 1] = count;
+    }
+}
+
+/* Each row's neighbours that come after it, ascending by row, from starts[u] on. */
+EXPORT void NAME(forward_rows)(
+    const int64_t *offsets, const INDEX *targets, const int64_t *starts, INDEX *out, int64_t start, int64_t stop)
+{
+    for (int64_t u = start; u < stop; u++) {
+        int64_t at = starts[u];
+        for (int64_t e = offsets[u]; e < offsets[u + 1]; e++)
+            if (NAME(is_after)(offsets, u, targets[e])) out[at++] = targets[e];
+    }
+}
+
+/* Add to counts the triangles of each node, found at the corner that comes first: rows start..stop.
+ * No node has more than sqrt(2 m) neighbours after it, so hubs cost no more than others. */
+EXPORT void NAME(count_triangles)(const int64_t *starts, const INDEX *after, int64_t *counts, int64_t start, int64_t stop)
+{
+    for (int64_t u = start; u < stop; u++)
+        for (int64_t e = starts[u]; e < starts[u + 1]; e++) {
+            int64_t v = after[e], i = starts[u], j = starts[v];
+            while (i < starts[u + 1] && j < starts[v + 1]) {
+                if (after[i] < after[j]) i++;
+                else if (after[i] > after[j]) j++;
+                else {
+                    counts[u]++;
+                    counts[v]++;
+                    counts[after[i]]++;
+                    i++;
+                    j++;
+                }
+            }
+        }
+}
+
+/* core[u] = the largest c such that u is in a part of the graph where every node has c neighbours.
+ * `core` comes in as the degrees; nodes are peeled off by degree, smallest first, in one pass. 0, or -1 without memory. */
+EXPORT int64_t NAME(core_numbers)(const int64_t *offsets, const INDEX *targets, int64_t n, int64_t *core)
+{
+    int64_t highest = 0;
+    for (int64_t u = 0; u < n; u++) highest = MAX(highest, core[u]);
+    int64_t *bins = calloc((size_t)highest + 2, sizeof(int64_t)), *cursor = malloc(((size_t)highest + 2) * sizeof(int64_t));
+    int64_t *order = malloc((size_t)n * sizeof(int64_t)), *place = malloc((size_t)n * sizeof(int64_t));
+    int64_t failed = !bins || !cursor || !order || !place;
+    if (!failed) {
+        for (int64_t u = 0; u < n; u++) bins[core[u] + 1]++;
+        for (int64_t d = 0; d <= highest; d++) bins[d + 1] += bins[d];
+        memcpy(cursor, bins, ((size_t)highest + 2) * sizeof(int64_t));
+        for (int64_t u = 0; u < n; u++) {
+            place[u] = cursor[core[u]]++;
+            order[place[u]] = u;
+        }
+        for (int64_t i = 0; i < n; i++) {
+            int64_t u = order[i];
+            for (int64_t e = offsets[u]; e < offsets[u + 1]; e++) {
+                int64_t v = targets[e];
+                if (core[v] <= core[u]) continue;
+                int64_t first = MAX(bins[core[v]], i + 1), w = order[first]; /* v trades places with the first of its degree */
+                order[place[v]] = w;
+                order[first] = v;
+                place[w] = place[v];
+                place[v] = first;
+                bins[core[v]] = first + 1;
+                core[v]--;
+            }
+        }
+    }
+    free(bins);
+    free(cursor);
+    free(order);
+    free(place);
+    return failed ? -1 : 0;
+}
+#endif
