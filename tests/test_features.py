@@ -14,10 +14,16 @@ import torch
 
 from rae import PAPER, RAE, Config, FeatureTable, Graph, structural_features
 from rae.errors import FeatureError, RaeError
-from rae.features import check_matrix, concatenate, features, prepare
+from rae.features import Features, check_matrix, concatenate, matrix
 from rae.memory import forget, mapped
 
 GRAPH = Graph.from_edges([("a", "b"), ("b", "c")])
+
+
+def _rows(graph, given, config):
+    return Features.of(graph, given, config).rows(0, graph.n_nodes)
+
+
 TABLE = FeatureTable(pa.array(["c", "a", "b"]), np.array([[3.0, 30], [1, 10], [2, 20]]), ("x", "y"))
 
 
@@ -206,11 +212,11 @@ def test_columns_the_model_does_not_know_are_left_out_aloud(caplog):
 def test_structure_and_action_are_joined_only_when_asked():
     x = np.ones((3, 2), np.float32)
 
-    assert np.array_equal(prepare(GRAPH, x, PAPER), x)
+    assert np.array_equal(_rows(GRAPH, x, PAPER), x)
     raw = structural_features(GRAPH, scale="raw")
-    assert np.array_equal(prepare(GRAPH, None, PAPER), raw)
-    assert np.array_equal(prepare(GRAPH, None, Config()), structural_features(GRAPH))
-    joined = prepare(GRAPH, sp.csr_array(x), PAPER.replace(add_structure=True))
+    assert np.array_equal(_rows(GRAPH, None, PAPER), raw)
+    assert np.array_equal(_rows(GRAPH, None, Config()), structural_features(GRAPH))
+    joined = _rows(GRAPH, sp.csr_array(x), PAPER.replace(add_structure=True))
     assert sp.issparse(joined)
     assert np.array_equal(joined.toarray(), np.hstack([raw, x]))
     assert np.array_equal(concatenate(x, x), np.hstack([x, x]))
@@ -234,9 +240,9 @@ def test_a_column_that_holds_the_ids_is_no_feature_whatever_its_name(make):
     frame = make({"uid": [30, 10, 20], "x": [3.0, 1.0, 2.0]})
 
     with pytest.raises(FeatureError, match=r"from_dataframe\(df, id='uid'\)"):
-        prepare(graph, frame, PAPER)
+        _rows(graph, frame, PAPER)
     assert FeatureTable.from_dataframe(frame, id="uid").aligned(graph).tolist() == [[1], [2], [3]]
-    assert prepare(graph, make({"a": [10, 10, 20], "x": [3.0, 1.0, 2.0]}), PAPER).shape == (3, 2)
+    assert _rows(graph, make({"a": [10, 10, 20], "x": [3.0, 1.0, 2.0]}), PAPER).shape == (3, 2)
 
 
 # ------------------------------------------------------------------------------------- as they are
@@ -272,7 +278,7 @@ def test_halves_in_another_order_or_place_are_put_row_by_row_and_stay_halves():
 @pytest.mark.parametrize("piece", [1, 2, 5, 1000])
 @pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64, sp.csr_array])
 def test_a_check_in_pieces_counts_all_gaps_and_finds_the_first(monkeypatch, piece, kind):
-    monkeypatch.setattr(features, "PIECE", piece)
+    monkeypatch.setattr(matrix, "CHUNK", piece)
     bad = np.array([[0, 1, 0], [0, 2, 3], [0, 0, 0], [4, 0, np.nan], [np.inf, -np.inf, 5]])
 
     with pytest.raises(FeatureError, match="got 3 NaN or infinite, first in row 3, column 2"):

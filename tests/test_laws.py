@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from plain import random_graph, relabel
 from rae import PAPER, RAE, Graph, set_threads
 from rae.engine import embed
+from rae.features import Features
 
 SMALL = PAPER.replace(dims=(16, 8), fanout=(3, 4), steps=5, batch_size=32)
 
@@ -71,9 +72,10 @@ def test_relabelling_permutes_the_structural_embedding_too(graph):
 
 @pytest.mark.parametrize("tile", [1, 7, 50, 10_000])
 def test_the_tile_size_does_not_matter(graph, words, tile):
-    encoder = RAE(SMALL).fit(graph, words).encoders["within"]
+    model = RAE(SMALL).fit(graph, words)
+    features = Features.of(graph, words, model.config)
 
-    assert np.allclose(embed(encoder, graph, words, tile=tile), embed(encoder, graph, words), atol=1e-6)
+    assert np.allclose(embed(model.encoders, features, tile=tile), model.transform(graph, words), atol=1e-6)
 
 
 @pytest.mark.parametrize("sparse", [False, True])
@@ -123,6 +125,18 @@ def test_nothing_beyond_k_hops_matters():
     moved = np.abs(model.transform(graph, x) - model.transform(graph, changed)).max(1) > 1e-6
 
     assert np.flatnonzero(moved).tolist() == [8, 9, 10, 11, 12]
+
+
+@pytest.mark.parametrize("given", ["structure", "sparse", "dense"])
+@pytest.mark.parametrize("dims", [(16, 8), (8, 16, 24), (30,)])
+@pytest.mark.parametrize("loss", ["within", "both"])
+def test_some_nodes_get_the_vectors_they_have_among_all(graph, words, given, dims, loss):
+    x = {"structure": None, "sparse": words, "dense": words.toarray()}[given]
+    model = RAE(SMALL, loss=loss, dims=dims, fanout=(3,) * len(dims)).fit(graph, x)
+    nodes = np.array([77, 3, 110])
+
+    assert np.allclose(model.transform(graph, x, nodes=nodes), model.transform(graph, x)[nodes], atol=1e-6)
+    assert np.allclose(model.transform(graph, x, nodes=[5]), model.transform(graph, x)[5:6], atol=1e-6)
 
 
 def test_a_model_embeds_another_graph():

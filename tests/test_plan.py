@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from rae import PAPER, RAE, Config, Graph
 from rae.engine.layout import PROGRAM
 from rae.errors import ConfigError, GraphError
-from rae.features import prepare
+from rae.features import Features, structural_features
 from rae.io.embeddings import GROUP_BYTES
 from rae.model.sampling import sample_blocks
 from rae.plan import available_memory, check_budget, fit_seconds, least_budget, memory, plan, rows_by_level, shortage
@@ -32,7 +32,7 @@ def test_expected_rows_are_near_those_that_are_sampled(graph):
 
 
 def test_the_graph_and_the_features_are_counted_exactly(graph):
-    x = prepare(graph, None, SMALL)
+    x = structural_features(graph)
     parts = memory(graph, x, SMALL)
 
     assert parts["graph"] == graph.offsets.nbytes + graph.targets.nbytes + graph.id_column.nbytes
@@ -43,7 +43,7 @@ def test_the_graph_and_the_features_are_counted_exactly(graph):
 
 
 def test_the_peak_is_at_least_what_is_there_at_once(graph):
-    parts = memory(graph, prepare(graph, None, PAPER), PAPER, file_bytes=10**9)
+    parts = memory(graph, structural_features(graph), PAPER, file_bytes=10**9)
 
     assert parts["peak"] >= PROGRAM + 10**9
     assert parts["embedding"] >= 4 * graph.n_nodes * PAPER.width  # a small graph is one row group
@@ -78,7 +78,7 @@ def test_a_small_graph_is_one_row_group_of_its_vectors(graph, loss, encoders):
     [({"batch_size": 16}, {"batch_size": 64}), ({"positives": 1}, {"positives": 9}), ({"projections": 1}, {})],
 )
 def test_more_work_a_step_needs_more_memory(graph, small, large):
-    x = prepare(graph, None, SMALL)
+    x = structural_features(graph)
 
     assert memory(graph, x, SMALL.replace(**small))["step"] < memory(graph, x, SMALL.replace(**large))["step"]
 
@@ -92,7 +92,7 @@ def test_without_steps_there_is_no_step(graph):
 
 
 def test_both_losses_take_about_twice_the_room_of_one(graph):
-    x = prepare(graph, None, SMALL)
+    x = structural_features(graph)
 
     assert memory(graph, x, SMALL.replace(loss="both"))["embedding"] > 1.5 * memory(graph, x, SMALL)["embedding"]
     assert memory(graph, x, SMALL.replace(loss="neighbor"))["step"] > 0
@@ -153,13 +153,16 @@ def test_more_steps_take_longer(graph):
 def test_a_graph_without_edges_is_refused_before_any_step():
     lonely = Graph.from_edges([], ids=[1, 2, 3])
     with pytest.raises(GraphError, match="training needs edges"):
-        fit_seconds(lonely, prepare(lonely, None, SMALL), SMALL, "within")
+        fit_seconds(lonely, Features.of(lonely, None, SMALL), SMALL, "within")
 
 
 def test_what_is_not_prepared_yet_is_counted_as_if_it_were(graph):
     given = np.ones((graph.n_nodes, 5), np.float32)
     for features, config in ((None, SMALL), (given, SMALL), (given, SMALL.replace(add_structure=True))):
-        assert memory(graph, features, config)["features"] == prepare(graph, features, config).nbytes
+        assert (
+            memory(graph, features, config)["features"]
+            == Features.of(graph, features, config).rows(0, graph.n_nodes).nbytes
+        )
 
 
 def test_a_graph_folder_costs_no_reading(graph):

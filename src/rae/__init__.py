@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rae import datasets, errors
     from rae.config import PAPER, TOY, Config
     from rae.estimator import RAE
-    from rae.features import FeatureTable, structural_features
+    from rae.features import Features, FeatureTable, structural_features
     from rae.graph import Graph
     from rae.io import (
         build_graph,
@@ -27,16 +27,20 @@ if TYPE_CHECKING:
         write_graph,
     )
     from rae.model.encoder import Encoder
-    from rae.model.sampling import sample_blocks
+    from rae.model.losses import contrast
+    from rae.model.pairs import any_other, non_neighbor, random_neighbor
+    from rae.model.sampling import exact_blocks, sample_blocks, shuffle_neighbors
+    from rae.model.training import step_loss
     from rae.roles import Roles
     from rae.run import Run
-    from rae.runtime import set_threads
+    from rae.runtime import key, set_threads
     from rae.search import similar
 
 # Each public name and the module it is loaded from on first use: `import rae` stays light.
 _HOMES = {
     "Config": "config",
     "Encoder": "model.encoder",
+    "Features": "features",
     "FeatureTable": "features",
     "Graph": "graph",
     "PAPER": "config",
@@ -44,14 +48,22 @@ _HOMES = {
     "Roles": "roles",
     "Run": "run",
     "TOY": "config",
+    "any_other": "model.pairs",
     "build_graph": "io",
+    "contrast": "model.losses",
+    "exact_blocks": "model.sampling",
+    "key": "runtime",
+    "non_neighbor": "model.pairs",
     "open_graph": "io",
+    "random_neighbor": "model.pairs",
     "read_edges": "io",
     "read_embeddings": "io",
     "read_features": "io",
     "sample_blocks": "model.sampling",
     "set_threads": "runtime",
+    "shuffle_neighbors": "model.sampling",
     "similar": "search",
+    "step_loss": "model.training",
     "structural_features": "features",
     "write_embeddings": "io",
     "write_graph": "io",
@@ -65,19 +77,28 @@ __all__ = [
     "Config",
     "Encoder",
     "FeatureTable",
+    "Features",
     "Graph",
     "Roles",
     "Run",
+    "any_other",
     "build_graph",
+    "contrast",
     "datasets",
     "errors",
+    "exact_blocks",
+    "key",
+    "non_neighbor",
     "open_graph",
+    "random_neighbor",
     "read_edges",
     "read_embeddings",
     "read_features",
     "sample_blocks",
     "set_threads",
+    "shuffle_neighbors",
     "similar",
+    "step_loss",
     "structural_features",
     "write_embeddings",
     "write_graph",

@@ -13,6 +13,8 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache, partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -26,9 +28,11 @@ from rae.engine.stores import MemoryStore, PartStore
 from rae.engine.tasks import Job, Task, perform
 from rae.errors import FeatureError
 from rae.features import Features
-from rae.io import embeddings
+from rae.graph.folder import open_graph
+from rae.io import embeddings, read_features
 from rae.io.embeddings import EmbeddingWriter, check_writable
 from rae.memory import mapped
+from rae.model.checkpoint import load
 from rae.model.encoder import Encoder
 from rae.model.sampling import exact_blocks
 from rae.storage.atomic import atomic_path
@@ -93,7 +97,7 @@ def embed_to(
     if memory is None and cut is None:
         job, parts = memory_job(encoders, features), None
     else:
-        stored = np.dtype(np.float16 if half else np.float32)
+        stored = _stored_dtype(half)
         cut = cut or _layout(memory, encoders, features, stored)
         parts = Parts.open(f"{os.fspath(path)}{FOLDER}", _about(encoders, features, cut, stored))
         job = part_job(encoders, features, parts, cut, stored)
@@ -146,31 +150,68 @@ def _models(encoders: Mapping[str, Encoder], features: Features) -> dict[str, li
     return {name: encoder_levels(encoder, features.is_dense) for name, encoder in encoders.items()}
 
 
+@dataclass(frozen=True)
+class JobDescription:
+    """A job on disk as plain data, so that its tasks can run in any process that sees the same files."""
+
+    graph: str  # graph folder
+    features: str | None  # .npy or .npz, one row per node; None for structure alone
+    model: str  # model file
+    parts: str  # folder of part files
+    rows: int
+    columns: int
+    half: bool = False
+
+    def open(self) -> Job:
+        """The job, opened once per process."""
+        return _open_job(self)
+
+
+@lru_cache(maxsize=1)
+def _open_job(description: JobDescription) -> Job:
+    checkpoint = load(description.model)
+    given = None if description.features is None else read_features(description.features)
+    features = Features.of(open_graph(description.graph), given, checkpoint.config, check=False)
+    cut, stored = Layout(description.rows, description.columns), _stored_dtype(description.half)
+    parts = Parts.open(description.parts, _about(checkpoint.encoders, features, cut, stored))
+    return part_job(checkpoint.encoders, features, parts, cut, stored)
+
+
+def tasks_of_level(job: Job, model: str, k: int) -> list[list[Task]]:
+    """The tasks that make the vectors of level k where they are stored, in stages: a stage needs the one before it."""
+    stripes, n_parts = job.stripes(model, k), len(job.parts(k))
+    means = [[Task("gather", model, k, part, stripe) for part in range(n_parts)] for stripe in range(len(stripes))]
+    vectors = [Task("after", model, k, part) for part in range(n_parts)]
+    return [job.before_tasks(model, k), *(means if len(stripes) > 1 else []), vectors]
+
+
+def _stored_dtype(half: bool) -> np.dtype[Any]:
+    return np.dtype(np.float16 if half else np.float32)
+
+
 # ----------------------------------------------------------------------------- the one loop
 
 
 def _run(job: Job, report: Report | None, out: Floats | None = None) -> Generator[Floats, None, None]:
     """Run every task of a job and yield the vectors part by part, in `out` or in buffers that are used again."""
-    executor = default_executor(AT_WORK if job.store.stores_vectors else 1)
     levels = [(model, k) for model, steps in job.models.items() for k in range(len(steps))]
     done = _counter(report, _n_steps(job, levels))
-    for model, k in levels[:-1]:
+    executor = default_executor(AT_WORK if job.store.stores_vectors else 1)
+    for model, k in levels:
         _make_rows(job, executor, model, k, done)
         if job.store.stores_vectors:
-            for _ in executor.run(lambda task: perform(job, task), _make_means(job, executor, model, k)):
-                done()
-            _drop_inputs(job, model, k)
-    model, k = levels[-1]
-    _make_rows(job, executor, model, k, done)
-    last = _make_means(job, executor, model, k) if job.store.stores_vectors else []
+            _make_means(job, executor, model, k)
+            if (model, k) != levels[-1]:
+                for _ in executor.run(partial(perform, job), tasks_of_level(job, model, k)[-1]):
+                    done()
+                _drop_inputs(job, model, k)
     bounds = job.parts(k)
-    buffers = [np.empty((bounds[0][1], job.width), np.float32) for _ in range(min(BUFFERS, len(bounds)))] * (
-        out is None
-    )
+    n_buffers = min(BUFFERS, len(bounds)) if out is None else 0
+    buffers = [np.empty((bounds[0][1], job.width), np.float32) for _ in range(n_buffers)]
 
     def vectors(part: int) -> Floats:
-        if last:
-            perform(job, last[part])
+        if job.store.stores_vectors:
+            perform(job, Task("after", model, k, part))
         a, b = bounds[part]
         return job.output((a, b), out[a:b] if out is not None else buffers[part % BUFFERS][: b - a])
 
@@ -185,37 +226,27 @@ def _make_rows(job: Job, executor: Executor, model: str, k: int, done: Callable[
     """Make the rows that level k averages, of all nodes, unless all that is made of them is there."""
     if not job.needs_rows(model, k):
         return
-    finished = job.store.stores_vectors and all(job.store.has(task) for task in _after_tasks(job, model, k))
-    for _ in executor.run(lambda task: None if finished else perform(job, task), job.before_tasks(model, k)):
+    *_, vectors = tasks_of_level(job, model, k)
+    needed = not all(map(job.store.has, vectors))
+    for _ in executor.run(lambda task: perform(job, task) if needed else None, job.before_tasks(model, k)):
         done()
-    if isinstance(job.store, MemoryStore):
-        job.store.complete.add((model, k))
+    job.store.finish(model, k)
 
 
-def _make_means(job: Job, executor: Executor, model: str, k: int) -> list[Task]:
-    """The tasks that make the vectors of level k; where columns are cut into stripes, the means are made here."""
-    tasks = _after_tasks(job, model, k)
-    stripes = job.stripes(model, k)
-    missing = [task for task in tasks if not job.store.has(task)]
-    for stripe in range(len(stripes) if len(stripes) > 1 else 0):
-        gather = [Task("gather", model, k, task.part, stripe) for task in missing]
-        for _ in executor.run(lambda task: perform(job, task), gather):
+def _make_means(job: Job, executor: Executor, model: str, k: int) -> None:
+    """Make the means of level k stripe by stripe, where there are several, for the parts whose vectors are missing."""
+    _, *means, vectors = tasks_of_level(job, model, k)
+    missing = {task.part for task in vectors if not job.store.has(task)}
+    for stage in means:
+        for _ in executor.run(partial(perform, job), [task for task in stage if task.part in missing]):
             pass
-    return tasks
-
-
-def _after_tasks(job: Job, model: str, k: int) -> list[Task]:
-    return [Task("after", model, k, part) for part in range(len(job.parts(k)))]
 
 
 def _drop_inputs(job: Job, model: str, k: int) -> None:
     """Remove what the vectors of level k were made of, now that they are there."""
-    for task in job.before_tasks(model, k):
-        job.store.drop(task)
-    n_stripes = len(job.stripes(model, k))
-    for task in _after_tasks(job, model, k):
-        for stripe in range(n_stripes if n_stripes > 1 else 0):
-            job.store.drop(Task("gather", model, k, task.part, stripe))
+    for stage in tasks_of_level(job, model, k)[:-1]:
+        for task in stage:
+            job.store.drop(task)
 
 
 def _n_steps(job: Job, levels: list[tuple[str, int]]) -> int:

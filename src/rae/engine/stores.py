@@ -48,6 +48,9 @@ class Store(Protocol):
     def table(self, tasks: list[Task], bounds: list[tuple[int, int]], stripe: tuple[int, int]) -> Tensor:
         """A stripe of columns of the outputs of these tasks, one below the other.  -> (n, columns)"""
 
+    def finish(self, model: str, k: int) -> None:
+        """Take note that the rows of level k are all there."""
+
     def drop(self, task: Task) -> None:
         """Remove the output of a task."""
 
@@ -77,6 +80,9 @@ class MemoryStore:
 
     def table(self, tasks: list[Task], bounds: list[tuple[int, int]], stripe: tuple[int, int]) -> Tensor:
         return as_tensor(self.arrays[tasks[0].model, tasks[0].level])
+
+    def finish(self, model: str, k: int) -> None:
+        self.complete.add((model, k))
 
     def drop(self, task: Task) -> None:
         """Nothing: vectors are computed again from the rows."""
@@ -118,6 +124,9 @@ class PartStore:
         for task, (a, b) in zip(tasks, bounds, strict=True):
             self.parts.read_into(task.name, out[a:b], (b - a) * left * self.dtype.itemsize)
         return as_tensor(out)
+
+    def finish(self, model: str, k: int) -> None:
+        """Nothing: the files are there."""
 
     def drop(self, task: Task) -> None:
         self._table.clear()

@@ -135,9 +135,11 @@ def _with_grad(compute: Callable[[], Tensor]) -> Callable[[], Tensor]:
 
 
 def step_loss(
-    encoder: Encoder, context: Encoder, graph: Graph, features: Features, config: Config, loss: str, step: int
+    encoder: Encoder, context: Encoder, graph: Graph, features: Any, config: Config, loss: str, step: int
 ) -> Tensor:
-    """The loss of one batch, ready for backward()."""
+    """The loss of one batch, ready for backward(); `features` as for `RAE.fit`."""
+    if not isinstance(features, Features):
+        features = Features.of(graph, features, config).in_memory()
     within = loss == "within"
     draw_positive = pairs.same_node if within else pairs.random_neighbor
     draw_negative = pairs.any_other if within or not config.exclude_neighbors else pairs.non_neighbor

@@ -82,7 +82,7 @@ class _NormTanhDropout(torch.autograd.Function):
     ) -> Tensor:
         rows = x.detach().contiguous()
         n, width = rows.shape
-        mean, variance, inverse = (torch.empty(width) for _ in range(3))
+        mean, variance, inverse = (torch.empty(width, dtype=torch.float32) for _ in range(3))
         active, out = torch.empty_like(rows), torch.empty_like(rows)
         dropping = (int(key), *_dropping(share))
         parameters = gain.detach(), shift.detach()
@@ -136,7 +136,7 @@ def dropout_mask(size: int, share: float, key: Any, like: Tensor | None = None) 
     if not is_native(like):
         assert like is not None
         return reference.dropout_mask((1, size), share, key, like.device)[0]
-    out = torch.empty(size)
+    out = torch.empty(size, dtype=torch.float32)
     threshold, scale = _dropping(share)
     numbers = out.numpy()
     in_ranges(lambda a, b: call("fill_mask", int(key), 0, threshold, scale, a, b - a, numbers[a:b]), size, MIN_ENTRIES)

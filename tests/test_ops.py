@@ -1,0 +1,340 @@
+"""Every operation: the compiled library against the plain-torch reference, on one and on several threads."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import networkx as nx
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+
+from plain import random_graph, to_networkx
+from rae import RAE, Config, Encoder, Graph, exact_blocks, sample_blocks, set_threads
+from rae.features import Features
+from rae.model.sampling import shuffle_neighbors, stack
+from rae.ops import dense, gather, library, reference, sampling, structure
+from rae.ops.library import reference_only
+from rae.runtime import key
+
+GRAPH = random_graph(300, 900, seed=4)
+HUB = Graph.from_edges([(0, i) for i in range(1, 200)] + [(i, i + 1) for i in range(1, 150)])
+WIDTHS = [1, 2, 7, 8, 9, 15, 16, 31, 33, 40, 49, 57, 63, 64, 65, 100, 192]
+
+pytestmark = pytest.mark.skipif(library.library() is None, reason="the library was not compiled: no C compiler")
+
+
+def wide(graph: Graph) -> Graph:
+    """The same graph with 64-bit targets, as graphs of more than 2**31 nodes have them."""
+    return Graph(graph.offsets, graph.targets.astype(np.int64), graph.id_column)
+
+
+def both(operation):
+    """What the library and the reference give."""
+    fast = operation()
+    with reference_only():
+        return fast, operation()
+
+
+@pytest.fixture(params=[1, 3], ids=["1 thread", "3 threads"])
+def threads(request):
+    set_threads(request.param)
+    yield
+    set_threads(1)
+
+
+def rows_of(n: int, width: int, dtype=np.float32) -> torch.Tensor:
+    return torch.from_numpy(np.random.default_rng(width).normal(size=(n, width)).astype(dtype))
+
+
+# ------------------------------------------------------------------------------ gathering
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+@pytest.mark.parametrize("graph", [GRAPH, wide(GRAPH), HUB], ids=["32", "64", "hub"])
+def test_means_over_neighborhoods_of_any_width(threads, width, dtype, graph):
+    x = rows_of(graph.n_nodes, width, dtype)
+
+    fast, plain = both(lambda: gather.mean(x, graph.offsets, graph.targets))
+
+    assert fast.dtype == torch.float32
+    assert torch.allclose(fast, plain, rtol=1e-5, atol=1e-5)
+    u = 3
+    around = x[[u, *graph.neighbors(u).tolist()]].double().mean(0)
+    assert torch.allclose(fast[u].double(), around, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_means_of_any_set_of_rows_are_those_of_the_whole(threads, dtype):
+    x = rows_of(300, 40, dtype)
+    whole = gather.mean(x, GRAPH.offsets, GRAPH.targets)
+    chosen = np.array([299, 0, 17, 17, 250])
+
+    run = gather.mean(x, GRAPH.offsets[100:201], GRAPH.targets, 100)
+    scattered, plain = both(lambda: gather.mean(x, GRAPH.offsets, GRAPH.targets, chosen, chosen))
+
+    assert torch.equal(run, whole[100:200])
+    assert torch.equal(scattered, whole[chosen])
+    assert torch.allclose(plain, scattered, atol=1e-5)
+
+
+def test_half_precision_is_widened_exactly():
+    every = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
+    every = every[np.isfinite(every)]
+    x = torch.from_numpy(np.resize(every, (len(every) // 8 + 1, 8)))
+    offsets, nothing = np.zeros(len(x) + 1, np.int64), np.zeros(0, np.int32)
+
+    assert torch.equal(gather.mean(x, offsets, nothing), x.float())  # the mean of one row is the row
+    narrow = x[:, :3].contiguous()
+    assert torch.equal(gather.mean(narrow, offsets, nothing), narrow.float())
+
+
+def test_nothing_is_written_beyond_the_rows_of_a_call():
+    x = rows_of(300, 31)
+    out = torch.full((12, 31), 7.0)
+    arguments = GRAPH.offsets, GRAPH.targets, len(GRAPH.targets), None, None, 0, x, 31
+
+    library.call("mean_rows", *arguments, out, 1, 11, index=GRAPH.targets)
+
+    assert (out[[0, 11]] == 7).all()
+    assert torch.equal(out[1:11], gather.mean(x, GRAPH.offsets, GRAPH.targets)[1:11])
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("shared", [False, True], ids=["own lists", "shared lists"])
+def test_the_average_of_a_block_and_its_gradient(threads, width, shared):
+    _, blocks = sample_blocks(GRAPH, np.arange(50), (4,), 0)
+    block = blocks[0]
+    if shared:
+        block = stack(block, shuffle_neighbors(block, np.arange(50), np.arange(50)[::-1].copy()))
+    x = rows_of(300, width).requires_grad_()
+    grad = rows_of(block.n_rows, width)
+
+    def values_and_gradient():
+        y = gather.average(x, block)
+        return y.detach(), torch.autograd.grad(y, x, grad)[0]
+
+    for fast, plain in zip(*both(values_and_gradient), strict=True):
+        assert torch.allclose(fast, plain, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("index", [np.int32, np.int64])
+def test_sparse_products_and_their_gradient(threads, width, index):
+    matrix = sp.random_array((90, 50), density=0.1, rng=np.random.default_rng(1), dtype=np.float32).tocsr()
+    matrix.indices, matrix.indptr = matrix.indices.astype(index), matrix.indptr.astype(index)
+    weight = rows_of(50, width).requires_grad_()
+    grad = rows_of(90, width)
+
+    def values_and_gradient():
+        y = gather.sparse_product(matrix, weight)
+        with torch.no_grad():
+            assert torch.equal(gather.sparse_product(matrix, weight), y)
+        return y.detach(), torch.autograd.grad(y, weight, grad)[0]
+
+    for fast, plain in zip(*both(values_and_gradient), strict=True):
+        assert torch.allclose(fast, plain, rtol=1e-5, atol=1e-5)
+    assert np.allclose(gather.sparse_product(matrix, weight).detach(), matrix @ weight.detach().numpy(), atol=1e-5)
+
+
+# ---------------------------------------------------------------------------------- dense
+
+
+@pytest.mark.parametrize("width", [1, 5, 64, 300])
+@pytest.mark.parametrize("share", [0.0, 0.6])
+def test_batchnorm_tanh_dropout_and_its_gradient(threads, width, share):
+    x, grad = 3 * rows_of(80, width) + 1, rows_of(80, width + 1)[:, :width]
+
+    def results():
+        norm = torch.nn.BatchNorm1d(width)
+        norm.weight.data.copy_(torch.linspace(0.5, 2, width))
+        norm.bias.data.copy_(torch.linspace(-1, 1, width))
+        h = x.clone().requires_grad_()
+        y = dense.norm_tanh_dropout(h, norm, share, key(9))
+        y.backward(grad)
+        inference = dense.norm_tanh(x, norm.eval()).detach()
+        return y.detach(), h.grad, norm.weight.grad, norm.bias.grad, inference, *norm.buffers()
+
+    for fast, plain in zip(*both(results), strict=True):
+        assert torch.allclose(fast.float(), plain.float(), rtol=1e-4, atol=3e-5)
+
+
+def test_what_is_dropped_is_the_same_on_every_device(threads):
+    fast, plain = both(lambda: dense.dropout_mask(100_003, 0.3, key(5), like=torch.empty(0)))
+
+    assert torch.equal(fast, plain)
+
+
+def test_tanh_keeps_what_is_not_a_number():
+    norm = torch.nn.BatchNorm1d(3).eval()
+    x = torch.tensor([[float("nan"), float("inf"), -float("inf")]])
+    with torch.no_grad():
+        y = dense.norm_tanh(x, norm)
+
+    assert torch.isnan(y[0, 0])
+    assert y[0, 1:].tolist() == pytest.approx([1, -1])
+
+
+def test_products_and_their_gradients_do_not_depend_on_threads():
+    x, weight = rows_of(3000, 40), rows_of(40, 20).requires_grad_()
+    bytes_by_count = []
+    for count in (1, 2, 5):
+        set_threads(count)
+        y = dense.product(x, weight)
+        gradient = torch.autograd.grad(y, weight, torch.ones_like(y))[0]
+        bytes_by_count.append((y.detach().numpy().tobytes(), gradient.numpy().tobytes()))
+    set_threads(1)
+
+    assert len(set(bytes_by_count)) == 1
+    assert torch.allclose(dense.product(x, weight), x @ weight, atol=1e-5)
+
+
+# ------------------------------------------------------------------------------- sampling
+
+
+@pytest.mark.parametrize("graph", [GRAPH, wide(GRAPH), HUB], ids=["32", "64", "hub"])
+@pytest.mark.parametrize("fanout", [1, 3, 25])
+def test_the_same_neighbors_are_sampled_on_every_device(threads, graph, fanout):
+    nodes = np.random.default_rng(0).integers(graph.n_nodes, size=5000)
+    views = np.arange(5000) % 3
+
+    for fast, plain in zip(
+        *both(lambda: sampling.sample_neighbors(graph.offsets, graph.targets, nodes, fanout, key(1), views)),
+        strict=True,
+    ):
+        assert fast.dtype == plain.dtype
+        assert np.array_equal(fast, plain)
+
+
+def test_nodes_are_renumbered_by_first_appearance():
+    nodes = np.random.default_rng(0).integers(-(2**62), 2**62, 300).repeat(4)
+    np.random.default_rng(1).shuffle(nodes)
+
+    (distinct, place), (plain_distinct, plain_place) = both(lambda: sampling.renumber(nodes))
+
+    assert np.array_equal(distinct, plain_distinct)
+    assert np.array_equal(place, plain_place)
+    assert np.array_equal(distinct[place], nodes)
+
+
+@pytest.mark.parametrize("graph", [GRAPH, wide(GRAPH), HUB], ids=["32", "64", "hub"])
+@pytest.mark.parametrize("exclude", [False, True])
+def test_the_same_pairs_are_drawn_on_every_device(threads, graph, exclude):
+    nodes = np.random.default_rng(2).choice(graph.n_nodes, 64, replace=False)
+    arrays = graph.offsets, graph.targets
+
+    for operation in (
+        lambda: sampling.non_neighbors(*arrays, nodes, 20, key(3), exclude),
+        lambda: sampling.pick_neighbor(*arrays, nodes, key(3), np.arange(64)),
+        lambda: sampling.adjacent(*arrays, nodes.repeat(64), np.tile(nodes, 64)),
+    ):
+        assert np.array_equal(*both(operation))
+
+
+@pytest.mark.parametrize(("p", "q"), [(1.0, 1.0), (0.25, 4.0), (4.0, 0.5), (1e6, 1e6), (1e-6, 1.0)])
+def test_the_same_walks_are_walked_on_every_device(threads, p, q):
+    nodes = np.flatnonzero(GRAPH.degrees)[:40]
+    arrays = GRAPH.offsets, GRAPH.targets
+
+    assert np.array_equal(*both(lambda: sampling.walks(*arrays, nodes, 12, key(7), nodes % 3, p, q)))
+
+
+# ------------------------------------------------------------------------------ structure
+
+
+@pytest.mark.parametrize("graph", [GRAPH, wide(GRAPH), HUB], ids=["32", "64", "hub"])
+@pytest.mark.parametrize("cap", [1, 2, 5, 30])
+@pytest.mark.parametrize("sample", [False, True])
+def test_neighbor_degrees_by_run_and_by_index(threads, graph, cap, sample):
+    arrays, n = (graph.offsets, graph.targets), graph.n_nodes
+
+    fast, plain = both(lambda: structure.neighbor_degrees(*arrays, (0, n), cap, sample=sample, key=key(2)))
+    chosen = np.array([n - 1, 0, 5])
+
+    assert np.array_equal(fast, plain)
+    assert np.array_equal(structure.neighbor_degrees(*arrays, (3, 40), cap, sample=sample, key=key(2)), fast[3:40])
+    assert np.array_equal(structure.neighbor_degrees(*arrays, chosen, cap, sample=sample, key=key(2)), fast[chosen])
+
+
+@pytest.mark.parametrize("graph", [GRAPH, wide(GRAPH), HUB], ids=["32", "64", "hub"])
+def test_triangles_and_core_numbers_are_those_of_networkx(threads, graph):
+    plain = to_networkx(graph)
+    arrays = graph.offsets, graph.targets
+
+    fast, by_torch = both(lambda: structure.triangles(*arrays))
+    assert fast.tolist() == by_torch.tolist() == list(nx.triangles(plain).values())
+    fast, by_torch = both(lambda: structure.core_numbers(*arrays))
+    assert fast.tolist() == by_torch.tolist() == list(nx.core_number(plain).values())
+
+
+# ------------------------------------------------------------- the seam as a whole
+
+
+@pytest.mark.parametrize("loss", ["within", "neighbor"])
+@pytest.mark.parametrize("given", ["structure", "sparse", "dense"])
+def test_a_fit_by_the_reference_alone_gives_nearly_the_same_vectors(loss, given):
+    words = sp.random_array((300, 40), density=0.2, rng=np.random.default_rng(3), dtype=np.float32).tocsr()
+    x = {"structure": None, "sparse": words, "dense": words.toarray()}[given]
+
+    fast, plain = both(lambda: RAE(loss=loss, dims=(24, 16), steps=4, batch_size=32).fit_transform(GRAPH, x))
+
+    assert np.abs(fast - plain).max() < 2e-3
+    assert np.abs(fast - plain).mean() < 2e-5
+
+
+def test_an_encoder_can_be_exported():
+    config = Config(dims=(16, 8))
+    encoder = Encoder(31, config).eval()
+    rows, blocks = sample_blocks(GRAPH, np.arange(10), (3, 4), 0)
+    x = torch.from_numpy(Features.of(GRAPH, None, config).take(rows))
+
+    program = torch.export.export(encoder, (x, blocks))
+
+    with torch.no_grad():
+        assert torch.allclose(program.module()(x, blocks), encoder(x, blocks), atol=1e-6)
+
+
+def test_an_encoder_gives_what_transform_gives():
+    model = RAE(dims=(16, 8), steps=2).fit(GRAPH)
+    nodes = np.array([7, 250, 7, 0])
+    rows, blocks = exact_blocks(GRAPH, nodes, depth=2)
+    x = Features.of(GRAPH, None, model.config).take(rows)
+
+    with torch.no_grad():
+        z = model.encoders["within"].eval()(x, blocks)
+
+    assert np.allclose(z.numpy(), model.transform(GRAPH)[nodes], atol=1e-6)
+
+
+def test_the_meta_device_runs_the_reference():
+    """A tensor that is not in main memory never reaches the library."""
+    x = torch.empty((300, 16), device="meta")
+
+    assert not library.is_native(x)
+    assert library.is_native(torch.empty(3), GRAPH.offsets, None)
+
+
+def test_every_function_of_the_library_is_declared_and_called():
+    folder = Path(library.__file__).parent
+    exported = set()
+    for source in (folder / "native").glob("*.c"):
+        text = source.read_text()
+        exported |= set(re.findall(r"EXPORT \w+ \*?(?:NAME\()?(\w+?)(?:_\d\d)?\)?\(", text))
+        exported |= {name.removesuffix("_32") for name in re.findall(r"^\w+\((\w+_32),", text, re.MULTILINE)}
+    exported -= {"PyInit__native", "NAME"}
+    declared = {*library._BY_INDEX, *library._PLAIN}
+    code = "".join(path.read_text() for path in folder.glob("*.py") if path.name != "library.py")
+
+    assert exported == declared
+    assert all(f'"{name}"' in code for name in declared)
+
+
+def test_without_the_library_everything_still_works(monkeypatch):
+    monkeypatch.setattr(library, "library", lambda: None)
+
+    assert not library.is_native(np.zeros(3))
+    assert np.isfinite(RAE(dims=(8,), fanout=(3,), steps=1).fit_transform(HUB)).all()
+    assert reference.tensor(GRAPH.offsets).tolist() == GRAPH.offsets.tolist()
