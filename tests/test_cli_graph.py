@@ -9,7 +9,7 @@ import pytest
 
 import rae as library
 from rae.io import read_embeddings
-from rae.storage.spill_buffer import Room
+from rae.storage.spill_buffer import MemoryBudget
 
 SMALL = ["--dims", "6,3", "--fanout", "3,3", "--steps", "4", "--batch-size", "16"]
 
@@ -33,11 +33,11 @@ def test_build_writes_a_folder_and_says_what_it_counted(here, rae):
 def test_build_tells_programs_in_json(here, rae):
     code, out, _ = rae("graph", "build", "edges.csv", "--out", "g", "--order", "locality", "--json", "--quiet")
 
-    told = json.loads(out)
+    result = json.loads(out)
     assert code == 0
-    assert told["counts"] == {"nodes": 8, "edges": 8, "rows": 10, "doubled": 1, "self_loops": 1}
-    assert told["order"] == "locality"
-    assert set(told["files"]) == {"graph.json", "ids.arrow", "offsets.npy", "targets.npy"}
+    assert result["counts"] == {"nodes": 8, "edges": 8, "rows": 10, "doubled": 1, "self_loops": 1}
+    assert result["order"] == "locality"
+    assert set(result["files"]) == {"graph.json", "ids.arrow", "offsets.npy", "targets.npy"}
 
 
 def test_a_folder_that_is_there_is_kept_unless_forced(here, rae):
@@ -116,15 +116,15 @@ def test_with_memory_an_edge_file_is_mapped_and_gives_the_same_bytes(here, rae, 
     assert sorted(here.iterdir()) == sorted([*before, here / "z.parquet", here / "again"])
 
 
-def test_the_room_for_edges_is_within_the_memory_that_is_told(here, rae, monkeypatch):
-    rooms, found = [], Room.found
-    monkeypatch.setattr(Room, "found", lambda most=None: (rooms.append(most), found(most))[1])
+def test_the_buffer_of_edges_stays_within_the_memory_option(here, rae, monkeypatch):
+    limits, available = [], MemoryBudget.available
+    monkeypatch.setattr(MemoryBudget, "available", lambda limit=None: (limits.append(limit), available(limit))[1])
     rae("fit", "edges.csv", "--out", "run", "--no-page", *SMALL)
     for memory in ("800MiB", "4GiB"):
         assert rae("embed", "run", "edges.csv", "--memory", memory, "--out", "z.parquet", "--force")[0] == 0
 
-    assert rooms[0] == 0
-    assert 10**9 < rooms[1] < 2 * 10**9
+    assert limits[0] == 0
+    assert 10**9 < limits[1] < 2 * 10**9
 
 
 @pytest.mark.parametrize(("rows", "warned"), [(None, True), (10**6, False), (10**7, True)])

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from rae import Graph, read_embeddings, write_embeddings
 from rae.errors import GraphError, RaeError
-from rae.graph import Counts, ids
+from rae.graph import Counts, id_numbering
 from rae.graph.ids import index_in
 
 MAP = pa.map_(pa.int64(), pa.int64())
@@ -358,13 +358,14 @@ def test_pyg_data_that_names_nodes_beyond_its_number_is_refused():
 
 @pytest.mark.parametrize("kind", [np.int8, np.uint8, np.int16, np.int32, np.int64, np.uint64])
 @pytest.mark.parametrize("end", ["low", "high"])
-def test_numbers_that_lie_close_together_are_coded_as_all_others_are(kind, end, monkeypatch):
+def test_numbers_that_lie_close_together_are_numbered_as_all_others_are(kind, end, monkeypatch):
     limits = np.iinfo(kind)
     low, high = (limits.min, limits.min + 100) if end == "low" else (limits.max - 100, limits.max)
-    column = pa.array(np.random.default_rng(0).integers(low, high, 300, dtype=kind, endpoint=True))
-    codes, found = ids.coded(column)
-    monkeypatch.setattr(ids, "CLOSE", 0)
-    same_codes, same = ids.coded(column)
+    edges = np.random.default_rng(0).integers(low, high, (150, 2), dtype=kind, endpoint=True)
+    by_table = Graph.from_edges(edges)
+    monkeypatch.setattr(id_numbering.IntegerNumbering, "_by_table", id_numbering.IntegerNumbering._by_hash)
+    by_hash = Graph.from_edges(edges)
 
-    assert np.array_equal(codes, same_codes)
-    assert found.equals(same)
+    assert by_table.id_column.equals(by_hash.id_column)
+    assert by_table.ids.tolist() == np.unique(edges).tolist()
+    assert np.array_equal(by_table.targets, by_hash.targets)

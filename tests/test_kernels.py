@@ -30,23 +30,9 @@ def _sampled():
     return out
 
 
-def _doubled(graph):
-    rows = np.repeat(np.arange(graph.n_nodes), graph.degrees)
-    return np.concatenate([rows, [3, 4]]), np.concatenate([graph.targets.astype(np.int64), [3, 9]])
-
-
-SOURCE, TARGET = _doubled(GRAPH)
-COUNTS = np.zeros(31, np.int64)
-cpu.count_ends(SOURCE, TARGET, COUNTS)
-STARTS = np.cumsum(COUNTS)
-
 CASES = {
     "sort_values": lambda: (numbers(200),),
     "sort_values short": lambda: (np.array([3, 1, 2], np.int32),),
-    "count_ends": lambda: (SOURCE, TARGET, np.zeros(31, np.int64)),
-    "place_ends": lambda: (SOURCE, TARGET, STARTS[:-1].copy(), np.zeros(STARTS[-1], np.int32)),
-    "sort_rows": lambda: (STARTS, numbers(STARTS[-1]), np.zeros(31, np.int64), 0, 30),
-    "compact_rows": lambda: (STARTS, np.minimum(STARTS, OFFSETS), numbers(STARTS[-1]), np.zeros(999, np.int32), 0, 30),
     "has_edge": lambda: (OFFSETS, TARGETS, 3, TARGETS[OFFSETS[3]]),
     "has_edge none": lambda: (OFFSETS, TARGETS, 3, 3),
     "adjacent": lambda: (OFFSETS, TARGETS, NODES, NODES[::-1].copy(), np.zeros(25, bool), 0, 25),

@@ -6,6 +6,7 @@ told apart by their writing, one Python object at a time: right, but not for mil
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rae.errors import GraphError
-
-CLOSE = 8  # whole numbers lie close together where their range is at most so many times their number
 
 
 def id_array(ids: Any) -> pa.Array:
@@ -56,28 +55,12 @@ def index_in(column: pa.Array, values: pa.Array) -> pa.Array:
 
 def coded(column: pa.Array) -> tuple[np.ndarray[Any, np.dtype[np.int64]], pa.Array]:
     """For each id its place among the distinct ones, and those, ascending.  (m,) -> (m,), (n,)"""
-    if pa.types.is_integer(column.type) and len(column):
-        numbers = column.to_numpy(zero_copy_only=False)
-        low, high = int(numbers.min()), int(numbers.max())
-        if high - low < CLOSE * len(numbers):
-            codes, found = _coded_by_table(numbers, low, high)
-            return codes, pa.array(found, column.type)
     encoded = _stored(column).dictionary_encode()
     order = pc.array_sort_indices(encoded.dictionary)
     rank = np.empty(len(order), np.int64)
     rank[order.to_numpy()] = np.arange(len(order))
     codes = rank[encoded.indices.to_numpy()] if len(encoded) else np.empty(0, np.int64)
     return codes, _back(encoded.dictionary.take(order), column)
-
-
-def _coded_by_table(numbers: Any, low: int, high: int) -> tuple[np.ndarray[Any, np.dtype[np.int64]], Any]:
-    """`coded` for whole numbers that lie close together: a table of what is there, no hashing and no sorting."""
-    wide = np.uint64 if numbers.dtype == np.uint64 else np.int64
-    places = (numbers.astype(wide) - wide(low)).astype(np.int64)
-    present = np.zeros(high - low + 1, np.bool_)
-    present[places] = True
-    rank = np.cumsum(present, dtype=np.int64) - 1
-    return rank[places], (np.flatnonzero(present).astype(wide) + wide(low)).astype(numbers.dtype)
 
 
 def distinct(column: pa.Array) -> pa.Array:
@@ -195,13 +178,14 @@ def _usable(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     return column.cast(pa.float32()) if pa.types.is_float16(kind) else column
 
 
+@lru_cache(maxsize=64)  # it takes longer than building a small graph
 def _has_order(kind: pa.DataType) -> bool:
-    """Whether Arrow can tell ids of this kind apart, find them and sort them; an empty column asks it."""
-    nothing = _stored(pa.array([], kind))
+    """Whether Arrow can encode, look up and sort ids of this kind, tried with an empty column."""
+    empty = _stored(pa.array([], kind))
     try:
-        nothing.dictionary_encode()
-        pc.index_in(nothing, value_set=nothing)
-        pc.array_sort_indices(nothing)
+        empty.dictionary_encode()
+        pc.index_in(empty, value_set=empty)
+        pc.array_sort_indices(empty)
     except pa.ArrowNotImplementedError:
         return False
     return True

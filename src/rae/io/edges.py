@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
+
+import pyarrow as pa
 
 from rae.errors import GraphError
-from rae.graph import Graph
+from rae.graph import Counts, Graph
+from rae.graph.builder import Batch, in_batches
 from rae.graph.column_names import edge_columns
 from rae.graph.folder import is_graph_folder, open_graph
 from rae.graph.ids import id_array, is_text
-from rae.io.tables import Table, open_table, read_ids
-from rae.io.text import TextTable
+from rae.io.tables import TEXT_KINDS, Table, id_batches, open_table, read_ids
+from rae.io.text import NotPlain, TextTable
 
 log = logging.getLogger("rae")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -39,21 +45,46 @@ class EdgeFile:
         return f"edges from columns {names[self.ends[0]]!r} and {names[self.ends[1]]!r}{ignored}"
 
     def graph(self, ids: Any = None, *, as_text: bool = False) -> Graph:
-        """The graph of its edges; `ids` and `as_text` as in `read_edges`."""
+        """The graph of its edges, in memory; `ids` and `as_text` as in `read_edges`."""
         nodes = None if ids is None else id_array(ids)
         as_text = as_text or (nodes is not None and is_text(nodes.type))
-        sources, targets = read_ids(
-            self.table, dict(zip(("source", "target"), self.ends, strict=True)), as_text=as_text
-        )
-        if len(sources) == 0 and nodes is None:
+        graph = self.feed(lambda batches: Graph.from_batches(batches, nodes), ids=nodes, as_text=as_text)
+        self.log_counts(graph.counts)
+        return graph
+
+    def feed(self, build: Callable[[Iterable[Batch]], T], *, ids: pa.Array | None = None, as_text: bool = False) -> T:
+        """What `build` makes of its edges, which are read in batches.
+
+        The batches of a text file are whole numbers if all of its ids are, else text: `build` starts again when one is
+        not. A file with an error, or with ids of several kinds, is read at once, for the error to name its row.
+        """
+        kinds = TEXT_KINDS if self.in_text and not as_text else (None,)
+        with contextlib.suppress(GraphError):
+            for kind in kinds:
+                with contextlib.suppress(NotPlain):
+                    return build(self._batches(kind, as_text))
+        source, target = read_ids(self.table, self._positions, as_text=as_text)
+        if len(source) == 0 and ids is None:
             way = " (pass header=False if they are an edge)" if self.in_text else ""
             raise GraphError(f"{self.path} holds no edges, only column names{way}; expected one row or more")
         try:
-            graph = Graph.from_edges((sources, targets), nodes)
+            return build(in_batches(source, target, ids))
         except GraphError as error:
             raise GraphError(f"{self.path}: {error}") from None
-        log.info("%s: %s; %s", self.path, self, graph.counts)
-        return graph
+
+    def log_counts(self, counts: Counts) -> None:
+        """Log which columns were read and what was merged and dropped."""
+        log.info("%s: %s; %s", self.path, self, counts)
+
+    @property
+    def _positions(self) -> dict[str, int]:
+        return dict(zip(("source", "target"), self.ends, strict=True))
+
+    def _batches(self, kind: pa.DataType | str | None, as_text: bool) -> Iterator[Batch]:
+        for columns in id_batches(self.table, self._positions, kind):
+            if as_text:
+                columns = [c.cast(pa.string()) if pa.types.is_integer(c.type) else c for c in columns]
+            yield columns[0], columns[1]
 
 
 def read_edges(
