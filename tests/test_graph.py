@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import logging
+import sys
 import uuid
 
 import networkx as nx
@@ -19,8 +20,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from plain import random_graph
 from rae import Graph, read_embeddings, write_embeddings
-from rae.errors import GraphError, RaeError
+from rae.errors import GraphError, MissingExtraError, RaeError
 from rae.graph import Counts, id_numbering
 from rae.graph.ids import index_in
 
@@ -75,7 +77,7 @@ FRAME = pd.DataFrame(EDGES, columns=["from", "to"])
 
 
 def _named(graph):
-    return Graph.from_scipy(sp.csr_array((np.ones(8), graph.targets, graph.offsets), (4, 4)), ids=list("abcd"))
+    return Graph.from_scipy(graph.to_scipy(), ids=list("abcd"))
 
 
 @pytest.mark.parametrize(
@@ -157,6 +159,104 @@ def test_a_union_keeps_graphs_apart():
     assert union.n_nodes == 6
     assert union.neighbors(5).tolist() == [4]
     assert union.counts.self_loops == 1
+
+
+# ------------------------------------------------------------------------------ edges and subgraphs
+
+
+def _same(first, second):
+    assert first.id_column.equals(second.id_column)
+    assert np.array_equal(first.offsets, second.offsets)
+    assert np.array_equal(first.targets, second.targets)
+    assert first.targets.dtype == second.targets.dtype
+
+
+LONELY = Graph.from_edges([*EDGES, ("x", "x"), ("b", "d")])
+
+
+@pytest.mark.parametrize("graph", [LONELY, random_graph(300, 900), Graph.from_edges([(1, 1)])])
+def test_edges_name_every_edge_once_and_make_the_graph_again(graph):
+    edges = graph.edges()
+
+    assert edges.shape == (graph.n_edges, 2)
+    assert (edges[:, 0] < edges[:, 1]).all()
+    assert edges.tolist() == sorted(edges.tolist())
+    assert graph.adjacent(edges[:, 0], edges[:, 1]).all()
+    _same(Graph.from_edges(edges, ids=np.arange(graph.n_nodes)), Graph.from_scipy(graph.to_scipy()))
+
+
+def test_a_subgraph_has_the_nodes_in_their_order_and_the_edges_between_them():
+    graph = random_graph(200, 900, seed=4)
+    rows = np.random.default_rng(2).permutation(200)[:80]
+    part = graph.subgraph(graph.ids[rows])
+
+    assert list(part.ids) == list(graph.ids[rows])
+    assert part.id_column.type == graph.id_column.type
+    assert np.array_equal(part.to_scipy().toarray(), graph.to_scipy()[rows][:, rows].toarray())
+    assert part.counts == Counts(part.n_edges, 0, 0)
+    _same(graph.subgraph(graph.ids), graph)
+
+
+def test_a_subgraph_keeps_ids_of_any_kind_and_refuses_unknown_and_doubled_ones():
+    a, b, c = (uuid.UUID(int=i) for i in range(3))
+
+    assert list(Graph.from_edges([(a, b), (b, c)]).subgraph([c, a]).ids) == [c, a]
+    assert list(Graph.from_edges([((1, 2), (3, 4))]).subgraph([(3, 4)]).ids) == [(3, 4)]
+    assert LONELY.subgraph(["x"]).n_isolated == 1
+    with pytest.raises(GraphError, match="not in the graph, first 'z'"):
+        LONELY.subgraph(["a", "z"])
+    with pytest.raises(GraphError, match="every id must occur once, got 1 more than once, first 'a'"):
+        LONELY.subgraph(["a", "a"])
+    with pytest.raises(GraphError, match="at least one node"):
+        LONELY.subgraph([])
+
+
+# ------------------------------------------------------------------------------ to other libraries and back
+
+
+@pytest.mark.parametrize("ids", IDS[:-1])
+def test_networkx_gets_the_same_graph_and_gives_it_back(ids):
+    a, b, c = ids
+    graph = Graph.from_edges([(a, b)], ids=ids)
+    other = graph.to_networkx()
+
+    assert list(other.nodes) == [a, b, c]
+    assert list(other.edges) == [(a, b)]
+    _same(Graph.from_networkx(other), graph)
+
+
+@pytest.mark.parametrize("graph", [LONELY, random_graph(300, 400), Graph.from_networkx(nx.grid_2d_graph(3, 4))])
+def test_every_library_gives_back_the_graph_it_got(graph):
+    matrix, data = graph.to_scipy(), graph.to_pyg()
+
+    _same(Graph.from_networkx(graph.to_networkx()), graph)
+    _same(Graph.from_scipy(matrix, ids=graph.id_column), graph)
+    _same(Graph.from_pyg(data, ids=graph.id_column), graph)
+    assert data.is_undirected()
+    assert data.num_nodes == graph.n_nodes
+    assert (matrix != matrix.T).nnz == 0
+    assert graph.to_scipy(np.int8).dtype == np.int8
+
+
+def test_a_matrix_may_be_changed_and_the_graph_stays():
+    matrix = LONELY.to_scipy()
+    matrix.data[:] = 0
+    matrix.eliminate_zeros()
+
+    assert matrix.nnz == 0
+    assert LONELY.neighbors(0).tolist() == [1, 2]
+
+
+def test_ids_that_networkx_cannot_hold_are_refused():
+    with pytest.raises(GraphError, match="networkx cannot have ids of this kind as nodes, got struct"):
+        Graph.from_edges([({"a": 1}, {"a": 2})]).to_networkx()
+
+
+@pytest.mark.parametrize(("library", "method"), [("networkx", "to_networkx"), ("torch_geometric.data", "to_pyg")])
+def test_a_missing_library_is_named_with_its_pip_line(library, method, monkeypatch):
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(MissingExtraError, match=rf"Graph.{method} needs .*; install it with: pip install 'rae\["):
+        getattr(LONELY, method)()
 
 
 def test_a_graph_cannot_be_changed():

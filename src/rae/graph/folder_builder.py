@@ -39,19 +39,20 @@ def build_folder(
     up to `memory` bytes, if that is less than the usual budget. `force` replaces a graph folder that is there.
     """
     report = report or (lambda *_: None)
+    budget = MemoryBudget.available(memory).left
     with _new_folder(folder) as hidden:
         check_writable(folder, force)  # another build may just have ended
-        counts = read(lambda batches: _write(batches, hidden, order, report, memory))
+        counts = read(lambda batches: _write(batches, hidden, order, report, budget))
         report("check", 0, 1)
         write_info(hidden, counts, None if order == "none" else order)
         report("check", 1, 1)
     return open_graph(folder)
 
 
-def _write(batches: Iterable[Batch], folder: Path, order: str, report: Report, memory: int | None) -> Counts:
+def _write(batches: Iterable[Batch], folder: Path, order: str, report: Report, budget: int) -> Counts:
     """Write the arrays of the folder; what was merged and dropped comes back."""
     _clear(folder)
-    ends = SpillBuffer(folder / ENDS, MemoryBudget.available(memory))
+    ends = SpillBuffer(folder / ENDS, MemoryBudget(budget))
     offsets, ids, counts = build_rows(batches, FileSink(folder / TARGETS), ends=ends, report=report)
     write_array(folder / OFFSETS, offsets)
     if order == "locality":

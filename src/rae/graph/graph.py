@@ -6,13 +6,13 @@ import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rae.errors import GraphError
+from rae.errors import GraphError, MissingExtraError
 from rae.graph.builder import Batch, Rows, build_numbered, build_rows, in_batches, refuse_doubled
 from rae.graph.column_names import edge_columns
 from rae.graph.csr_writer import Counts, MemorySink
@@ -21,6 +21,9 @@ from rae.graph.id_numbering import ONE_KIND, index_type
 from rae.graph.ids import distinct, id_array, index_in, one_kind, shown
 from rae.ops import cpu
 from rae.runtime import in_ranges
+
+if TYPE_CHECKING:
+    import scipy.sparse as sp
 
 Ints = np.ndarray[Any, np.dtype[np.integer[Any]]]
 A = TypeVar("A", bound=np.ndarray[Any, Any])
@@ -81,14 +84,14 @@ class Graph:
     def rows(self, ids: Any) -> Ints:
         """The rows of these ids, in their order; an unknown id is refused."""
         wanted = id_array(ids)
-        found = index_in(wanted, self.id_column)
-        if found.null_count:
-            missing = wanted.filter(pc.is_null(found))
+        positions = index_in(wanted, self.id_column)
+        if positions.null_count:
+            missing = wanted.filter(pc.is_null(positions))
             raise GraphError(
                 f"{len(missing):,} of {len(wanted):,} ids are not in the graph, first {shown(missing)}; "
                 f"ids here are {self.id_column.type}"
             )
-        rows: Ints = found.to_numpy(zero_copy_only=False).astype(np.int64)
+        rows: Ints = positions.to_numpy(zero_copy_only=False).astype(np.int64)
         return rows
 
     def adjacent(self, us: Ints, vs: Ints) -> np.ndarray[Any, np.dtype[np.bool_]]:
@@ -97,6 +100,70 @@ class Graph:
         out = np.empty(len(us), np.bool_)
         in_ranges(lambda a, b: cpu.adjacent(self.offsets, self.targets, us, vs, out, a, b), len(us), 4096)
         return out
+
+    def edges(self) -> Ints:
+        """Every undirected edge once, as two rows u < v, ascending.  -> (m, 2)
+
+        >>> Graph.from_edges([("ann", "bob"), ("cid", "bob")]).edges().tolist()
+        [[0, 1], [1, 2]]
+        """
+        sources = np.repeat(np.arange(self.n_nodes, dtype=self.targets.dtype), self.degrees)
+        once = sources < self.targets
+        return np.stack([sources[once], self.targets[once]], axis=1)
+
+    def subgraph(self, ids: Any) -> Graph:
+        """The graph of these nodes, in this order, and of the edges between them.
+
+        >>> Graph.from_edges([("ann", "bob"), ("bob", "cid"), ("cid", "dan")]).subgraph(["cid", "bob", "ann"])
+        Graph(n_nodes=3, n_edges=2, isolated=0, ids=string)
+        """
+        rows = self.rows(ids)
+        column = self.id_column.take(pa.array(rows))
+        refuse_doubled(column)
+        new_rows = np.full(self.n_nodes, -1, np.int64)
+        new_rows[rows] = np.arange(len(rows))
+        lengths = self.degrees[rows]
+        before = np.cumsum(lengths) - lengths
+        entries = np.arange(int(lengths.sum())) + np.repeat(self.offsets[rows] - before, lengths)
+        sources, targets = np.repeat(np.arange(len(rows)), lengths), new_rows[self.targets[entries]]
+        once = sources < targets
+        return self._from_rows(sources[once], targets[once], column)
+
+    # -------------------------------------------------------------------------- other libraries' graphs
+
+    def to_scipy(self, dtype: Any = np.float64) -> sp.csr_array:
+        """The adjacency matrix, 1 for each edge in both directions, with arrays of its own.  -> (n, n)"""
+        import scipy.sparse as sp
+
+        ones = np.ones(len(self.targets), dtype)
+        return sp.csr_array((ones, self.targets, self.offsets), shape=(self.n_nodes, self.n_nodes), copy=True)
+
+    def to_networkx(self) -> Any:
+        """The same graph for networkx: its nodes are the ids, in row order."""
+        try:
+            import networkx as nx
+        except ImportError:
+            raise MissingExtraError("networkx", "networkx", "Graph.to_networkx") from None
+        kind = self.id_column.type
+        if pa.types.is_struct(kind):
+            raise GraphError(f"networkx cannot have ids of this kind as nodes, got {kind}; turn each into text first")
+        nodes = self.ids.tolist()
+        graph = nx.Graph()
+        graph.add_nodes_from(nodes)
+        graph.add_edges_from((nodes[u], nodes[v]) for u, v in self.edges().tolist())
+        return graph
+
+    def to_pyg(self) -> Any:
+        """The same graph for PyTorch Geometric: a Data with each edge in both directions; its nodes are the rows."""
+        try:
+            from torch_geometric.data import Data
+        except ImportError:
+            raise MissingExtraError("torch_geometric", "pyg", "Graph.to_pyg") from None
+        import torch
+
+        sources = np.repeat(np.arange(self.n_nodes), self.degrees)
+        index = np.stack([sources, self.targets.astype(np.int64)])
+        return Data(edge_index=torch.from_numpy(index), num_nodes=self.n_nodes)
 
     def __repr__(self) -> str:
         return (
@@ -164,8 +231,8 @@ class Graph:
             ids = id_array(nodes)
         except GraphError as error:
             raise GraphError(f"{error}; for networkx: Graph.from_networkx(nx.relabel_nodes(graph, str))") from None
-        place = {node: i for i, node in enumerate(nodes)}
-        pairs = np.fromiter((place[end] for edge in graph.edges() for end in edge), np.int64, -1).reshape(-1, 2)
+        rows = {node: i for i, node in enumerate(nodes)}
+        pairs = np.fromiter((rows[end] for edge in graph.edges() for end in edge), np.int64, -1).reshape(-1, 2)
         return cls._from_rows(pairs[:, 0], pairs[:, 1], ids)
 
     @classmethod
@@ -188,14 +255,14 @@ class Graph:
 
     def with_nodes(self, ids: Any) -> Graph:
         """The same graph and, after its nodes, those of `ids` it did not have, as isolated nodes."""
-        extra = self._in_kind(id_array(ids))
-        extra = distinct(extra.filter(pc.is_null(index_in(extra, self.id_column))))
-        if len(extra) == 0:
+        given = self._as_own_kind(id_array(ids))
+        new = distinct(given.filter(pc.is_null(index_in(given, self.id_column))))
+        if len(new) == 0:
             return self
-        offsets = np.concatenate([self.offsets, np.full(len(extra), self.offsets[-1])])
-        return replace(self, offsets=_read_only(offsets), id_column=pa.concat_arrays([self.id_column, extra]))
+        offsets = np.concatenate([self.offsets, np.full(len(new), self.offsets[-1])])
+        return replace(self, offsets=_read_only(offsets), id_column=pa.concat_arrays([self.id_column, new]))
 
-    def _in_kind(self, ids: pa.Array) -> pa.Array:
+    def _as_own_kind(self, ids: pa.Array) -> pa.Array:
         try:
             if one_kind(ids, self.id_column) is not None:
                 return ids.cast(self.id_column.type) if ids.type != self.id_column.type else ids
