@@ -20,9 +20,7 @@ from rae.storage.spill_buffer import Array, SpillBuffer
 ROW_BITS = 13  # a stripe has 2**13 rows: so few that its entries are sorted within the cache
 PIECE = 1 << 23  # entries that a thread sorts at a time, at most, unless a single row has more
 DIGIT = 12  # bits sorted by in one pass, at most: counters that fit the nearest cache
-HUGE_PAGES = (
-    1 << 23
-)  # bytes of a reused buffer at least: from there on NumPy asks for huge pages, which are found faster
+HUGE_PAGES = 1 << 23  # bytes of a reused buffer, at least: NumPy then asks for huge pages, which are faster
 
 Piece = tuple[int, int, int]  # a stripe, and the first and last of its rows
 S = TypeVar("S")

@@ -26,16 +26,16 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class EdgeFile:
-    """An edge file that was looked at and not yet read: its table, and which two columns are the ends."""
+    """An edge file whose layout is known and whose edges are not read yet: its table and its two columns of ends."""
 
     path: str | os.PathLike[str]
     table: Table
     ends: tuple[int, int]
-    guessed: bool = False  # the first two columns, for want of usual names
+    guessed: bool = False  # the first two columns, since none has a usual name
 
     @property
     def in_text(self) -> bool:
-        """Whether ids in it are text until they are taken for numbers."""
+        """Whether it is a text file, whose ids may be numbers or text."""
         return isinstance(self.table, TextTable)
 
     def __str__(self) -> str:
@@ -101,13 +101,13 @@ def read_edges(
     `source` and `target` name its columns (without a header they are called "1", "2", ...); by
     default those with the usual names (source and target, from and to, caller and called, ...), else
     the first two. Other columns are not read. `header` says whether a text file begins with one; by
-    default its rows tell (see `rae.io.header.has_header`). `ids` are the nodes, in that order, edges
+    default its rows decide (see `rae.io.header.has_header`). `ids` are the nodes, in that order, edges
     or not; by default the ends of the edges. Whole numbers stay whole at any size, text stays text;
     with `as_text` whole numbers are text too. A graph folder is opened as it is.
     """
     if is_graph_folder(path):
-        told = {"source": source, "target": target, "header": header, "ids": ids, "as_text": as_text or None}
-        if given := [name for name, value in told.items() if value is not None]:
+        options = {"source": source, "target": target, "header": header, "ids": ids, "as_text": as_text or None}
+        if given := [name for name, value in options.items() if value is not None]:
             raise GraphError(f"{path} is a graph folder, which takes no {given[0]}=; leave it out")
         return open_graph(path)
     return open_edges(path, source=source, target=target, header=header).graph(ids, as_text=as_text)
@@ -116,7 +116,7 @@ def read_edges(
 def open_edges(
     path: str | os.PathLike[str], *, source: str | None = None, target: str | None = None, header: bool | None = None
 ) -> EdgeFile:
-    """The edge file and the columns that will be read; what was guessed is logged as a warning."""
+    """The edge file and the columns that will be read; a guess is logged as a warning."""
     table = open_table(path, header)
     if len(table.names) < 2:
         raise GraphError(
