@@ -1,4 +1,4 @@
-"""The graph: what goes in comes back, what is changed is counted, what is wrong is refused."""
+"""The graph: ids come back as given, merged and dropped edges are counted, bad input is refused."""
 
 from __future__ import annotations
 
@@ -103,11 +103,10 @@ def _named(graph):
     ],
 )
 def test_every_way_in_makes_the_same_graph(graph):
-    made = graph()
-    place = {u: i for i, u in enumerate(made.ids)}
-    near = {u: sorted(made.ids[v] for v in made.neighbors(i)) for u, i in place.items()}
+    built = graph()
+    neighbors = {u: sorted(built.ids[v] for v in built.neighbors(i)) for i, u in enumerate(built.ids)}
 
-    assert near == {"a": ["b", "c"], "b": ["a", "c"], "c": ["a", "b", "d"], "d": ["c"]}
+    assert neighbors == {"a": ["b", "c"], "b": ["a", "c"], "c": ["a", "b", "d"], "d": ["c"]}
 
 
 def test_scipy_and_pyg_make_the_same_graph_as_pairs():
@@ -120,9 +119,9 @@ def test_scipy_and_pyg_make_the_same_graph_as_pairs():
     data = Data(edge_index=torch.tensor(pairs.T), num_nodes=5)
     expected = Graph.from_edges(pairs, ids=range(5))
 
-    for made in (Graph.from_scipy(matrix), Graph.from_scipy(matrix.toarray()), Graph.from_pyg(data)):
-        assert made.offsets.tolist() == expected.offsets.tolist()
-        assert made.targets.tolist() == expected.targets.tolist()
+    for graph in (Graph.from_scipy(matrix), Graph.from_scipy(matrix.toarray()), Graph.from_pyg(data)):
+        assert graph.offsets.tolist() == expected.offsets.tolist()
+        assert graph.targets.tolist() == expected.targets.tolist()
     assert list(Graph.from_scipy(matrix, ids=list("vwxyz")).ids) == list("vwxyz")
     assert list(Graph.from_pyg(data, ids=list("vwxyz")).ids) == list("vwxyz")
 
@@ -153,7 +152,7 @@ def test_a_grown_graph_keeps_its_rows_and_adds_isolated_ones():
     assert graph.with_nodes(["a"]) is graph
 
 
-def test_a_union_keeps_graphs_apart():
+def test_a_union_connects_no_two_graphs():
     union = Graph.disjoint_union([Graph.from_edges(EDGES), Graph.from_edges([(0, 1), (1, 1)])])
 
     assert union.n_nodes == 6
@@ -272,9 +271,9 @@ def test_the_graph_is_the_set_of_distinct_undirected_pairs(edges):
     graph = Graph.from_edges(edges)
     truth = {frozenset(e) for e in edges if e[0] != e[1]}
     ids = graph.ids
-    found = {frozenset((int(ids[u]), int(ids[v]))) for u in range(graph.n_nodes) for v in graph.neighbors(u)}
+    pairs = {frozenset((int(ids[u]), int(ids[v]))) for u in range(graph.n_nodes) for v in graph.neighbors(u)}
 
-    assert found == truth
+    assert pairs == truth
     assert graph.n_edges == len(truth)
     assert ids.tolist() == sorted({x for e in edges for x in e})
 
@@ -337,7 +336,7 @@ def test_the_graph_is_the_set_of_distinct_undirected_pairs(edges):
         (lambda: Graph.from_edges([(1, datetime.date(2000, 1, 1))]), "of one kind, got int64 and date32"),
     ],
 )
-def test_what_makes_no_graph_is_refused_in_a_sentence(make, says):
+def test_bad_edges_are_refused_in_one_sentence(make, says):
     with pytest.raises(GraphError, match=says) as caught:
         make()
 
@@ -381,7 +380,7 @@ def test_polars_categories_are_read_as_what_they_name():
     assert list(Graph.from_dataframe(frame).ids) == ["a", "b", "c"]
 
 
-def test_uuids_can_be_looked_up_added_and_told_when_doubled():
+def test_uuids_can_be_looked_up_and_added_and_doubled_ones_are_refused():
     a, b, c, d = (uuid.UUID(int=i) for i in range(4))
     graph = Graph.from_edges([(c, a), (a, b)])
 

@@ -1,4 +1,4 @@
-"""Building a graph folder: the bytes of reading and writing at once, whatever the cut, the kind and the file."""
+"""The graph builder: the same bytes for any batches, budget, threads, kind of id and file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ import pytest
 import rae
 from rae import RAE
 from rae.errors import ConfigError, FileError, GraphError
-from rae.graph import Graph, csr_writer
+from rae.graph import Counts, Graph, csr_writer
 from rae.graph.csr_writer import FileSink, write_rows
 from rae.graph.folder import row_order
 from rae.graph.id_numbering import IntegerNumbering, TextNumbering
@@ -77,6 +77,23 @@ def _same(first, second):
         assert (first / name).read_bytes() == (second / name).read_bytes(), name
 
 
+def _check_against_sets(graph, table):
+    """Compare the graph with one of Python sets."""
+    pairs = list(zip(*(table.column(i).to_pylist() for i in (0, 1)), strict=True))
+    edges = {frozenset(pair) for pair in pairs if pair[0] != pair[1]}
+    ids = sorted({end for pair in pairs for end in pair}, key=lambda id: id.encode() if isinstance(id, str) else id)
+    row = {id: i for i, id in enumerate(ids)}
+    neighbors = {i: [] for i in range(len(ids))}
+    for a, b in map(tuple, edges):
+        neighbors[row[a]].append(row[b])
+        neighbors[row[b]].append(row[a])
+
+    assert graph.id_column.to_pylist() == ids
+    assert [graph.neighbors(i).tolist() for i in range(len(ids))] == [sorted(neighbors[i]) for i in range(len(ids))]
+    loops = sum(a == b for a, b in pairs)
+    assert graph.counts == Counts(len(pairs), loops, len(pairs) - loops - len(edges))
+
+
 def _both(path, tmp_path, **options):
     build_graph(path, tmp_path / "built", **options)
     write_graph(tmp_path / "written", read_edges(path, **options))
@@ -95,6 +112,15 @@ def test_parquet_of_any_kind_is_built_to_the_bytes_of_reading_and_writing(kind, 
     assert graph.n_nodes == 60
     assert graph.counts.rows == 500
     assert graph.counts.doubled > 0 < graph.counts.self_loops
+    _check_against_sets(graph, _table(kind))
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "two kinds"])
+def test_edges_of_one_kind_are_read_in_batches(kind, tmp_path, monkeypatch):
+    pq.write_table(_table(kind), tmp_path / "e.parquet")
+    monkeypatch.setattr("rae.io.edges.read_ids", lambda *_, **__: pytest.fail("read the whole table"))
+
+    _check_against_sets(read_edges(tmp_path / "e.parquet"), _table(kind))
 
 
 @pytest.mark.parametrize("kind", ["close", "unsigned", "wide", "text"])
@@ -107,7 +133,7 @@ def test_neither_budget_nor_stripes_nor_threads_change_a_byte(kind, budget, row_
     pq.write_table(_table(kind), tmp_path / "e.parquet")
     rae.set_threads(threads)
     try:
-        _both(tmp_path / "e.parquet", tmp_path)
+        _check_against_sets(_both(tmp_path / "e.parquet", tmp_path), _table(kind))
     finally:
         rae.set_threads(None)
 
@@ -165,7 +191,7 @@ def test_numbers_on_both_sides_of_the_largest_signed_one_are_built(tmp_path):
     assert _both(tmp_path / "e.parquet", tmp_path).ids.tolist() == [2**63 - 2, 2**63 - 1, 2**63 + 1]
 
 
-def test_empty_batches_are_passed_over(tmp_path):
+def test_empty_batches_are_skipped(tmp_path):
     table = _table("close")
     with pa.ipc.new_file(str(tmp_path / "e.arrow"), table.schema) as file:
         for part in (table.slice(0, 0), table.slice(0, 300), table.slice(0, 0), table.slice(300)):
@@ -258,7 +284,7 @@ def test_a_folder_whose_build_was_killed_at_its_very_end_can_be_replaced(tmp_pat
     assert not (tmp_path / "graph" / "lock").exists()
 
 
-def test_what_is_there_is_replaced_only_when_asked_and_never_other_files(edges, tmp_path):
+def test_force_replaces_a_graph_folder_and_never_other_files(edges, tmp_path):
     build_graph(edges, tmp_path / "g")
     with pytest.raises(FileError, match="exists; choose"):
         build_graph(edges, tmp_path / "g")
@@ -326,7 +352,7 @@ def test_a_file_that_is_read_again_as_text_is_still_locked(tmp_path, monkeypatch
     assert _names(tmp_path) == ["e.csv", "g"]
 
 
-def test_a_folder_that_another_build_made_meanwhile_is_not_replaced(edges, tmp_path, monkeypatch):
+def test_a_folder_that_another_build_wrote_meanwhile_is_not_replaced(edges, tmp_path, monkeypatch):
     def slowly(*args, **options):
         write_graph(tmp_path / "g", read_edges(edges))
         return open_edges(*args, **options)
@@ -341,7 +367,7 @@ def test_a_folder_that_another_build_made_meanwhile_is_not_replaced(edges, tmp_p
 
 def test_a_full_disk_is_one_sentence_and_leaves_nothing(edges, tmp_path, monkeypatch):
     resource = pytest.importorskip("resource")
-    build_graph(edges, tmp_path / "warm", order="locality")  # what is compiled now is kept before files are cut
+    build_graph(edges, tmp_path / "warm", order="locality")  # compiled code is cached before files are limited
     monkeypatch.setattr(MemoryBudget, "available", lambda *_: MemoryBudget(0))
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, before[1]))

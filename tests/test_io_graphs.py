@@ -1,4 +1,4 @@
-"""The graph folder: back as it was, and nothing in it is trusted."""
+"""The graph folder: it gives the graph back, and its content is checked."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_a_damaged_or_hostile_folder_is_refused(folder, harm, says, chunk, monke
         open_graph(folder)
 
 
-def test_a_changed_byte_is_noticed_when_asked(folder):
+def test_verify_notices_a_changed_byte(folder):
     np.save(folder / "targets.npy", np.array([2, 0, 2, 1], np.int32))
     open_graph(folder)
     with pytest.raises(FileError, match=r"targets.npy has changed"):
