@@ -127,8 +127,7 @@ def _cuthill_mckee(graph: Any) -> tuple[Any, Any]:
     import scipy.sparse as sp
     from scipy.sparse.csgraph import reverse_cuthill_mckee
 
-    ones = np.ones(len(graph.targets), np.int8)
-    matrix = sp.csr_matrix((ones, graph.targets, graph.offsets), shape=(graph.n_nodes,) * 2)
+    matrix = sp.csr_matrix(graph.to_scipy(np.int8))
     order = reverse_cuthill_mckee(matrix, symmetric_mode=True)
     moved = matrix[order][:, order]
     moved.sort_indices()

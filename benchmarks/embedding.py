@@ -91,8 +91,7 @@ def ours(graph: rae.Graph, rows: Any, width: int, targets: Any = None) -> Callab
 def averaging(graph: rae.Graph) -> sp.csr_array:
     """The matrix that averages {u} ∪ N(u), with the 32-bit indices that SciPy prefers."""
     n = graph.n_nodes
-    ones = np.ones(len(graph.targets), np.float32)
-    with_self = sp.csr_array((ones, graph.targets, graph.offsets), shape=(n, n)) + sp.eye_array(n, dtype=np.float32)
+    with_self = graph.to_scipy(np.float32) + sp.eye_array(n, dtype=np.float32)
     share = (1 / (1.0 + graph.degrees)).astype(np.float32)
     data = with_self.data * np.repeat(share, np.diff(with_self.indptr))
     return sp.csr_array((data, with_self.indices.astype(np.int32), with_self.indptr.astype(np.int32)), shape=(n, n))

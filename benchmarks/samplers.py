@@ -172,8 +172,7 @@ def scikit_network(graph: rae.Graph, nodes: Any, fanout: int) -> Sampler:
     search_beside()
     from sknetwork.gnn.neighbor_sampler import UniformNeighborSampler
 
-    ones = np.ones(len(graph.targets), np.int8)
-    adjacency = sp.csr_matrix((ones, graph.targets, graph.offsets), shape=(graph.n_nodes,) * 2)
+    adjacency = sp.csr_matrix(graph.to_scipy(np.int8))
     sampler = UniformNeighborSampler(fanout)
     return Sampler(lambda: sampler(adjacency), lambda found: found.nonzero())
 
@@ -184,8 +183,7 @@ def csrgraph(graph: rae.Graph, nodes: Any, fanout: int) -> Sampler:
     search_beside()
     import csrgraph
 
-    ones = np.ones(len(graph.targets), np.float32)
-    its = csrgraph.csrgraph(sp.csr_matrix((ones, graph.targets, graph.offsets), shape=(graph.n_nodes,) * 2), threads=1)
+    its = csrgraph.csrgraph(sp.csr_matrix(graph.to_scipy(np.float32)), threads=1)
     walk = partial(its.random_walks, walklen=2, epochs=fanout, start_nodes=nodes)
     return Sampler(walk, lambda found: (found[:, 0], found[:, 1]), replacement=True, note="walks of one step")
 

@@ -14,9 +14,7 @@ import rae
 
 data = rae.datasets.load("planted-actions", n_nodes=600, seed=5)
 n, today = data.graph.n_nodes, 480
-ends = np.repeat(np.arange(n), data.graph.degrees)
-known = (ends < today) & (data.graph.targets < today)
-old = rae.Graph.from_edges((ends[known], data.graph.targets[known]), ids=np.arange(today))
+old = data.graph.subgraph(data.graph.ids[:today])
 
 model = rae.RAE(loss="neighbor", steps=100, seed=1).fit(old, data.features[:today])
 z = model.transform(data.graph, data.features)  # the grown graph, one call

@@ -1,4 +1,4 @@
-"""`rae graph build`, and the folder wherever EDGES is asked for."""
+"""`rae graph build`, and the graph folder in place of EDGES."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 import rae as library
 from rae.io import read_embeddings
-from rae.storage.spill_buffer import Room
+from rae.storage.spill_buffer import MemoryBudget
 
 SMALL = ["--dims", "6,3", "--fanout", "3,3", "--steps", "4", "--batch-size", "16"]
 
@@ -30,17 +30,17 @@ def test_build_writes_a_folder_and_says_what_it_counted(here, rae):
     assert library.open_graph("g", verify=True).n_edges == 8
 
 
-def test_build_tells_programs_in_json(here, rae):
+def test_build_prints_json(here, rae):
     code, out, _ = rae("graph", "build", "edges.csv", "--out", "g", "--order", "locality", "--json", "--quiet")
 
-    told = json.loads(out)
+    result = json.loads(out)
     assert code == 0
-    assert told["counts"] == {"nodes": 8, "edges": 8, "rows": 10, "doubled": 1, "self_loops": 1}
-    assert told["order"] == "locality"
-    assert set(told["files"]) == {"graph.json", "ids.arrow", "offsets.npy", "targets.npy"}
+    assert result["counts"] == {"nodes": 8, "edges": 8, "rows": 10, "doubled": 1, "self_loops": 1}
+    assert result["order"] == "locality"
+    assert set(result["files"]) == {"graph.json", "ids.arrow", "offsets.npy", "targets.npy"}
 
 
-def test_a_folder_that_is_there_is_kept_unless_forced(here, rae):
+def test_an_existing_folder_is_replaced_only_by_force(here, rae):
     rae("graph", "build", "edges.csv", "--out", "g")
     code, _, err = rae("graph", "build", "edges.csv", "--out", "g")
 
@@ -61,7 +61,7 @@ def test_a_folder_is_fitted_embedded_and_planned_as_its_file_is(here, rae):
     assert np.array_equal(z, same)
 
 
-def test_how_an_edge_file_is_read_is_no_matter_of_a_folder(here, rae):
+def test_options_of_an_edge_file_are_refused_for_a_graph_folder(here, rae):
     rae("graph", "build", "edges.csv", "--out", "g")
     code, _, err = rae("fit", "g", "--source", "a", *SMALL)
 
@@ -84,15 +84,15 @@ def test_features_without_ids_follow_the_ids_whatever_the_order_of_the_folder(he
     rae("graph", "build", "edges.csv", "--out", "g")
     rae("graph", "build", "edges.csv", "--out", "moved", "--order", "locality")
     rae("fit", "g", "--features", "x.npy", "--out", "run", "--no-page", *SMALL)
-    found = {}
+    vectors = {}
     for folder in ("g", "moved"):
         assert rae("embed", "run", folder, "--features", "x.npy", "--out", f"{folder}.parquet")[0] == 0
         ids, z = read_embeddings(f"{folder}.parquet")[:2]
-        found[folder] = dict(zip(list(ids), z, strict=True))
+        vectors[folder] = dict(zip(list(ids), z, strict=True))
 
-    assert list(found["g"]) != list(found["moved"])
-    for name, vector in found["g"].items():
-        np.testing.assert_allclose(vector, found["moved"][name], atol=1e-5)
+    assert list(vectors["g"]) != list(vectors["moved"])
+    for name, vector in vectors["g"].items():
+        np.testing.assert_allclose(vector, vectors["moved"][name], atol=1e-5)
 
 
 # ---------------------------------------------------------------------------- edge files in bounded memory
@@ -116,19 +116,19 @@ def test_with_memory_an_edge_file_is_mapped_and_gives_the_same_bytes(here, rae, 
     assert sorted(here.iterdir()) == sorted([*before, here / "z.parquet", here / "again"])
 
 
-def test_the_room_for_edges_is_within_the_memory_that_is_told(here, rae, monkeypatch):
-    rooms, found = [], Room.found
-    monkeypatch.setattr(Room, "found", lambda most=None: (rooms.append(most), found(most))[1])
+def test_the_buffer_of_edges_stays_within_the_memory_option(here, rae, monkeypatch):
+    limits, available = [], MemoryBudget.available
+    monkeypatch.setattr(MemoryBudget, "available", lambda limit=None: (limits.append(limit), available(limit))[1])
     rae("fit", "edges.csv", "--out", "run", "--no-page", *SMALL)
     for memory in ("800MiB", "4GiB"):
         assert rae("embed", "run", "edges.csv", "--memory", memory, "--out", "z.parquet", "--force")[0] == 0
 
-    assert rooms[0] == 0
-    assert 10**9 < rooms[1] < 2 * 10**9
+    assert limits[0] == 0
+    assert 10**9 < limits[1] < 2 * 10**9
 
 
 @pytest.mark.parametrize(("rows", "warned"), [(None, True), (10**6, False), (10**7, True)])
-def test_a_budget_that_reading_may_pass_is_said(rows, warned, here, rae, monkeypatch):
+def test_reading_that_may_exceed_the_budget_is_warned_of(rows, warned, here, rae, monkeypatch):
     rae("fit", "edges.csv", "--out", "run", "--no-page", *SMALL)
     monkeypatch.setattr("rae.io.tables.expected_rows", lambda table: rows)
     code, _, err = rae("embed", "run", "edges.csv", "--memory", "800MiB", "--out", "z.parquet")
@@ -152,7 +152,7 @@ def test_features_and_nodes_without_edges_join_a_mapped_graph(here, rae):
 
 
 @pytest.mark.parametrize("command", ["fit", "embed run", "plan"])
-def test_that_reading_will_not_fit_is_said_before_it_begins(command, here, rae, monkeypatch):
+def test_reading_that_will_not_fit_is_warned_of_before_it_begins(command, here, rae, monkeypatch):
     rae("fit", "edges.csv", "--out", "run", "--no-page", *SMALL)
     monkeypatch.setattr("rae.plan.available_memory", lambda root: 1_000_000)
     monkeypatch.setattr("rae.plan._resident", lambda root: 0)

@@ -1,10 +1,11 @@
-"""The graph: what goes in comes back, what is changed is counted, what is wrong is refused."""
+"""The graph: ids come back as given, merged and dropped edges are counted, bad input is refused."""
 
 from __future__ import annotations
 
 import datetime
 import decimal
 import logging
+import sys
 import uuid
 
 import networkx as nx
@@ -19,9 +20,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from plain import random_graph
 from rae import Graph, read_embeddings, write_embeddings
-from rae.errors import GraphError, RaeError
-from rae.graph import Counts, ids
+from rae.errors import GraphError, MissingExtraError, RaeError
+from rae.graph import Counts, id_numbering
 from rae.graph.ids import index_in
 
 MAP = pa.map_(pa.int64(), pa.int64())
@@ -75,7 +77,7 @@ FRAME = pd.DataFrame(EDGES, columns=["from", "to"])
 
 
 def _named(graph):
-    return Graph.from_scipy(sp.csr_array((np.ones(8), graph.targets, graph.offsets), (4, 4)), ids=list("abcd"))
+    return Graph.from_scipy(graph.to_scipy(), ids=list("abcd"))
 
 
 @pytest.mark.parametrize(
@@ -101,11 +103,10 @@ def _named(graph):
     ],
 )
 def test_every_way_in_makes_the_same_graph(graph):
-    made = graph()
-    place = {u: i for i, u in enumerate(made.ids)}
-    near = {u: sorted(made.ids[v] for v in made.neighbors(i)) for u, i in place.items()}
+    built = graph()
+    neighbors = {u: sorted(built.ids[v] for v in built.neighbors(i)) for i, u in enumerate(built.ids)}
 
-    assert near == {"a": ["b", "c"], "b": ["a", "c"], "c": ["a", "b", "d"], "d": ["c"]}
+    assert neighbors == {"a": ["b", "c"], "b": ["a", "c"], "c": ["a", "b", "d"], "d": ["c"]}
 
 
 def test_scipy_and_pyg_make_the_same_graph_as_pairs():
@@ -118,9 +119,9 @@ def test_scipy_and_pyg_make_the_same_graph_as_pairs():
     data = Data(edge_index=torch.tensor(pairs.T), num_nodes=5)
     expected = Graph.from_edges(pairs, ids=range(5))
 
-    for made in (Graph.from_scipy(matrix), Graph.from_scipy(matrix.toarray()), Graph.from_pyg(data)):
-        assert made.offsets.tolist() == expected.offsets.tolist()
-        assert made.targets.tolist() == expected.targets.tolist()
+    for graph in (Graph.from_scipy(matrix), Graph.from_scipy(matrix.toarray()), Graph.from_pyg(data)):
+        assert graph.offsets.tolist() == expected.offsets.tolist()
+        assert graph.targets.tolist() == expected.targets.tolist()
     assert list(Graph.from_scipy(matrix, ids=list("vwxyz")).ids) == list("vwxyz")
     assert list(Graph.from_pyg(data, ids=list("vwxyz")).ids) == list("vwxyz")
 
@@ -151,12 +152,110 @@ def test_a_grown_graph_keeps_its_rows_and_adds_isolated_ones():
     assert graph.with_nodes(["a"]) is graph
 
 
-def test_a_union_keeps_graphs_apart():
+def test_a_union_connects_no_two_graphs():
     union = Graph.disjoint_union([Graph.from_edges(EDGES), Graph.from_edges([(0, 1), (1, 1)])])
 
     assert union.n_nodes == 6
     assert union.neighbors(5).tolist() == [4]
     assert union.counts.self_loops == 1
+
+
+# ------------------------------------------------------------------------------ edges and subgraphs
+
+
+def _same(first, second):
+    assert first.id_column.equals(second.id_column)
+    assert np.array_equal(first.offsets, second.offsets)
+    assert np.array_equal(first.targets, second.targets)
+    assert first.targets.dtype == second.targets.dtype
+
+
+LONELY = Graph.from_edges([*EDGES, ("x", "x"), ("b", "d")])
+
+
+@pytest.mark.parametrize("graph", [LONELY, random_graph(300, 900), Graph.from_edges([(1, 1)])])
+def test_edges_name_every_edge_once_and_make_the_graph_again(graph):
+    edges = graph.edges()
+
+    assert edges.shape == (graph.n_edges, 2)
+    assert (edges[:, 0] < edges[:, 1]).all()
+    assert edges.tolist() == sorted(edges.tolist())
+    assert graph.adjacent(edges[:, 0], edges[:, 1]).all()
+    _same(Graph.from_edges(edges, ids=np.arange(graph.n_nodes)), Graph.from_scipy(graph.to_scipy()))
+
+
+def test_a_subgraph_has_the_nodes_in_their_order_and_the_edges_between_them():
+    graph = random_graph(200, 900, seed=4)
+    rows = np.random.default_rng(2).permutation(200)[:80]
+    part = graph.subgraph(graph.ids[rows])
+
+    assert list(part.ids) == list(graph.ids[rows])
+    assert part.id_column.type == graph.id_column.type
+    assert np.array_equal(part.to_scipy().toarray(), graph.to_scipy()[rows][:, rows].toarray())
+    assert part.counts == Counts(part.n_edges, 0, 0)
+    _same(graph.subgraph(graph.ids), graph)
+
+
+def test_a_subgraph_keeps_ids_of_any_kind_and_refuses_unknown_and_doubled_ones():
+    a, b, c = (uuid.UUID(int=i) for i in range(3))
+
+    assert list(Graph.from_edges([(a, b), (b, c)]).subgraph([c, a]).ids) == [c, a]
+    assert list(Graph.from_edges([((1, 2), (3, 4))]).subgraph([(3, 4)]).ids) == [(3, 4)]
+    assert LONELY.subgraph(["x"]).n_isolated == 1
+    with pytest.raises(GraphError, match="not in the graph, first 'z'"):
+        LONELY.subgraph(["a", "z"])
+    with pytest.raises(GraphError, match="every id must occur once, got 1 more than once, first 'a'"):
+        LONELY.subgraph(["a", "a"])
+    with pytest.raises(GraphError, match="at least one node"):
+        LONELY.subgraph([])
+
+
+# ------------------------------------------------------------------------------ to other libraries and back
+
+
+@pytest.mark.parametrize("ids", IDS[:-1])
+def test_networkx_gets_the_same_graph_and_gives_it_back(ids):
+    a, b, c = ids
+    graph = Graph.from_edges([(a, b)], ids=ids)
+    other = graph.to_networkx()
+
+    assert list(other.nodes) == [a, b, c]
+    assert list(other.edges) == [(a, b)]
+    _same(Graph.from_networkx(other), graph)
+
+
+@pytest.mark.parametrize("graph", [LONELY, random_graph(300, 400), Graph.from_networkx(nx.grid_2d_graph(3, 4))])
+def test_every_library_gives_back_the_graph_it_got(graph):
+    matrix, data = graph.to_scipy(), graph.to_pyg()
+
+    _same(Graph.from_networkx(graph.to_networkx()), graph)
+    _same(Graph.from_scipy(matrix, ids=graph.id_column), graph)
+    _same(Graph.from_pyg(data, ids=graph.id_column), graph)
+    assert data.is_undirected()
+    assert data.num_nodes == graph.n_nodes
+    assert (matrix != matrix.T).nnz == 0
+    assert graph.to_scipy(np.int8).dtype == np.int8
+
+
+def test_a_matrix_may_be_changed_and_the_graph_stays():
+    matrix = LONELY.to_scipy()
+    matrix.data[:] = 0
+    matrix.eliminate_zeros()
+
+    assert matrix.nnz == 0
+    assert LONELY.neighbors(0).tolist() == [1, 2]
+
+
+def test_ids_that_networkx_cannot_hold_are_refused():
+    with pytest.raises(GraphError, match="networkx cannot have ids of this kind as nodes, got struct"):
+        Graph.from_edges([({"a": 1}, {"a": 2})]).to_networkx()
+
+
+@pytest.mark.parametrize(("library", "method"), [("networkx", "to_networkx"), ("torch_geometric.data", "to_pyg")])
+def test_a_missing_library_is_named_with_its_pip_line(library, method, monkeypatch):
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(MissingExtraError, match=rf"Graph.{method} needs .*; install it with: pip install 'rae\["):
+        getattr(LONELY, method)()
 
 
 def test_a_graph_cannot_be_changed():
@@ -172,9 +271,9 @@ def test_the_graph_is_the_set_of_distinct_undirected_pairs(edges):
     graph = Graph.from_edges(edges)
     truth = {frozenset(e) for e in edges if e[0] != e[1]}
     ids = graph.ids
-    found = {frozenset((int(ids[u]), int(ids[v]))) for u in range(graph.n_nodes) for v in graph.neighbors(u)}
+    pairs = {frozenset((int(ids[u]), int(ids[v]))) for u in range(graph.n_nodes) for v in graph.neighbors(u)}
 
-    assert found == truth
+    assert pairs == truth
     assert graph.n_edges == len(truth)
     assert ids.tolist() == sorted({x for e in edges for x in e})
 
@@ -237,7 +336,7 @@ def test_the_graph_is_the_set_of_distinct_undirected_pairs(edges):
         (lambda: Graph.from_edges([(1, datetime.date(2000, 1, 1))]), "of one kind, got int64 and date32"),
     ],
 )
-def test_what_makes_no_graph_is_refused_in_a_sentence(make, says):
+def test_bad_edges_are_refused_in_one_sentence(make, says):
     with pytest.raises(GraphError, match=says) as caught:
         make()
 
@@ -281,7 +380,7 @@ def test_polars_categories_are_read_as_what_they_name():
     assert list(Graph.from_dataframe(frame).ids) == ["a", "b", "c"]
 
 
-def test_uuids_can_be_looked_up_added_and_told_when_doubled():
+def test_uuids_can_be_looked_up_and_added_and_doubled_ones_are_refused():
     a, b, c, d = (uuid.UUID(int=i) for i in range(4))
     graph = Graph.from_edges([(c, a), (a, b)])
 
@@ -358,13 +457,14 @@ def test_pyg_data_that_names_nodes_beyond_its_number_is_refused():
 
 @pytest.mark.parametrize("kind", [np.int8, np.uint8, np.int16, np.int32, np.int64, np.uint64])
 @pytest.mark.parametrize("end", ["low", "high"])
-def test_numbers_that_lie_close_together_are_coded_as_all_others_are(kind, end, monkeypatch):
+def test_numbers_that_lie_close_together_are_numbered_as_all_others_are(kind, end, monkeypatch):
     limits = np.iinfo(kind)
     low, high = (limits.min, limits.min + 100) if end == "low" else (limits.max - 100, limits.max)
-    column = pa.array(np.random.default_rng(0).integers(low, high, 300, dtype=kind, endpoint=True))
-    codes, found = ids.coded(column)
-    monkeypatch.setattr(ids, "CLOSE", 0)
-    same_codes, same = ids.coded(column)
+    edges = np.random.default_rng(0).integers(low, high, (150, 2), dtype=kind, endpoint=True)
+    by_table = Graph.from_edges(edges)
+    monkeypatch.setattr(id_numbering.IntegerNumbering, "_by_table", id_numbering.IntegerNumbering._by_hash)
+    by_hash = Graph.from_edges(edges)
 
-    assert np.array_equal(codes, same_codes)
-    assert found.equals(same)
+    assert by_table.id_column.equals(by_hash.id_column)
+    assert by_table.ids.tolist() == np.unique(edges).tolist()
+    assert np.array_equal(by_table.targets, by_hash.targets)

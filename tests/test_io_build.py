@@ -1,4 +1,4 @@
-"""Building a graph folder: the bytes of reading and writing at once, whatever the cut, the kind and the file."""
+"""The graph builder: the same bytes for any batches, budget, threads, kind of id and file."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ import pytest
 import rae
 from rae import RAE
 from rae.errors import ConfigError, FileError, GraphError
+from rae.graph import Counts, Graph, csr_writer
+from rae.graph.csr_writer import FileSink, write_rows
 from rae.graph.folder import row_order
+from rae.graph.id_numbering import IntegerNumbering, TextNumbering
 from rae.io import build_graph, open_graph, read_edges, write_graph
-from rae.io import csr_writer as stripes
-from rae.io.csr_writer import GrowingArray, place
 from rae.io.edges import open_edges
-from rae.io.id_numbering import Numbers, Words
-from rae.storage.spill_buffer import Room
+from rae.storage.spill_buffer import MemoryBudget, SpillBuffer
 
 RNG = np.random.default_rng(3)
 ENDS = RNG.integers(60, size=(500, 2))
@@ -37,11 +37,11 @@ FULL = Path("/dev/full")
 
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch):
-    monkeypatch.setattr("rae.io.id_numbering.BATCH", 90)
+    monkeypatch.setattr("rae.graph.builder.BATCH", 90)
     monkeypatch.setattr("rae.io.tables.BATCH", 50)
-    monkeypatch.setattr("rae.io.csr_writer.STRIPE", 64)
-    monkeypatch.setattr("rae.io.csr_writer.PIECE", 64)
-    monkeypatch.setattr("rae.io.csr_writer.ROW_BITS", 3)
+    monkeypatch.setattr("rae.graph.row_order.RUN", 64)
+    monkeypatch.setattr("rae.graph.csr_writer.PIECE", 64)
+    monkeypatch.setattr("rae.graph.csr_writer.ROW_BITS", 3)
 
 
 def _columns(kind):
@@ -77,6 +77,23 @@ def _same(first, second):
         assert (first / name).read_bytes() == (second / name).read_bytes(), name
 
 
+def _check_against_sets(graph, table):
+    """Compare the graph with one of Python sets."""
+    pairs = list(zip(*(table.column(i).to_pylist() for i in (0, 1)), strict=True))
+    edges = {frozenset(pair) for pair in pairs if pair[0] != pair[1]}
+    ids = sorted({end for pair in pairs for end in pair}, key=lambda id: id.encode() if isinstance(id, str) else id)
+    row = {id: i for i, id in enumerate(ids)}
+    neighbors = {i: [] for i in range(len(ids))}
+    for a, b in map(tuple, edges):
+        neighbors[row[a]].append(row[b])
+        neighbors[row[b]].append(row[a])
+
+    assert graph.id_column.to_pylist() == ids
+    assert [graph.neighbors(i).tolist() for i in range(len(ids))] == [sorted(neighbors[i]) for i in range(len(ids))]
+    loops = sum(a == b for a, b in pairs)
+    assert graph.counts == Counts(len(pairs), loops, len(pairs) - loops - len(edges))
+
+
 def _both(path, tmp_path, **options):
     build_graph(path, tmp_path / "built", **options)
     write_graph(tmp_path / "written", read_edges(path, **options))
@@ -95,31 +112,69 @@ def test_parquet_of_any_kind_is_built_to_the_bytes_of_reading_and_writing(kind, 
     assert graph.n_nodes == 60
     assert graph.counts.rows == 500
     assert graph.counts.doubled > 0 < graph.counts.self_loops
+    _check_against_sets(graph, _table(kind))
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "two kinds"])
+def test_edges_of_one_kind_are_read_in_batches(kind, tmp_path, monkeypatch):
+    pq.write_table(_table(kind), tmp_path / "e.parquet")
+    monkeypatch.setattr("rae.io.edges.read_ids", lambda *_, **__: pytest.fail("read the whole table"))
+
+    _check_against_sets(read_edges(tmp_path / "e.parquet"), _table(kind))
 
 
 @pytest.mark.parametrize("kind", ["close", "unsigned", "wide", "text"])
-@pytest.mark.parametrize("room", [0, 3_000, 20_000])
+@pytest.mark.parametrize("budget", [0, 3_000, 20_000])
 @pytest.mark.parametrize("row_bits", [3, 14])
 @pytest.mark.parametrize("threads", [1, 3])
-def test_neither_room_nor_stripes_nor_threads_change_a_byte(kind, room, row_bits, threads, tmp_path, monkeypatch):
-    monkeypatch.setattr("rae.io.id_numbering.Room.found", lambda *_: Room(room))
-    monkeypatch.setattr("rae.io.csr_writer.ROW_BITS", row_bits)
+def test_neither_budget_nor_stripes_nor_threads_change_a_byte(kind, budget, row_bits, threads, tmp_path, monkeypatch):
+    monkeypatch.setattr(MemoryBudget, "available", lambda *_: MemoryBudget(budget))
+    monkeypatch.setattr("rae.graph.csr_writer.ROW_BITS", row_bits)
     pq.write_table(_table(kind), tmp_path / "e.parquet")
     rae.set_threads(threads)
     try:
-        _both(tmp_path / "e.parquet", tmp_path)
+        _check_against_sets(_both(tmp_path / "e.parquet", tmp_path), _table(kind))
     finally:
         rae.set_threads(None)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("threads", [1, 3])
+def test_a_table_in_memory_becomes_the_graph_of_its_file(kind, threads, tmp_path):
+    rae.set_threads(threads)
+    try:
+        write_graph(tmp_path / "written", Graph.from_dataframe(_table(kind)))
+    finally:
+        rae.set_threads(None)
+    pq.write_table(_table(kind), tmp_path / "e.parquet")
+    build_graph(tmp_path / "e.parquet", tmp_path / "built")
+
+    _same(tmp_path / "built", tmp_path / "written")
+
+
+def test_given_ids_are_the_rows_whatever_the_batches(tmp_path, monkeypatch):
+    pq.write_table(_table("text"), tmp_path / "e.parquet")
+    ids = sorted({v for pair in _columns("text").tolist() for v in pair}, reverse=True)
+    monkeypatch.setattr("rae.graph.builder.BATCH", 7)
+    cut = read_edges(tmp_path / "e.parquet", ids=ids)
+    monkeypatch.undo()
+    plain = Graph.from_dataframe(_table("text"), ids=ids)
+
+    assert list(cut.ids) == ids
+    assert cut.counts == plain.counts
+    assert np.array_equal(cut.targets, plain.targets)
+    with pytest.raises(GraphError, match=r"e\.parquet: \d+ edges name a source that is not among ids=, first "):
+        read_edges(tmp_path / "e.parquet", ids=ids[1:])
+
+
 def test_a_small_graph_touches_no_disk_but_for_its_folder(tmp_path):
-    beside = set()
+    files = set()
     pq.write_table(_table("close"), tmp_path / "e.parquet")
     build_graph(
-        tmp_path / "e.parquet", tmp_path / "g", report=lambda *_: beside.update(_names(tmp_path / ".g.building"))
+        tmp_path / "e.parquet", tmp_path / "g", report=lambda *_: files.update(_names(tmp_path / ".g.building"))
     )
 
-    assert beside == {"graph.json", "ids.arrow", "lock", "offsets.npy", "targets.npy"}
+    assert files == {"graph.json", "ids.arrow", "offsets.npy", "targets.npy"}
 
 
 def test_a_single_node_with_loops_is_a_graph_without_edges(tmp_path):
@@ -136,7 +191,7 @@ def test_numbers_on_both_sides_of_the_largest_signed_one_are_built(tmp_path):
     assert _both(tmp_path / "e.parquet", tmp_path).ids.tolist() == [2**63 - 2, 2**63 - 1, 2**63 + 1]
 
 
-def test_empty_batches_are_passed_over(tmp_path):
+def test_empty_batches_are_skipped(tmp_path):
     table = _table("close")
     with pa.ipc.new_file(str(tmp_path / "e.arrow"), table.schema) as file:
         for part in (table.slice(0, 0), table.slice(0, 300), table.slice(0, 0), table.slice(300)):
@@ -175,9 +230,9 @@ def test_parts_of_different_width_are_one_kind(tmp_path):
     assert _both(tmp_path / "parts", tmp_path).counts.rows == 1_000
 
 
-@pytest.mark.parametrize("room", [0, 10_000])
-def test_a_word_late_in_the_file_makes_all_ids_text(room, tmp_path, monkeypatch):
-    monkeypatch.setattr("rae.io.id_numbering.Room.found", lambda *_: Room(room))
+@pytest.mark.parametrize("budget", [0, 10_000])
+def test_a_word_late_in_the_file_makes_all_ids_text(budget, tmp_path, monkeypatch):
+    monkeypatch.setattr(MemoryBudget, "available", lambda *_: MemoryBudget(budget))
     monkeypatch.setattr("rae.io.text.BLOCK", 256)
     lines = [f"{a},{b}" for a, b in ENDS]
     (tmp_path / "e.csv").write_text("source,target\n" + "\n".join([*lines, "007,x"]))
@@ -229,7 +284,7 @@ def test_a_folder_whose_build_was_killed_at_its_very_end_can_be_replaced(tmp_pat
     assert not (tmp_path / "graph" / "lock").exists()
 
 
-def test_what_is_there_is_replaced_only_when_asked_and_never_other_files(edges, tmp_path):
+def test_force_replaces_a_graph_folder_and_never_other_files(edges, tmp_path):
     build_graph(edges, tmp_path / "g")
     with pytest.raises(FileError, match="exists; choose"):
         build_graph(edges, tmp_path / "g")
@@ -247,8 +302,8 @@ def test_what_is_there_is_replaced_only_when_asked_and_never_other_files(edges, 
 
 def test_a_killed_build_leaves_no_folder_and_the_next_one_cleans_up(edges, tmp_path):
     script = f"""
-        import time, rae.io.id_numbering
-        rae.io.id_numbering.BATCH = 1
+        import time, rae.graph.builder
+        rae.graph.builder.BATCH = 1
         def report(*_):
             print("on", flush=True)
             time.sleep(9)
@@ -280,23 +335,24 @@ def test_a_second_build_of_a_name_is_refused_and_the_first_goes_on(edges, tmp_pa
     write_graph(tmp_path / "written", read_edges(edges))
 
     assert refused
-    assert all(names == [".g.building", "e.parquet"] for names in refused)
+    assert all(names == [".g.building", ".g.building.lock", "e.parquet"] for names in refused)
     _same(tmp_path / "g", tmp_path / "written")
     assert _names(tmp_path) == ["e.parquet", "g", "written"]
 
 
-def test_a_file_that_is_read_again_as_text_is_still_held(tmp_path, monkeypatch):
-    monkeypatch.setattr("rae.io.id_numbering.Room.found", lambda *_: Room(0))
+def test_a_file_that_is_read_again_as_text_is_still_locked(tmp_path, monkeypatch):
+    monkeypatch.setattr(MemoryBudget, "available", lambda *_: MemoryBudget(0))
     monkeypatch.setattr("rae.io.text.BLOCK", 256)
     (tmp_path / "e.csv").write_text("source,target\n" + "".join(f"{a},{b}\n" for a, b in ENDS) + "x,y\n")
-    beside = []
-    build_graph(tmp_path / "e.csv", tmp_path / "g", report=lambda *_: beside.append(_names(tmp_path / ".g.building")))
+    names = []
+    build_graph(tmp_path / "e.csv", tmp_path / "g", report=lambda *_: names.append(_names(tmp_path)))
 
-    assert all("lock" in names for names in beside)
-    assert "lock" not in _names(tmp_path / "g")
+    assert names
+    assert all(".g.building.lock" in listed for listed in names)
+    assert _names(tmp_path) == ["e.csv", "g"]
 
 
-def test_a_folder_that_another_build_made_meanwhile_is_not_replaced(edges, tmp_path, monkeypatch):
+def test_a_folder_that_another_build_wrote_meanwhile_is_not_replaced(edges, tmp_path, monkeypatch):
     def slowly(*args, **options):
         write_graph(tmp_path / "g", read_edges(edges))
         return open_edges(*args, **options)
@@ -311,8 +367,8 @@ def test_a_folder_that_another_build_made_meanwhile_is_not_replaced(edges, tmp_p
 
 def test_a_full_disk_is_one_sentence_and_leaves_nothing(edges, tmp_path, monkeypatch):
     resource = pytest.importorskip("resource")
-    build_graph(edges, tmp_path / "warm", order="locality")  # what is compiled now is kept before files are cut
-    monkeypatch.setattr("rae.io.id_numbering.Room.found", lambda *_: Room(0))
+    build_graph(edges, tmp_path / "warm", order="locality")  # compiled code is cached before files are limited
+    monkeypatch.setattr(MemoryBudget, "available", lambda *_: MemoryBudget(0))
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, before[1]))
     try:
@@ -325,31 +381,35 @@ def test_a_full_disk_is_one_sentence_and_leaves_nothing(edges, tmp_path, monkeyp
 
 
 @pytest.mark.skipif(not FULL.exists(), reason="this system has no disk that is always full")
-def test_an_array_that_grows_beyond_the_disk_is_one_sentence():
-    with pytest.raises(FileError, match="cannot write /dev/full: the disk is full"), GrowingArray(FULL, int) as grown:
-        grown.append(np.zeros(100_000, np.int64))
+def test_a_sink_that_grows_beyond_the_disk_is_one_sentence():
+    sink = FileSink(FULL)
+    sink.open(np.int64, 100_000)
+    with pytest.raises(FileError, match="cannot write /dev/full: the disk is full"):
+        sink.append(np.zeros(100_000, np.int64))
+    with pytest.raises(FileError, match="cannot write /dev/full: the disk is full"):
+        sink.close()
 
 
-@pytest.mark.parametrize(("room", "files"), [(0, ["ends.raw"]), (1 << 20, [])])
+@pytest.mark.parametrize(("budget", "files"), [(0, ["ends.raw"]), (1 << 20, [])])
 @pytest.mark.parametrize("spread", [1, SPREAD])
-def test_what_is_made_of_the_edges_takes_their_place(spread, room, files, tmp_path, monkeypatch):
-    spilled, seen = Numbers(tmp_path, pa.int64(), Room(room)), []
-    columns = [pa.array(column * spread) for column in ENDS.T]
-    spilled.add(*([column] for column in columns))
-    pieces = stripes._pieces
+def test_the_keys_of_the_rows_overwrite_the_ends_of_the_edges(spread, budget, files, tmp_path, monkeypatch):
+    ends = SpillBuffer(tmp_path / "ends.raw", MemoryBudget(budget))
+    numbering, states = IntegerNumbering(ends, pa.int64()), []
+    numbering.add(*([pa.array(column * spread)] for column in ENDS.T))
+    pieces = csr_writer._pieces
 
-    def watched(dealt, n):
-        seen.append((_names(tmp_path), spilled.room.left, dealt.keys is spilled.ends))
-        return pieces(dealt, n)
+    def observed(keys, n):
+        states.append((_names(tmp_path), ends.budget.left, keys.keys is ends))
+        return pieces(keys, n)
 
-    monkeypatch.setattr(stripes, "_pieces", watched)
-    left = spilled.room.left
-    ids, look = spilled.numbered(lambda *_: None)
-    place(spilled, look, len(ids), tmp_path, lambda *_: None)
+    monkeypatch.setattr(csr_writer, "_pieces", observed)
+    left = ends.budget.left
+    ids, lookup = numbering.finish(lambda *_: None)
+    write_rows(ends, numbering.rows, lookup, len(ids), FileSink(tmp_path / "targets.npy"), lambda *_: None)
 
-    assert seen == [(files, left, True)]
-    assert spilled.room.left == room
-    assert _names(tmp_path) == ["offsets.npy", "targets.npy"]
+    assert states == [(files, left, True)]
+    assert ends.budget.left == budget
+    assert _names(tmp_path) == ["targets.npy"]
 
 
 # ------------------------------------------------------------------------------ words
@@ -360,48 +420,48 @@ def _batch(words):
     return [column.slice(0, len(words) // 2)], [column.slice(len(words) // 2)]
 
 
-@pytest.mark.parametrize("room", [0, 1_000, 1 << 20])
-def test_words_get_the_places_of_their_order_whenever_they_first_came(room, tmp_path):
-    spilled = Words(tmp_path, pa.string(), Room(room))
+@pytest.mark.parametrize("budget", [0, 1_000, 1 << 20])
+def test_words_are_numbered_in_their_order_whenever_they_first_came(budget, tmp_path):
+    numbering = TextNumbering(SpillBuffer(tmp_path / "ends.raw", MemoryBudget(budget)))
     batches = [[f"{v}é" * (1 + v % 3) for v in RNG.integers(40 * (1 + i), size=60)] for i in range(12)]
     for batch in batches:
-        spilled.add(*_batch(batch))
-    ids, look = spilled.numbered(lambda *_: None)
+        numbering.add(*_batch(batch))
+    ids, lookup = numbering.finish(lambda *_: None)
 
     assert ids.to_pylist() == sorted(set(itertools.chain(*batches)), key=str.encode)
-    assert len(spilled.ends) == 12
+    assert len(numbering.ends) == 12
     for i, batch in enumerate(batches):
-        places = np.empty(60, np.int32)
-        look(spilled.ends.part(i), places)
-        assert ids.take(pa.array(places)).to_pylist() == batch
+        numbers = np.empty(60, np.int32)
+        lookup(numbering.ends.part(i), numbers)
+        assert ids.take(pa.array(numbers)).to_pylist() == batch
 
 
 @pytest.mark.parametrize("fresh", [False, True])
-def test_the_work_on_words_follows_the_batches_not_what_is_known(fresh, tmp_path, monkeypatch):
-    find, hashed = Words._find, []
+def test_the_work_on_words_grows_with_the_batches_not_with_all_words(fresh, monkeypatch):
+    merge, hashed = TextNumbering._merge, []
 
     def counted(self):
-        hashed.append(len(self.known) + sum(map(len, self.recent)))
-        find(self)
+        hashed.append(len(self.words) + sum(map(len, self.recent)))
+        merge(self)
 
-    monkeypatch.setattr(Words, "_find", counted)
-    spilled = Words(tmp_path, pa.string(), Room(1 << 20))
-    spilled.add(*_batch([f"n{i}" for i in range(1_000)]))
+    monkeypatch.setattr(TextNumbering, "_merge", counted)
+    numbering = TextNumbering(SpillBuffer())
+    numbering.add(*_batch([f"n{i}" for i in range(1_000)]))
     for i in range(500):
         start = 10 * i if fresh else 0
-        spilled.add(*_batch([f"n{j}" for j in range(start, start + 10)]))
-    ids, _ = spilled.numbered(lambda *_: None)
+        numbering.add(*_batch([f"n{j}" for j in range(start, start + 10)]))
+    ids, _ = numbering.finish(lambda *_: None)
 
     assert len(ids) == (5_000 if fresh else 1_000)
     assert sum(hashed) <= 5 * (1_000 + 500 * 10)
 
 
 def test_progress_is_reported_stage_by_stage(edges, tmp_path):
-    told = []
-    build_graph(edges, tmp_path / "g", order="locality", report=lambda *words: told.append(words))
+    reports = []
+    build_graph(edges, tmp_path / "g", order="locality", report=lambda *words: reports.append(words))
 
-    assert list(dict.fromkeys(stage for stage, _, _ in told)) == ["read", "number", "place", "order", "check"]
-    assert all(done <= total or not total for _, done, total in told)
+    assert list(dict.fromkeys(stage for stage, _, _ in reports)) == ["read", "number", "place", "order", "check"]
+    assert all(done <= total or not total for _, done, total in reports)
 
 
 # ------------------------------------------------------------------------------ the order of rows

@@ -111,7 +111,7 @@ def test_a_pandas_index_is_not_taken_for_the_source(tmp_path: Path) -> None:
     }
 
 
-def test_columns_not_read_are_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_columns_that_are_not_read_are_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "rae"):
         read_edges(file(tmp_path, "source,target,w,t\n1,2,3,4\n"))
 
@@ -135,7 +135,7 @@ def test_usual_names_are_found_wherever_they_stand(
     assert not caplog.records
 
 
-def test_taking_the_first_two_of_many_columns_is_said_aloud(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_taking_the_first_two_of_many_columns_is_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "rae"):
         assert edges(read_edges(file(tmp_path, "time,a,b,c,d,e,f\n1,2,3,4,5,6,7\n"))) == {(1, 2)}
     assert (
@@ -240,7 +240,7 @@ def test_given_ids_are_the_nodes_in_that_order(tmp_path: Path) -> None:
     assert read_edges(file(tmp_path, "source,target\n"), ids=[1, 2]).n_edges == 0
 
 
-def test_whole_numbers_are_text_when_asked_for(tmp_path: Path) -> None:
+def test_whole_numbers_are_text_with_as_text(tmp_path: Path) -> None:
     path = tmp_path / "e.parquet"
     pq.write_table(PAIRS, path)
     for source in (path, file(tmp_path, "5,9\n5,7\n")):

@@ -1,4 +1,4 @@
-"""The graph folder: back as it was, and nothing in it is trusted."""
+"""The graph folder: it gives the graph back, and its content is checked."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from plain import random_graph
 from rae import RAE, Graph
 from rae.errors import FileError
-from rae.graph.folder import is_graph_folder, open_graph, write_graph
+from rae.graph.folder import checksum, is_graph_folder, open_graph, write_graph
 
 
 @pytest.fixture
@@ -58,6 +58,45 @@ def _info(folder, **changes):
     (folder / "graph.json").write_text(json.dumps({**info, **changes}))
 
 
+def _array(folder, name, **changes):
+    arrays = json.loads((folder / "graph.json").read_text())["arrays"]
+    _info(folder, arrays={**arrays, name: {**arrays[name], **changes}})
+
+
+def _version_1(folder):
+    """Rewrite graph.json as version 1 had it."""
+    info = json.loads((folder / "graph.json").read_text())
+    sha256 = {name: array["sha256"] for name, array in info["arrays"].items()}
+    known = {name: info[name] for name in ("format", "n_nodes", "n_edges", "counts")}
+    (folder / "graph.json").write_text(json.dumps({**known, "format_version": 1, "sha256": sha256}))
+
+
+def test_the_folder_describes_its_arrays_and_edges(folder):
+    info = json.loads((folder / "graph.json").read_text())
+
+    assert info["format_version"] == 2
+    assert (info["directed"], info["weights"]) == (False, None)
+    assert {name: (array["dtype"], array["shape"]) for name, array in info["arrays"].items()} == {
+        "offsets.npy": ("int64", [4]),
+        "targets.npy": ("int32", [4]),
+        "ids.arrow": ("string", [3]),
+    }
+    assert all(array["sha256"] == checksum(folder / name) for name, array in info["arrays"].items())
+
+
+def test_a_folder_of_version_1_opens(folder):
+    before = open_graph(folder)
+    _version_1(folder)
+    graph = open_graph(folder, verify=True)
+
+    assert graph.counts == before.counts
+    assert graph.id_column.equals(before.id_column)
+    assert np.array_equal(graph.targets, before.targets)
+    np.save(folder / "targets.npy", np.array([2, 0, 2, 1], np.int32))
+    with pytest.raises(FileError, match=r"targets.npy has changed"):
+        open_graph(folder, verify=True)
+
+
 @pytest.mark.parametrize(
     ("harm", "says"),
     [
@@ -65,7 +104,13 @@ def _info(folder, **changes):
         (lambda f: (f / "graph.json").write_text("{"), "not what rae writes"),
         (lambda f: (f / "graph.json").write_text("[]"), "not what rae writes"),
         (lambda f: _info(f, format_version=99), "upgrade rae"),
-        (lambda f: _info(f, sha256={}), "lacks entries"),
+        (lambda f: _info(f, arrays={}), "lacks entries"),
+        (lambda f: _info(f, arrays=None), "lacks entries"),
+        (lambda f: _info(f, format_version=1), "lacks entries"),
+        (lambda f: _array(f, "targets.npy", dtype="int64"), "do not fit together"),
+        (lambda f: _array(f, "ids.arrow", shape=[4]), "do not fit together"),
+        (lambda f: _info(f, directed=True), "is directed, this rae reads undirected graphs; build it undirected"),
+        (lambda f: _info(f, weights="weights.npy"), "has weights, this rae reads none; build it without weights"),
         (lambda f: _info(f, n_nodes=7), "do not fit together"),
         (lambda f: _info(f, counts={"rows": "many"}), "damaged"),
         (lambda f: (f / "targets.npy").unlink(), "damaged"),
@@ -76,15 +121,15 @@ def _info(folder, **changes):
         (lambda f: np.save(f / "offsets.npy", np.array([{}], object)), "damaged"),
     ],
 )
-@pytest.mark.parametrize("look", [1, 1 << 20])
-def test_a_damaged_or_hostile_folder_is_refused(folder, harm, says, look, monkeypatch):
-    monkeypatch.setattr("rae.graph.folder.LOOK", look)  # targets looked at a time
+@pytest.mark.parametrize("chunk", [1, 1 << 20])
+def test_a_damaged_or_hostile_folder_is_refused(folder, harm, says, chunk, monkeypatch):
+    monkeypatch.setattr("rae.graph.folder.CHUNK", chunk)
     harm(folder)
     with pytest.raises(FileError, match=says):
         open_graph(folder)
 
 
-def test_a_changed_byte_is_noticed_when_asked(folder):
+def test_verify_notices_a_changed_byte(folder):
     np.save(folder / "targets.npy", np.array([2, 0, 2, 1], np.int32))
     open_graph(folder)
     with pytest.raises(FileError, match=r"targets.npy has changed"):

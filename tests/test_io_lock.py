@@ -1,48 +1,81 @@
-"""A file is held by one at a time, and by nobody where it is gone."""
+"""The lock file: one process at a time, and a killed one blocks nobody."""
 
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
+import signal
+import subprocess
 import sys
+import textwrap
 
+import filelock
 import pytest
 
-from rae.storage.lock import holding
+from rae.storage.lock import exclusive_lock
 
 
-def test_who_comes_second_is_told_and_who_comes_after_the_first_is_not(tmp_path):
+def test_a_second_lock_is_refused_until_the_first_is_released(tmp_path):
     path = tmp_path / "lock"
-    with holding(path) as first, holding(path) as second:
+    with exclusive_lock(path) as first, exclusive_lock(path) as second:
         assert (first, second) == (True, False)
-    with holding(path) as third:
+        assert path.exists()
+    assert not path.exists()
+    with exclusive_lock(path) as third:
         assert third
 
 
-@pytest.mark.parametrize("again", [False, True])
-def test_a_file_that_was_removed_before_it_could_be_held_is_not_held(again, tmp_path, monkeypatch):
-    path, lock = tmp_path / "lock", fcntl.flock
+def test_a_refused_lock_leaves_the_file_to_its_owner(tmp_path):
+    path = tmp_path / "lock"
+    with exclusive_lock(path):
+        for _ in range(2):
+            with exclusive_lock(path) as second:
+                assert not second
+            assert path.exists()
+
+
+def test_another_process_is_refused_and_a_killed_one_does_not_block(tmp_path):
+    path = tmp_path / "lock"
+    script = f"""
+        import pathlib, time
+        from rae.storage.lock import exclusive_lock
+        with exclusive_lock(pathlib.Path({str(path)!r})) as ours:
+            print(ours, flush=True)
+            time.sleep(60)
+    """
+    with subprocess.Popen([sys.executable, "-c", textwrap.dedent(script)], stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "True\n"
+        with exclusive_lock(path) as ours:
+            assert not ours
+        other.send_signal(signal.SIGKILL)
+        other.wait()
+    assert path.exists()
+    with exclusive_lock(path) as ours:
+        assert ours
+    assert not path.exists()
+
+
+def test_a_file_that_was_removed_before_it_was_locked_is_not_locked(tmp_path, monkeypatch):
+    fcntl = pytest.importorskip("fcntl")
+    path, flock, opened = tmp_path / "lock", fcntl.flock, []
 
     def too_late(file, flags):
-        path.rename(tmp_path / "moved")
-        if again:
-            path.touch()
-        lock(file, flags)
+        if not opened:
+            opened.append(os.fstat(file).st_ino)
+            path.unlink()  # as its owner does at the end
+        flock(file, flags)
 
     monkeypatch.setattr(fcntl, "flock", too_late)
-    with holding(path) as ours:
-        assert not ours
+    with exclusive_lock(path) as ours:
+        assert not ours or path.stat().st_ino != opened[0]
 
 
-def test_where_files_cannot_be_held_work_goes_on(tmp_path, monkeypatch):
-    def refuse(file, flags):
-        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+@pytest.mark.parametrize("error", [OSError(errno.ENOLCK, os.strerror(errno.ENOLCK)), NotImplementedError()])
+def test_a_file_system_without_locks_does_not_stop_the_work(error, tmp_path, monkeypatch):
+    def refuse(self, *_, **__):
+        raise error
 
-    monkeypatch.setattr(fcntl, "flock", refuse)
-    with holding(tmp_path / "lock") as ours:
+    monkeypatch.setattr(filelock.FileLock, "acquire", refuse)
+    with exclusive_lock(tmp_path / "lock") as ours:
         assert ours
-    monkeypatch.setitem(sys.modules, "fcntl", None)
-    with holding(tmp_path / "other") as ours:
-        assert ours
-    assert not (tmp_path / "other").exists()

@@ -1,4 +1,4 @@
-"""The loops that make a graph folder, against their own Python source."""
+"""The loops of the graph builder, compared with their own Python source."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ CASES = {
 
 
 def _wrapped(ids):
-    """Around 2**63, as unsigned numbers are held in signed ones."""
+    """Around 2**63, as unsigned numbers are stored in signed ones."""
     return (np.asarray(ids, np.int64).view(np.uint64) + np.uint64(2**63)).view(np.int64)[()]
 
 
@@ -106,11 +106,11 @@ def test_sorting_by_a_digit_keeps_the_order_of_equal_ones():
 
 def test_rows_are_filled_with_each_neighbour_once():
     keys, first, ends, lengths, out = CASES["fill_rows"]()
-    kept = build.fill_rows(keys, first, ends, lengths, out)
+    size = build.fill_rows(keys, first, ends, lengths, out)
 
     pairs = sorted({(key >> build.ROW, key % 2**build.ROW) for key in keys.tolist()})
-    assert kept == len(pairs) < len(keys)
-    assert out[:kept].tolist() == [v for _, v in pairs]
+    assert size == len(pairs) < len(keys)
+    assert out[:size].tolist() == [v for _, v in pairs]
     assert lengths.tolist() == [sum(u == row for u, _ in pairs) for row in range(9)]
 
 
@@ -120,9 +120,9 @@ def test_breadth_first_names_every_node_once_and_keeps_what_is_connected_togethe
     out = arguments[-1]
 
     assert sorted(out) == list(range(40))
-    seen = set()
+    visited = set()
     for u in out[1:]:
-        seen.add(int(out[0])) if not seen else None
+        visited.add(int(out[0])) if not visited else None
         near = set(GRAPH.neighbors(int(u)).tolist())
-        assert near & seen or not any(set(GRAPH.neighbors(v).tolist()) - seen for v in seen)
-        seen.add(int(u))
+        assert near & visited or not any(set(GRAPH.neighbors(v).tolist()) - visited for v in visited)
+        visited.add(int(u))

@@ -281,7 +281,7 @@ def _made_aside(folder: Path) -> Iterator[Path]:
     When it does not (a full disk, Ctrl-C), the old run is still there, whole. The moves themselves
     need no space; should they be cut off, the run lacks its run.json and is known to be incomplete.
     """
-    from rae.storage.lock import LOCK, holding
+    from rae.storage.lock import LOCK, exclusive_lock
 
     fresh = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
@@ -290,7 +290,7 @@ def _made_aside(folder: Path) -> Iterator[Path]:
     aside = folder / f".{uuid.uuid4().hex}.tmp"
     aside.mkdir()
     try:
-        with holding(aside / LOCK):
+        with exclusive_lock(aside / LOCK):
             yield aside
         for name in OURS:
             (folder / name).unlink(missing_ok=True)
@@ -306,11 +306,11 @@ def _made_aside(folder: Path) -> Iterator[Path]:
 
 def _left_aside(folder: Path) -> list[Path]:
     """What fits that were killed left in this folder; one that is still at work is an error."""
-    from rae.storage.lock import LOCK, holding
+    from rae.storage.lock import LOCK, exclusive_lock
 
     found = [path for path in folder.iterdir() if ASIDE.fullmatch(path.name) and path.is_dir()]
     for path in [path for path in found if (path / LOCK).is_file()]:
-        with holding(path / LOCK) as free:
+        with exclusive_lock(path / LOCK) as free:
             if not free:
                 raise RunError(f"another fit is writing its run into {folder}; wait for it, or choose another --out")
     return found

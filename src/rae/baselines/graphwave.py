@@ -146,9 +146,8 @@ def _blocks(m: int) -> Iterator[tuple[int, int]]:
 
 
 def _laplacian(graph: Graph, normalized: bool) -> Any:
-    n, degrees = graph.n_nodes, graph.degrees.astype(np.float64)
-    adjacency = sp.csr_array((np.ones(len(graph.targets)), graph.targets, graph.offsets), shape=(n, n))
-    plain = sp.diags_array(degrees) - adjacency
+    degrees = graph.degrees.astype(np.float64)
+    plain = sp.diags_array(degrees) - graph.to_scipy()
     shares = sp.diags_array(1 / np.sqrt(np.maximum(degrees, 1)))
     return sp.csr_array(shares @ plain @ shares if normalized else plain)
 

@@ -83,8 +83,7 @@ class _Table(dict[Recipe, Doubles]):
 
     def __init__(self, graph: Graph) -> None:
         super().__init__()
-        n = graph.n_nodes
-        self.adjacency = sp.csr_array((np.ones(len(graph.targets)), graph.targets, graph.offsets), shape=(n, n))
+        self.adjacency = graph.to_scipy()
         self.shares = 1.0 / np.maximum(graph.degrees, 1)
         degree = graph.degrees.astype(np.float64)
         inside = degree + triangles(graph)

@@ -1,4 +1,4 @@
-"""`rae graph`: a graph as a folder, built once from an edge file of any size and opened at once ever after."""
+"""`rae graph`: build a graph folder from an edge file of any size."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from rae.cli.inputs import named_header, stages
 from rae.cli.progress import seconds
 
 
-@click.group(short_help="keep a graph as a folder that opens at once")
+@click.group(short_help="store a graph as a folder that opens at once")
 @global_options
 def graph() -> None:
-    """Keep a graph as a folder: built once, memory-mapped, taken wherever EDGES is asked for.
+    """Store a graph as a folder: built once, memory-mapped, accepted wherever a command takes EDGES.
 
     \b
     rae graph build edges.parquet --out web
@@ -37,7 +37,7 @@ def graph() -> None:
 @click.option("--source", metavar="NAME", help="column of EDGES that holds one end")
 @click.option("--target", metavar="NAME", help="column of EDGES that holds the other end")
 @click.option("--header/--no-header", default=None, help="whether EDGES begins with column names")
-@click.option("--force", is_flag=True, help="replace the graph folder that is there")
+@click.option("--force", is_flag=True, help="replace an existing graph folder")
 @global_options
 @click.pass_obj
 def build(
@@ -52,10 +52,9 @@ def build(
 ) -> None:
     """Build a graph folder from EDGES: Parquet, CSV, TSV or a plain edge list, gzipped or not.
 
-    Edges are held in a quarter of the memory that is free, 3 GiB at most; what is beyond that lies on disk until the
-    folder is whole, so memory grows with the nodes, by some tens of bytes each, and not with the edges. Directions are
-    dropped, doubled edges merged, self-loops left out, all counted. Ids stay what they are in the file. A build that is
-    killed leaves no folder.
+    Edges are buffered in a quarter of the free memory, 3 GiB at most, and spill to disk beyond that, so memory grows
+    with the nodes, by some tens of bytes each, and not with the edges. Directions are dropped, doubled edges merged,
+    self-loops left out, all counted. Ids stay what they are in the file. A build that is killed leaves no folder.
 
     \b
     rae graph build edges.parquet --out web
@@ -64,7 +63,7 @@ def build(
     """
     from rae.io.build import build_graph
 
-    began = time.perf_counter()
+    start = time.perf_counter()
     with console.progress() as progress:
         built = build_graph(
             edges,
@@ -76,7 +75,7 @@ def build(
             force=force,
             report=stages(progress),
         )
-    spent = time.perf_counter() - began
+    elapsed = time.perf_counter() - start
     files = {file.name: file.stat().st_size for file in sorted(Path(out).iterdir())}
     counts: dict[str, Any] = {
         "nodes": built.n_nodes,
@@ -88,8 +87,8 @@ def build(
     rows = [
         ("graph", f"{built.n_nodes:,} nodes, {built.n_edges:,} edges"),
         ("rows", str(built.counts)),
-        ("time", seconds(spent)),
+        ("time", seconds(elapsed)),
         ("written", f"{out} ({len(files)} files, {size(sum(files.values()))})"),
     ]
-    data = {"out": out, "order": order, "files": files, "counts": counts, "timings": {"build": round(spent, 4)}}
+    data = {"out": out, "order": order, "files": files, "counts": counts, "timings": {"build": round(elapsed, 4)}}
     console.result(columns(rows), data)

@@ -77,8 +77,7 @@ def degree_profiles(graphs: Sequence[Graph], bins: int) -> Array:
 
 
 def _adjacency(graph: Graph) -> sp.csr_array:
-    ones = np.ones(len(graph.targets), np.float64)
-    return sp.csr_array((ones, graph.targets, graph.offsets), shape=(graph.n_nodes, graph.n_nodes))
+    return graph.to_scipy()
 
 
 def _of_neighbors(graph: Graph, column: Array) -> Array:

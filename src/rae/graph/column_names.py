@@ -1,4 +1,4 @@
-"""The usual names of columns: by them ids, sources and targets are found and a header is known."""
+"""The usual names of columns, which tell ids, sources and targets, and whether a row is a header."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence, Set
 
 from rae.errors import GraphError
 
-# The two ends of an edge, the surest pair first: of several in one table the first is taken.
+# The two ends of an edge, the surest pair first: of several pairs in one table the first is used.
 PAIRS = (
     ("source", "target"), ("src", "dst"), ("src", "dest"), ("from", "to"), ("u", "v"), ("node1", "node2"),
     ("caller", "called"), ("caller", "callee"), ("sender", "receiver"), ("sender", "recipient"),
@@ -19,7 +19,7 @@ PAIRS = (
 )  # fmt: skip
 SOURCE = {source for source, _ in PAIRS}
 TARGET = {target for _, target in PAIRS} | {"dest", "destination"}
-# Names of ends too, but as often of times, so that they are not looked for beyond the first two columns.
+# Also names of ends, but as often of times, so that they count in the first two columns only.
 OPENING, CLOSING = {"start", "begin"}, {"end", "stop"}
 ID = {"id", "node", "nodeid", "vertex", "vertexid"}
 
@@ -27,55 +27,55 @@ ID = {"id", "node", "nodeid", "vertex", "vertexid"}
 def edge_columns(
     names: Sequence[str], source: str | None = None, target: str | None = None
 ) -> tuple[tuple[int, int], bool]:
-    """The positions of an edge's two ends, and whether that is a guess: no name told, others could be meant.
+    """The positions of an edge's two ends, and whether they are a guess among several columns.
 
-    Those asked for; else those with usual names, wherever they stand; else the first two.
+    The columns named by the caller; else those with usual names, at any position; else the first two.
     """
     if len(names) < 2:
         raise GraphError(f"an edge table needs two columns, got {', '.join(map(repr, names)) or 'none'}")
-    first = None if source is None else _asked(names, source)
-    second = None if target is None else _asked(names, target)
+    first = None if source is None else _position(names, source)
+    second = None if target is None else _position(names, target)
     guessed = False
     if first is None and second is None:
         ends = edge_ends(names)
         guessed = ends is None and len(names) > 2
         first, second = ends or (0, 1)
     if first is None:
-        found = usual_end(names, SOURCE)
-        first = next(i for i in range(len(names)) if i != second) if found is None else found
+        first = usual_end(names, SOURCE)
+        first = next(i for i in range(len(names)) if i != second) if first is None else first
     if second is None:
-        found = usual_end(names, TARGET)
-        second = next(i for i in range(len(names)) if i != first) if found is None else found
+        second = usual_end(names, TARGET)
+        second = next(i for i in range(len(names)) if i != first) if second is None else second
     if first == second:
         raise GraphError(f"source and target must be two columns, got {names[first]!r} for both; name the other")
     return (first, second), guessed
 
 
-def _asked(names: Sequence[str], name: str) -> int:
-    found = position(name, names)
-    if isinstance(found, str):
-        raise GraphError(found)
-    return found
+def _position(names: Sequence[str], name: str) -> int:
+    index = position(name, names)
+    if isinstance(index, str):
+        raise GraphError(index)
+    return index
 
 
 def edge_ends(names: Sequence[str]) -> tuple[int, int] | None:
-    """The positions of the two columns with usual names of an edge's ends, None if they are not there.
+    """The positions of the two columns with usual names of an edge's ends, None if there are none.
 
     >>> edge_ends(["timestamp", "Caller_ID", "called id"])
     (1, 2)
     """
-    known = [end_name(name) for name in names]
+    plain_names = [end_name(name) for name in names]
     for source, target in PAIRS:
-        if known.count(source) == 1 == known.count(target):
-            return known.index(source), known.index(target)
+        if plain_names.count(source) == 1 == plain_names.count(target):
+            return plain_names.index(source), plain_names.index(target)
     first, second = usual_end(names, SOURCE), usual_end(names, TARGET)
     return None if first is None or second is None else (first, second)
 
 
 def usual_end(names: Sequence[str], among: Set[str]) -> int | None:
     """The position of the one column with such a name of an end, None if there is none or more than one."""
-    found = [i for i, name in enumerate(names) if end_name(name) in among]
-    return found[0] if len(found) == 1 else None
+    matches = [i for i, name in enumerate(names) if end_name(name) in among]
+    return matches[0] if len(matches) == 1 else None
 
 
 def usual(names: Sequence[str], among: Set[str]) -> int | None:
@@ -84,14 +84,14 @@ def usual(names: Sequence[str], among: Set[str]) -> int | None:
     >>> usual(["weight", "Node_ID"], ID)
     1
     """
-    found = [i for i, name in enumerate(names) if plain(name) in among]
-    return found[0] if len(found) == 1 else None
+    matches = [i for i, name in enumerate(names) if plain(name) in among]
+    return matches[0] if len(matches) == 1 else None
 
 
 def like_an_id(names: Sequence[str]) -> int | None:
     """The position of the first column that seems to hold ids: a usual name, or one that ends in id."""
-    found = (i for i, name in enumerate(names) if plain(name) in ID or re.search(r"[\W_]id$", name.casefold()))
-    return next(found, None)
+    matches = (i for i, name in enumerate(names) if plain(name) in ID or re.search(r"[\W_]id$", name.casefold()))
+    return next(matches, None)
 
 
 def plain(name: str) -> str:
@@ -110,7 +110,7 @@ def end_name(name: str) -> str:
 
 
 def position(name: str, names: Sequence[str]) -> int | str:
-    """Where the column of this name stands, or half a sentence that says why that is not known."""
+    """The position of the column of this name, or the reason why there is none, for an error message."""
     if (count := list(names).count(name)) == 1:
         return list(names).index(name)
     if count:

@@ -1,4 +1,4 @@
-"""Data frames of any make (pandas, polars, Arrow) as Arrow tables or as numbers, and who keeps ids in them."""
+"""Data frames (pandas, polars, Arrow) as Arrow tables or as numbers, and the ids in them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def is_frame(x: Any) -> bool:
 
 
 def own_index(df: Any) -> Any:
-    """The index of a pandas frame if it says more than the row number, else None."""
+    """The index of a pandas frame unless it is the row number, else None."""
     index = getattr(df, "index", None) if _is_pandas(df) else None
     if index is None or (list(index.names) == [None] and np.array_equal(index, np.arange(len(index)))):
         return None
@@ -46,7 +46,7 @@ def own_index(df: Any) -> Any:
 
 
 def without_ids(df: Any) -> Any:
-    """The values of a data frame in row order, refused if it has ids by which its rows should be found."""
+    """The values of a data frame in row order; a frame with ids is refused, since its rows may be in another order."""
     names = [str(name) for name in (df.column_names if isinstance(df, (pa.Table, pa.RecordBatch)) else df.columns)]
     key = like_an_id(names)
     if key is not None or own_index(df) is not None:

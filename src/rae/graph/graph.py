@@ -6,37 +6,30 @@ import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rae.errors import GraphError
+from rae.errors import GraphError, MissingExtraError
+from rae.graph.builder import Batch, Rows, build_numbered, build_rows, in_batches, refuse_doubled
 from rae.graph.column_names import edge_columns
+from rae.graph.csr_writer import Counts, MemorySink
 from rae.graph.frames import as_table
-from rae.graph.ids import coded, distinct, doubled, id_array, index_in, one_kind, shown
+from rae.graph.id_numbering import ONE_KIND, index_type
+from rae.graph.ids import distinct, id_array, index_in, one_kind, shown
 from rae.ops import cpu
 from rae.ops.sampling import adjacent
 from rae.runtime import in_ranges
 
+if TYPE_CHECKING:
+    import scipy.sparse as sp
+
 Ints = np.ndarray[Any, np.dtype[np.integer[Any]]]
 A = TypeVar("A", bound=np.ndarray[Any, Any])
-ONE_KIND = "they must be of one kind, e.g. all text (rae.read_edges and rae.read_features: as_text=True)"
 
 log = logging.getLogger("rae")
-
-
-@dataclass(frozen=True)
-class Counts:
-    """What was done to the edges on the way in: rows = self_loops + doubled + n_edges."""
-
-    rows: int = 0
-    self_loops: int = 0
-    doubled: int = 0
-
-    def __str__(self) -> str:
-        return f"{self.rows:,} rows read, {self.doubled:,} doubled merged, {self.self_loops:,} self-loops dropped"
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,19 +85,83 @@ class Graph:
     def rows(self, ids: Any) -> Ints:
         """The rows of these ids, in their order; an unknown id is refused."""
         wanted = id_array(ids)
-        found = index_in(wanted, self.id_column)
-        if found.null_count:
-            missing = wanted.filter(pc.is_null(found))
+        positions = index_in(wanted, self.id_column)
+        if positions.null_count:
+            missing = wanted.filter(pc.is_null(positions))
             raise GraphError(
                 f"{len(missing):,} of {len(wanted):,} ids are not in the graph, first {shown(missing)}; "
                 f"ids here are {self.id_column.type}"
             )
-        rows: Ints = found.to_numpy(zero_copy_only=False).astype(np.int64)
+        rows: Ints = positions.to_numpy(zero_copy_only=False).astype(np.int64)
         return rows
 
     def adjacent(self, us: Ints, vs: Ints) -> np.ndarray[Any, np.dtype[np.bool_]]:
         """Whether each pair of rows shares an edge.  (b,), (b,) -> (b,)"""
         return adjacent(self.offsets, self.targets, us, vs)
+
+    def edges(self) -> Ints:
+        """Every undirected edge once, as two rows u < v, ascending.  -> (m, 2)
+
+        >>> Graph.from_edges([("ann", "bob"), ("cid", "bob")]).edges().tolist()
+        [[0, 1], [1, 2]]
+        """
+        sources = np.repeat(np.arange(self.n_nodes, dtype=self.targets.dtype), self.degrees)
+        once = sources < self.targets
+        return np.stack([sources[once], self.targets[once]], axis=1)
+
+    def subgraph(self, ids: Any) -> Graph:
+        """The graph of these nodes, in this order, and of the edges between them.
+
+        >>> Graph.from_edges([("ann", "bob"), ("bob", "cid"), ("cid", "dan")]).subgraph(["cid", "bob", "ann"])
+        Graph(n_nodes=3, n_edges=2, isolated=0, ids=string)
+        """
+        rows = self.rows(ids)
+        column = self.id_column.take(pa.array(rows))
+        refuse_doubled(column)
+        new_rows = np.full(self.n_nodes, -1, np.int64)
+        new_rows[rows] = np.arange(len(rows))
+        lengths = self.degrees[rows]
+        before = np.cumsum(lengths) - lengths
+        entries = np.arange(int(lengths.sum())) + np.repeat(self.offsets[rows] - before, lengths)
+        sources, targets = np.repeat(np.arange(len(rows)), lengths), new_rows[self.targets[entries]]
+        once = sources < targets
+        return self._from_rows(sources[once], targets[once], column)
+
+    # -------------------------------------------------------------------------- other libraries' graphs
+
+    def to_scipy(self, dtype: Any = np.float64) -> sp.csr_array:
+        """The adjacency matrix, 1 for each edge in both directions, with arrays of its own.  -> (n, n)"""
+        import scipy.sparse as sp
+
+        ones = np.ones(len(self.targets), dtype)
+        return sp.csr_array((ones, self.targets, self.offsets), shape=(self.n_nodes, self.n_nodes), copy=True)
+
+    def to_networkx(self) -> Any:
+        """The same graph for networkx: its nodes are the ids, in row order."""
+        try:
+            import networkx as nx
+        except ImportError:
+            raise MissingExtraError("networkx", "networkx", "Graph.to_networkx") from None
+        kind = self.id_column.type
+        if pa.types.is_struct(kind):
+            raise GraphError(f"networkx cannot have ids of this kind as nodes, got {kind}; turn each into text first")
+        nodes = self.ids.tolist()
+        graph = nx.Graph()
+        graph.add_nodes_from(nodes)
+        graph.add_edges_from((nodes[u], nodes[v]) for u, v in self.edges().tolist())
+        return graph
+
+    def to_pyg(self) -> Any:
+        """The same graph for PyTorch Geometric: a Data with each edge in both directions; its nodes are the rows."""
+        try:
+            from torch_geometric.data import Data
+        except ImportError:
+            raise MissingExtraError("torch_geometric", "pyg", "Graph.to_pyg") from None
+        import torch
+
+        sources = np.repeat(np.arange(self.n_nodes), self.degrees)
+        index = np.stack([sources, self.targets.astype(np.int64)])
+        return Data(edge_index=torch.from_numpy(index), num_nodes=self.n_nodes)
 
     def __repr__(self) -> str:
         return (
@@ -161,9 +218,8 @@ class Graph:
         column = id_array(np.arange(n, dtype=np.int64) if ids is None else ids)
         if len(column) != n:
             raise GraphError(f"ids must have one entry per row ({n:,}), got {len(column):,}")
-        _refuse_doubled(column)
-        row, col = coo.row[present], coo.col[present]
-        return cls._from_codes(np.ascontiguousarray(row), np.ascontiguousarray(col), column)
+        refuse_doubled(column)
+        return cls._from_rows(coo.row[present], coo.col[present], column)
 
     @classmethod
     def from_networkx(cls, graph: Any) -> Graph:
@@ -173,10 +229,9 @@ class Graph:
             ids = id_array(nodes)
         except GraphError as error:
             raise GraphError(f"{error}; for networkx: Graph.from_networkx(nx.relabel_nodes(graph, str))") from None
-        place = {node: i for i, node in enumerate(nodes)}
-        pairs = np.fromiter((place[end] for edge in graph.edges() for end in edge), np.int64, -1).reshape(-1, 2)
-        source, target = np.ascontiguousarray(pairs[:, 0]), np.ascontiguousarray(pairs[:, 1])
-        return cls._from_codes(source, target, ids)
+        rows = {node: i for i, node in enumerate(nodes)}
+        pairs = np.fromiter((rows[end] for edge in graph.edges() for end in edge), np.int64, -1).reshape(-1, 2)
+        return cls._from_rows(pairs[:, 0], pairs[:, 1], ids)
 
     @classmethod
     def from_pyg(cls, data: Any, ids: Any = None) -> Graph:
@@ -193,19 +248,19 @@ class Graph:
         column = id_array(np.arange(n, dtype=np.int64) if ids is None else ids)
         if len(column) != n:
             raise GraphError(f"ids must have one entry per node ({n:,}), got {len(column):,}")
-        _refuse_doubled(column)
-        return cls._from_codes(np.ascontiguousarray(ends[0]), np.ascontiguousarray(ends[1]), column)
+        refuse_doubled(column)
+        return cls._from_rows(ends[0], ends[1], column)
 
     def with_nodes(self, ids: Any) -> Graph:
         """The same graph and, after its nodes, those of `ids` it did not have, as isolated nodes."""
-        extra = self._in_kind(id_array(ids))
-        extra = distinct(extra.filter(pc.is_null(index_in(extra, self.id_column))))
-        if len(extra) == 0:
+        given = self._as_own_kind(id_array(ids))
+        new = distinct(given.filter(pc.is_null(index_in(given, self.id_column))))
+        if len(new) == 0:
             return self
-        offsets = np.concatenate([self.offsets, np.full(len(extra), self.offsets[-1])])
-        return replace(self, offsets=_read_only(offsets), id_column=pa.concat_arrays([self.id_column, extra]))
+        offsets = np.concatenate([self.offsets, np.full(len(new), self.offsets[-1])])
+        return replace(self, offsets=_read_only(offsets), id_column=pa.concat_arrays([self.id_column, new]))
 
-    def _in_kind(self, ids: pa.Array) -> pa.Array:
+    def _as_own_kind(self, ids: pa.Array) -> pa.Array:
         try:
             if one_kind(ids, self.id_column) is not None:
                 return ids.cast(self.id_column.type) if ids.type != self.id_column.type else ids
@@ -222,54 +277,30 @@ class Graph:
         ends = np.cumsum([0, *(len(g.targets) for g in graphs)])
         offsets = np.concatenate([[0], *(g.offsets[1:] + e for g, e in zip(graphs, ends, strict=False))])
         targets = np.concatenate(
-            [g.targets + _index_type(int(starts[-1]))(s) for g, s in zip(graphs, starts, strict=False)]
+            [g.targets + index_type(int(starts[-1]))(s) for g, s in zip(graphs, starts, strict=False)]
         )
         counts = Counts(*(sum(getattr(g.counts, f) for g in graphs) for f in ("rows", "self_loops", "doubled")))
         return cls(_read_only(offsets.astype(np.int64)), _read_only(targets), pa.array(np.arange(starts[-1])), counts)
 
     @classmethod
     def _from_columns(cls, source: pa.Array, target: pa.Array, ids: pa.Array | None) -> Graph:
-        if len(source) != len(target):
-            raise GraphError(f"source and target must be equally long, got {len(source):,} and {len(target):,}")
-        if ids is None:
-            source, target = _one_kind(source, target)
-            codes, nodes = coded(pa.concat_arrays([source, target]))
-            return cls._from_codes(codes[: len(source)], codes[len(source) :], nodes)
-        _refuse_doubled(ids)
-        ends = []
-        for name, column in (("source", source), ("target", target)):
-            if one_kind(column, ids) is None:
-                raise GraphError(f"the {name} ids are {column.type}, the graph's are {ids.type}; {ONE_KIND}")
-            found = index_in(column, ids)
-            if found.null_count:
-                unknown = column.filter(pc.is_null(found))
-                raise GraphError(
-                    f"{len(unknown):,} edges name a {name} that is not among ids=, first {shown(unknown)}; "
-                    "add it to ids, or leave ids out"
-                )
-            ends.append(found.to_numpy(zero_copy_only=False).astype(np.int64))
-        return cls._from_codes(ends[0], ends[1], ids)
+        return cls.from_batches(in_batches(source, target, ids), ids)
 
     @classmethod
-    def _from_codes(cls, source: Ints, target: Ints, ids: pa.Array) -> Graph:
+    def from_batches(cls, batches: Iterable[Batch], ids: pa.Array | None = None) -> Graph:
+        """The graph of edges that come as pairs of Arrow arrays, source and target ids of one kind."""
+        sink = MemorySink()
+        return cls._of(build_rows(batches, sink, ids=ids), sink)
+
+    @classmethod
+    def _from_rows(cls, source: Ints, target: Ints, ids: pa.Array) -> Graph:
         """The graph of edges given as row numbers."""
-        n = len(ids)
-        if n == 0:
-            raise GraphError("a graph needs at least one node, got no edges and no ids")
-        counts = np.zeros(n + 1, np.int64)
-        loops = int(cpu.count_ends(source, target, counts))
-        offsets = np.cumsum(counts)
-        targets = np.empty(int(offsets[-1]), _index_type(n))
-        cpu.place_ends(source, target, offsets[:-1].copy(), targets)
-        in_ranges(lambda a, b: cpu.sort_rows(offsets, targets, counts, a, b), n, 1024)
-        counts[0] = 0
-        kept = np.cumsum(counts)
-        out = targets
-        if kept[-1] < offsets[-1]:
-            out = np.empty(int(kept[-1]), targets.dtype)
-            in_ranges(lambda a, b: cpu.compact_rows(offsets, kept, targets, out, a, b), n, 1024)
-        doubled = len(source) - loops - len(out) // 2
-        return cls(_read_only(kept), _read_only(out), ids, Counts(len(source), loops, doubled))
+        sink = MemorySink()
+        return cls._of(build_numbered(source, target, ids, sink), sink)
+
+    @classmethod
+    def _of(cls, rows: Rows, sink: MemorySink) -> Graph:
+        return cls(_read_only(rows.offsets), _read_only(sink.targets), rows.ids, rows.counts)
 
 
 def _two_columns(edges: Any) -> tuple[pa.Array, pa.Array]:
@@ -295,24 +326,6 @@ def _two_columns(edges: Any) -> tuple[pa.Array, pa.Array]:
         if isinstance(pair, (str, bytes)) or not hasattr(pair, "__len__") or len(pair) != 2:
             raise GraphError(f"every edge must be a pair, got {pair!r} at position {i}")
     return id_array([p[0] for p in pairs]), id_array([p[1] for p in pairs])
-
-
-def _one_kind(source: pa.Array, target: pa.Array) -> tuple[pa.Array, pa.Array]:
-    both = one_kind(source, target)
-    if both is None:
-        raise GraphError(
-            f"source and target ids must be of one kind, got {source.type} and {target.type}; turn both into text first"
-        )
-    return both
-
-
-def _refuse_doubled(ids: pa.Array) -> None:
-    if len(twice := doubled(ids)):
-        raise GraphError(f"every id must occur once, got {len(twice):,} more than once, first {shown(twice)}")
-
-
-def _index_type(n: int) -> type[np.signedinteger[Any]]:
-    return np.int32 if n < 2**31 else np.int64
 
 
 def _hashable(value: Any) -> Any:

@@ -1,11 +1,12 @@
 """Ids of any kind: one Arrow column, exactly as it came in, that can be sorted and looked up.
 
-Arrow sorts and finds plain kinds by itself. Lists and structs (tuples, as networkx likes them) are
-told apart by their writing, one Python object at a time: right, but not for millions.
+Arrow sorts and looks up plain kinds by itself. Lists and structs (tuples, as networkx has them) are
+compared by their text, one Python object at a time: correct, but slow for millions.
 """
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,6 @@ import pyarrow.compute as pc
 
 from rae.errors import GraphError
 
-CLOSE = 8  # whole numbers lie close together where their range is at most so many times their number
-
 
 def id_array(ids: Any) -> pa.Array:
     """Any column of ids as one Arrow array; missing ids, mixed kinds and kinds without order are refused."""
@@ -23,7 +22,7 @@ def id_array(ids: Any) -> pa.Array:
     try:
         column = _usable(column)
     except pa.ArrowException as error:
-        raise _refused(error) from None
+        raise _refusal(error) from None
     if isinstance(column, pa.ChunkedArray):  # combine_chunks of very long columns
         raise GraphError("too many ids for one array; split the table")
     bad = column.null_count
@@ -41,61 +40,45 @@ def id_array(ids: Any) -> pa.Array:
 
 
 def index_in(column: pa.Array, values: pa.Array) -> pa.Array:
-    """Where each id of `column` stands in `values`, null where it does not.  (m,), (n,) -> (m,)
+    """The position of each id of `column` in `values`, null where it is not there.  (m,), (n,) -> (m,)
 
-    Whole numbers of any width are compared by value, a whole number and a text by its plain writing.
+    Whole numbers of any width are compared by value, a whole number and a text by its digits.
 
     >>> index_in(pa.array(["7", "007", "x"]), pa.array([6, 7])).to_pylist()
     [1, None, None]
     """
-    alike = _alike(column, values)
-    if alike is None:
+    both = _comparable(column, values)
+    if both is None:
         return pa.nulls(len(column), pa.int32())
-    return pc.index_in(_stored(alike[0]), value_set=_stored(alike[1]))
+    return pc.index_in(_storage(both[0]), value_set=_storage(both[1]))
 
 
 def coded(column: pa.Array) -> tuple[np.ndarray[Any, np.dtype[np.int64]], pa.Array]:
-    """For each id its place among the distinct ones, and those, ascending.  (m,) -> (m,), (n,)"""
-    if pa.types.is_integer(column.type) and len(column):
-        numbers = column.to_numpy(zero_copy_only=False)
-        low, high = int(numbers.min()), int(numbers.max())
-        if high - low < CLOSE * len(numbers):
-            codes, found = _coded_by_table(numbers, low, high)
-            return codes, pa.array(found, column.type)
-    encoded = _stored(column).dictionary_encode()
+    """For each id its position among the distinct ones, and those, ascending.  (m,) -> (m,), (n,)"""
+    encoded = _storage(column).dictionary_encode()
     order = pc.array_sort_indices(encoded.dictionary)
     rank = np.empty(len(order), np.int64)
     rank[order.to_numpy()] = np.arange(len(order))
     codes = rank[encoded.indices.to_numpy()] if len(encoded) else np.empty(0, np.int64)
-    return codes, _back(encoded.dictionary.take(order), column)
-
-
-def _coded_by_table(numbers: Any, low: int, high: int) -> tuple[np.ndarray[Any, np.dtype[np.int64]], Any]:
-    """`coded` for whole numbers that lie close together: a table of what is there, no hashing and no sorting."""
-    wide = np.uint64 if numbers.dtype == np.uint64 else np.int64
-    places = (numbers.astype(wide) - wide(low)).astype(np.int64)
-    present = np.zeros(high - low + 1, np.bool_)
-    present[places] = True
-    rank = np.cumsum(present, dtype=np.int64) - 1
-    return rank[places], (np.flatnonzero(present).astype(wide) + wide(low)).astype(numbers.dtype)
+    return codes, _from_storage(encoded.dictionary.take(order), column)
 
 
 def distinct(column: pa.Array) -> pa.Array:
-    """The ids, each once, in the order of their first places."""
-    return _back(_stored(column).unique(), column)
+    """The ids, each once, in the order of their first appearance."""
+    return _from_storage(_storage(column).unique(), column)
 
 
 def doubled(column: pa.Array) -> pa.Array:
     """The ids that occur more than once, each once."""
-    stored = _stored(column)
-    if len(stored.unique()) == len(stored):
+    storage = _storage(column)
+    if len(storage.unique()) == len(storage):
         return column.slice(0, 0)
-    counted = pc.value_counts(stored)
-    return _back(counted.filter(pc.greater(counted.field("counts"), 1)).field("values"), column)
+    counted = pc.value_counts(storage)
+    return _from_storage(counted.filter(pc.greater(counted.field("counts"), 1)).field("values"), column)
 
 
 def one_kind(first: pa.Array, second: pa.Array) -> tuple[pa.Array, pa.Array] | None:
-    """Both columns in one type, so that 7 and 7 are one id however wide they are stored; None if there is none."""
+    """Both columns in one type, so that 7 is one id in any integer type; None if there is none."""
     a, b = first.type, second.type
     if a == b:
         return first, second
@@ -155,10 +138,10 @@ def _arrow(values: Any) -> pa.Array | pa.ChunkedArray:
         unsigned = _as_unsigned(values)
         if unsigned is not None:
             return unsigned
-        raise _refused(error) from None
+        raise _refusal(error) from None
 
 
-def _refused(error: Exception) -> GraphError:
+def _refusal(error: Exception) -> GraphError:
     if isinstance(error, UnicodeEncodeError | UnicodeDecodeError):
         return GraphError(f"ids that are text must be valid Unicode ({error.reason}); mend or drop them")
     reason = str(error).strip().split("\n")[0]
@@ -169,7 +152,7 @@ def _refused(error: Exception) -> GraphError:
 
 
 def _as_unsigned(values: Any) -> pa.Array | None:
-    """Whole numbers between 2**63 and 2**64, which Arrow only takes when told so."""
+    """Whole numbers between 2**63 and 2**64, for which Arrow needs the type."""
     if not all(isinstance(v, (int, np.integer)) for v in values):
         return None
     try:
@@ -184,8 +167,8 @@ def _usable(column: pa.Array | pa.ChunkedArray) -> pa.Array:
         column = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
     kind = column.type
     if pa.types.is_dictionary(kind):
-        words = _usable(column.dictionary)  # views cannot be taken from, so not dictionary_decode
-        return words.take(column.indices)
+        values = _usable(column.dictionary)  # views cannot be taken from, so not dictionary_decode
+        return values.take(column.indices)
     if pa.types.is_run_end_encoded(kind):
         return _usable(pc.run_end_decode(column))
     if pa.types.is_string_view(kind) or pa.types.is_large_string(kind):
@@ -195,31 +178,32 @@ def _usable(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     return column.cast(pa.float32()) if pa.types.is_float16(kind) else column
 
 
+@lru_cache(maxsize=64)  # it takes longer than building a small graph
 def _has_order(kind: pa.DataType) -> bool:
-    """Whether Arrow can tell ids of this kind apart, find them and sort them; an empty column asks it."""
-    nothing = _stored(pa.array([], kind))
+    """Whether Arrow can encode, look up and sort ids of this kind, tried with an empty column."""
+    empty = _storage(pa.array([], kind))
     try:
-        nothing.dictionary_encode()
-        pc.index_in(nothing, value_set=nothing)
-        pc.array_sort_indices(nothing)
+        empty.dictionary_encode()
+        pc.index_in(empty, value_set=empty)
+        pc.array_sort_indices(empty)
     except pa.ArrowNotImplementedError:
         return False
     return True
 
 
-def _stored(column: pa.Array) -> pa.Array:
-    """What Arrow's functions can work on: what an extension type (uuid) wraps, the writing of a list or struct."""
+def _storage(column: pa.Array) -> pa.Array:
+    """What Arrow's functions can work on: the storage of an extension type (uuid), the text of a list or struct."""
     if _is_compound(column.type):
         return pa.array([repr(value) for value in column.to_pylist()], pa.large_string())
     return column.storage if isinstance(column, pa.ExtensionArray) else column
 
 
-def _back(stored: pa.Array, column: pa.Array) -> pa.Array:
-    """The ids of `column` that are stored so."""
+def _from_storage(storage: pa.Array, column: pa.Array) -> pa.Array:
+    """The ids of `column` whose storage is this."""
     if _is_compound(column.type):
-        return column.take(pc.index_in(stored, value_set=_stored(column)))
+        return column.take(pc.index_in(storage, value_set=_storage(column)))
     kind = column.type
-    return pa.ExtensionArray.from_storage(kind, stored) if isinstance(kind, pa.BaseExtensionType) else stored
+    return pa.ExtensionArray.from_storage(kind, storage) if isinstance(kind, pa.BaseExtensionType) else storage
 
 
 def _is_compound(kind: pa.DataType) -> bool:
@@ -230,10 +214,10 @@ def _is_compound(kind: pa.DataType) -> bool:
 # ------------------------------------------------------------------------------------- comparing
 
 
-def _alike(column: pa.Array, values: pa.Array) -> tuple[pa.Array, pa.Array] | None:
-    """Both in one type in which equal ids are equal, None where they can have nothing in common."""
-    if (same := one_kind(column, values)) is not None:
-        return same
+def _comparable(column: pa.Array, values: pa.Array) -> tuple[pa.Array, pa.Array] | None:
+    """Both in one type in which equal ids are equal, None if they have none."""
+    if (both := one_kind(column, values)) is not None:
+        return both
     a, b = column.type, values.type
     if all(is_text(kind) or pa.types.is_integer(kind) for kind in (a, b)):
         return _cast_both(column, values, [pa.large_string()])

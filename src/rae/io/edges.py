@@ -2,34 +2,40 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
+
+import pyarrow as pa
 
 from rae.errors import GraphError
-from rae.graph import Graph
+from rae.graph import Counts, Graph
+from rae.graph.builder import Batch, in_batches
 from rae.graph.column_names import edge_columns
 from rae.graph.folder import is_graph_folder, open_graph
 from rae.graph.ids import id_array, is_text
-from rae.io.tables import Table, open_table, read_ids
-from rae.io.text import TextTable
+from rae.io.tables import TEXT_KINDS, Table, id_batches, open_table, read_ids
+from rae.io.text import NotPlain, TextTable
 
 log = logging.getLogger("rae")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class EdgeFile:
-    """An edge file that was looked at and not yet read: its table, and which two columns are the ends."""
+    """An edge file whose layout is known and whose edges are not read yet: its table and its two columns of ends."""
 
     path: str | os.PathLike[str]
     table: Table
     ends: tuple[int, int]
-    guessed: bool = False  # the first two columns, for want of usual names
+    guessed: bool = False  # the first two columns, since none has a usual name
 
     @property
     def in_text(self) -> bool:
-        """Whether ids in it are text until they are taken for numbers."""
+        """Whether it is a text file, whose ids may be numbers or text."""
         return isinstance(self.table, TextTable)
 
     def __str__(self) -> str:
@@ -39,21 +45,46 @@ class EdgeFile:
         return f"edges from columns {names[self.ends[0]]!r} and {names[self.ends[1]]!r}{ignored}"
 
     def graph(self, ids: Any = None, *, as_text: bool = False) -> Graph:
-        """The graph of its edges; `ids` and `as_text` as in `read_edges`."""
+        """The graph of its edges, in memory; `ids` and `as_text` as in `read_edges`."""
         nodes = None if ids is None else id_array(ids)
         as_text = as_text or (nodes is not None and is_text(nodes.type))
-        sources, targets = read_ids(
-            self.table, dict(zip(("source", "target"), self.ends, strict=True)), as_text=as_text
-        )
-        if len(sources) == 0 and nodes is None:
+        graph = self.feed(lambda batches: Graph.from_batches(batches, nodes), ids=nodes, as_text=as_text)
+        self.log_counts(graph.counts)
+        return graph
+
+    def feed(self, build: Callable[[Iterable[Batch]], T], *, ids: pa.Array | None = None, as_text: bool = False) -> T:
+        """What `build` makes of its edges, which are read in batches.
+
+        The batches of a text file are whole numbers if all of its ids are, else text: `build` starts again when one is
+        not. A file with an error, or with ids of several kinds, is read at once, for the error to name its row.
+        """
+        kinds = TEXT_KINDS if self.in_text and not as_text else (None,)
+        with contextlib.suppress(GraphError):
+            for kind in kinds:
+                with contextlib.suppress(NotPlain):
+                    return build(self._batches(kind, as_text))
+        source, target = read_ids(self.table, self._positions, as_text=as_text)
+        if len(source) == 0 and ids is None:
             way = " (pass header=False if they are an edge)" if self.in_text else ""
             raise GraphError(f"{self.path} holds no edges, only column names{way}; expected one row or more")
         try:
-            graph = Graph.from_edges((sources, targets), nodes)
+            return build(in_batches(source, target, ids))
         except GraphError as error:
             raise GraphError(f"{self.path}: {error}") from None
-        log.info("%s: %s; %s", self.path, self, graph.counts)
-        return graph
+
+    def log_counts(self, counts: Counts) -> None:
+        """Log which columns were read and what was merged and dropped."""
+        log.info("%s: %s; %s", self.path, self, counts)
+
+    @property
+    def _positions(self) -> dict[str, int]:
+        return dict(zip(("source", "target"), self.ends, strict=True))
+
+    def _batches(self, kind: pa.DataType | str | None, as_text: bool) -> Iterator[Batch]:
+        for columns in id_batches(self.table, self._positions, kind):
+            if as_text:
+                columns = [c.cast(pa.string()) if pa.types.is_integer(c.type) else c for c in columns]
+            yield columns[0], columns[1]
 
 
 def read_edges(
@@ -70,13 +101,13 @@ def read_edges(
     `source` and `target` name its columns (without a header they are called "1", "2", ...); by
     default those with the usual names (source and target, from and to, caller and called, ...), else
     the first two. Other columns are not read. `header` says whether a text file begins with one; by
-    default its rows tell (see `rae.io.header.has_header`). `ids` are the nodes, in that order, edges
+    default its rows decide (see `rae.io.header.has_header`). `ids` are the nodes, in that order, edges
     or not; by default the ends of the edges. Whole numbers stay whole at any size, text stays text;
     with `as_text` whole numbers are text too. A graph folder is opened as it is.
     """
     if is_graph_folder(path):
-        told = {"source": source, "target": target, "header": header, "ids": ids, "as_text": as_text or None}
-        if given := [name for name, value in told.items() if value is not None]:
+        options = {"source": source, "target": target, "header": header, "ids": ids, "as_text": as_text or None}
+        if given := [name for name, value in options.items() if value is not None]:
             raise GraphError(f"{path} is a graph folder, which takes no {given[0]}=; leave it out")
         return open_graph(path)
     return open_edges(path, source=source, target=target, header=header).graph(ids, as_text=as_text)
@@ -85,7 +116,7 @@ def read_edges(
 def open_edges(
     path: str | os.PathLike[str], *, source: str | None = None, target: str | None = None, header: bool | None = None
 ) -> EdgeFile:
-    """The edge file and the columns that will be read; what was guessed is logged as a warning."""
+    """The edge file and the columns that will be read; a guess is logged as a warning."""
     table = open_table(path, header)
     if len(table.names) < 2:
         raise GraphError(

@@ -1,4 +1,4 @@
-"""The loops that make a graph folder: numbering ids, dealing edges to stripes, sorting rows, renumbering them.
+"""The loops of the graph builder: number ids, deal edges to stripes of rows, sort rows, renumber them.
 
 An end of an edge on its way into a row is one 64-bit key: the row within its stripe from bit `ROW` on, below it the
 neighbour. Sorted, the keys of a stripe are its rows.
@@ -24,7 +24,7 @@ def mark(ids: Any, low: Any, present: Any) -> None:
 
 @kernel
 def count_bits(word: Any) -> Any:
-    """How many of 64 bits are set; compiled, one instruction where the processor has it."""
+    """The number of bits set in 64; one instruction where the processor has it."""
     word = word - ((word >> np.uint64(1)) & np.uint64(0x5555555555555555))
     word = (word & np.uint64(0x3333333333333333)) + ((word >> np.uint64(2)) & np.uint64(0x3333333333333333))
     word = (word + (word >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
@@ -32,15 +32,15 @@ def count_bits(word: Any) -> Any:
 
 
 @kernel
-def look_up(ids: Any, low: Any, before: Any, present: Any, out: Any) -> None:
-    """out[i] = how many ids are smaller than ids[i]: those before its word of `present`, and those within it.
+def look_up(ids: Any, low: Any, before: Any, words: Any, out: Any) -> None:
+    """out[i] = the number of ids below ids[i]: those before its word of the bit table, and those within the word.
 
-    A bit and a half an id, where a plain table of numbers would take 32 or 64 and fall out of the cache.
+    A bit and a half per id stays in the cache, where a plain table of 32 or 64 bits per id does not.
     """
     for i in range(len(ids)):
         at = np.uint64(ids[i] - low)
         word, bit = at >> np.uint64(6), at & np.uint64(63)
-        out[i] = before[word] + count_bits(present[word] & ((np.uint64(1) << bit) - np.uint64(1)))
+        out[i] = before[word] + count_bits(words[word] & ((np.uint64(1) << bit) - np.uint64(1)))
 
 
 @kernel
@@ -86,11 +86,11 @@ def sort_digit(keys: Any, shift: Any, cursor: Any, out: Any) -> None:
 
 @kernel
 def fill_rows(keys: Any, first: Any, ends: Any, lengths: Any, out: Any) -> Any:
-    """The neighbours of rows first, first + 1, ... one after the other, each once; return how many there are.
+    """out = the neighbours of rows first, first + 1, ..., each once; return their number, lengths[i] of row i.
 
-    Keys come with neighbours ascending; `ends` is all zero before.
+    The keys have neighbours ascending; `ends` is all zero before.
     """
-    total = kept = at = 0
+    total = size = at = 0
     for e in range(len(keys)):
         ends[(keys[e] >> ROW) - first] += 1
     for i in range(len(ends)):
@@ -100,24 +100,24 @@ def fill_rows(keys: Any, first: Any, ends: Any, lengths: Any, out: Any) -> Any:
         out[ends[u]] = keys[e] & ((1 << ROW) - 1)
         ends[u] += 1
     for i in range(len(ends)):
-        begun = kept
+        row_start = size
         while at < ends[i]:
-            if kept == begun or out[at] != out[kept - 1]:
-                out[kept] = out[at]
-                kept += 1
+            if size == row_start or out[at] != out[size - 1]:
+                out[size] = out[at]
+                size += 1
             at += 1
-        lengths[i] = kept - begun
-    return kept
+        lengths[i] = size - row_start
+    return size
 
 
 @kernel
-def breadth_first(offsets: Any, targets: Any, starts: Any, seen: Any, out: Any) -> None:
-    """out = all nodes, each start followed by all that is connected with it, nearest first."""
+def breadth_first(offsets: Any, targets: Any, starts: Any, visited: Any, out: Any) -> None:
+    """out = all nodes: each start not yet visited, then the nodes connected with it, nearest first."""
     at = end = 0
     for i in range(len(starts)):
-        if seen[starts[i]]:
+        if visited[starts[i]]:
             continue
-        seen[starts[i]] = True
+        visited[starts[i]] = True
         out[end] = starts[i]
         end += 1
         while at < end:
@@ -125,8 +125,8 @@ def breadth_first(offsets: Any, targets: Any, starts: Any, seen: Any, out: Any) 
             at += 1
             for e in range(offsets[u], offsets[u + 1]):
                 v = targets[e]
-                if not seen[v]:
-                    seen[v] = True
+                if not visited[v]:
+                    visited[v] = True
                     out[end] = v
                     end += 1
 

@@ -56,7 +56,7 @@ def draw(state: Any, slot: Any, bound: Any) -> Any:
     return np.int64(((bits >> np.uint64(32)) * np.uint64(bound)) >> np.uint64(32))
 
 
-# ------------------------------------------------------------------------------ graph build
+# ------------------------------------------------------------------------- sorting and looking up
 
 
 @kernel
@@ -77,54 +77,6 @@ def sort_values(values: Any) -> None:
                 j -= gap
             values[j] = value
         gap = (4 * gap) // 9 if gap > 2 else gap // 2  # ... 2, 1: the last pass is an insertion sort
-
-
-@kernel
-def count_ends(source: Any, target: Any, counts: Any) -> Any:
-    """Add to counts[u + 1] the ends of non-loop edges at u; return the number of self-loops."""
-    loops = 0
-    for e in range(len(source)):
-        u, v = source[e], target[e]
-        if u == v:
-            loops += 1
-        else:
-            counts[u + 1] += 1
-            counts[v + 1] += 1
-    return loops
-
-
-@kernel
-def place_ends(source: Any, target: Any, cursor: Any, targets: Any) -> None:
-    """Write both ends of every non-loop edge into the rows that start at `cursor`."""
-    for e in range(len(source)):
-        u, v = source[e], target[e]
-        if u != v:
-            targets[cursor[u]] = v
-            cursor[u] += 1
-            targets[cursor[v]] = u
-            cursor[v] += 1
-
-
-@kernel
-def sort_rows(offsets: Any, targets: Any, kept: Any, start: Any, stop: Any) -> None:
-    """Sort each row in place, move its distinct entries to the front, count them in kept[i + 1]."""
-    for i in range(start, stop):
-        row = targets[offsets[i] : offsets[i + 1]]
-        sort_values(row)
-        n = 0
-        for e in range(len(row)):
-            if n == 0 or row[e] != row[n - 1]:
-                row[n] = row[e]
-                n += 1
-        kept[i + 1] = n
-
-
-@kernel
-def compact_rows(old: Any, new: Any, targets: Any, out: Any, start: Any, stop: Any) -> None:
-    """Copy the kept front of each old row to its new place."""
-    for i in range(start, stop):
-        for j in range(new[i + 1] - new[i]):
-            out[new[i] + j] = targets[old[i] + j]
 
 
 @kernel

@@ -1,4 +1,4 @@
-"""Writing a file whole or not at all: whatever happens, the old file stays until the new one is complete."""
+"""Atomic writes: the old file stays until the new one is complete."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _REASONS = {
 
 @contextlib.contextmanager
 def atomic_path(path: str | os.PathLike[str], *, flush: bool = True, aside: Path | None = None) -> Iterator[Path]:
-    """A hidden path beside `path` to write to; it becomes `path` when the block ends well.
+    """A hidden path in the same folder to write to; it replaces `path` when the block succeeds.
 
     On any exception, Ctrl-C included, the hidden file is removed and the old file is untouched.
-    `aside` names the hidden file where a cut-off run must not leave one beside `path`; same disk.
-    Without `flush` a power failure may leave a file that is not whole: for files with a checksum.
+    `aside` is another hidden path on the same disk, for where a killed process must leave nothing next to `path`.
+    Without `flush` a power failure may leave an incomplete file: for files with a checksum.
     """
     with writing(path):
         target = _writable(path)
@@ -42,7 +42,7 @@ def atomic_path(path: str | os.PathLike[str], *, flush: bool = True, aside: Path
             if flush:
                 _flush(hidden)
             hidden.replace(target)
-            with contextlib.suppress(OSError):  # some file systems cannot flush a folder; the file is whole anyway
+            with contextlib.suppress(OSError):  # some file systems cannot flush a folder; the file is complete anyway
                 if flush:
                     _flush(target.parent)
     finally:
@@ -52,7 +52,7 @@ def atomic_path(path: str | os.PathLike[str], *, flush: bool = True, aside: Path
 
 @contextlib.contextmanager
 def writing(path: str | os.PathLike[str]) -> Iterator[None]:
-    """What the disk refuses while `path` is written becomes one sentence."""
+    """Turn what the disk refuses while `path` is written into one sentence."""
     try:
         yield
     except OSError as error:
@@ -62,18 +62,18 @@ def writing(path: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
-    """Write `text` as UTF-8, whole or not at all."""
+    """Write `text` as UTF-8 atomically."""
     with atomic_path(path) as hidden:
         hidden.write_text(text, encoding="utf-8", newline="\n")
 
 
 def write_json(path: str | os.PathLike[str], value: Any) -> None:
-    """Write `value` as indented JSON, whole or not at all; NaN is refused, since JSON has none."""
+    """Write `value` as indented JSON atomically; NaN is refused, since JSON has none."""
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def _writable(path: str | os.PathLike[str]) -> Path:
-    # Through a link the file it points to is written, and the link stays.
+    # A link stays; the file it points to is replaced.
     target = Path(os.path.realpath(path))
     if target.is_dir():
         raise FileError(f"cannot write {path}: it is a folder; name a file in it")

@@ -1,41 +1,36 @@
-"""One writer of a folder at a time: it holds a file in there, and whoever comes second can tell."""
+"""An exclusive lock file per folder; the system releases it however its process ends."""
 
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
 
-LOCK = "lock"  # the file that is held, in the hidden folder that something is made in
+from filelock import FileLock, Timeout
+
+LOCK = "lock"  # the name of a lock file inside the folder that it protects
 
 
 @contextlib.contextmanager
-def holding(path: Path) -> Iterator[bool]:
-    """Whether this file, made where there is none, is held in this block; False where somebody else holds it.
+def exclusive_lock(path: Path) -> Iterator[bool]:
+    """True if this process holds the lock file `path` during the block, False if another one does.
 
-    However the process ends, nobody holds the file any more.
+    The file is created if needed and removed at the end. A file system without locks gives True to everybody.
     """
+    lock = FileLock(path)
     try:
-        import fcntl  # noqa: F401
-    except ImportError:  # Windows, which would not move a folder with an open file in it
+        lock.acquire(timeout=0)
+    except Timeout:
+        yield False
+        return
+    except (OSError, NotImplementedError):  # the file system has no locks
         yield True
         return
-    with path.open("a") as file:
-        yield _hold(file)
-
-
-def _hold(file: IO[str]) -> bool:
-    import fcntl
-
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:  # a file system that has no locks
-        return True
-    try:  # who held it before may have removed it or moved it away, after it was opened here
-        return os.path.samestat(os.fstat(file.fileno()), Path(file.name).stat())
-    except FileNotFoundError:
-        return False
+        yield True
+    finally:
+        # Removed while it is locked: filelock refuses a lock file that was removed after it was opened, so whoever
+        # opened this one tries again with a new file. Windows removes no open file; there it stays.
+        with contextlib.suppress(OSError):
+            path.unlink()
+        lock.release()

@@ -50,8 +50,7 @@ def layout(graph: Graph) -> np.ndarray[Any, Any]:
         raise MissingExtraError("networkx", "bench", "drawing a graph") from None
     drawn = nx.Graph()
     drawn.add_nodes_from(range(graph.n_nodes))
-    source = np.repeat(np.arange(graph.n_nodes), graph.degrees)
-    drawn.add_edges_from(zip(source.tolist(), graph.targets.tolist(), strict=True))
+    drawn.add_edges_from(graph.edges().tolist())
     places = nx.kamada_kawai_layout(drawn)
     return np.array([places[row] for row in range(graph.n_nodes)])
 

@@ -1,0 +1,105 @@
+"""Graph folders built from batches of edges in bounded memory.
+
+The folder is made under a hidden name, which an exclusive lock file protects, and gets its own name when it is
+complete: a build that is killed leaves no folder, and the next one removes what it left.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from rae.errors import FileError
+from rae.graph.builder import Batch, build_rows
+from rae.graph.csr_writer import Counts, FileSink
+from rae.graph.folder import ARRAYS, IDS, INFO, OFFSETS, TARGETS, open_graph, write_array, write_ids, write_info
+from rae.graph.graph import Graph
+from rae.graph.id_numbering import Report
+from rae.graph.row_order import reorder_folder
+from rae.storage.atomic import writing
+from rae.storage.lock import LOCK, exclusive_lock
+from rae.storage.spill_buffer import MemoryBudget, SpillBuffer
+
+ENDS = "ends.raw"  # what the buffer of edges spills
+
+
+def build_folder(
+    read: Callable[[Callable[[Iterable[Batch]], Counts]], Counts],
+    folder: Path,
+    *,
+    order: str = "none",
+    force: bool = False,
+    report: Report | None = None,
+    memory: int | None = None,
+) -> Graph:
+    """The graph of the edges that `read` feeds to its argument, opened from the folder that it was written to.
+
+    `read` may start again with other batches: what the last call has written counts. Edges are buffered in memory
+    up to `memory` bytes, if that is less than the usual budget. `force` replaces a graph folder that is there.
+    """
+    report = report or (lambda *_: None)
+    budget = MemoryBudget.available(memory).left
+    with _new_folder(folder) as hidden:
+        check_writable(folder, force)  # another build may just have ended
+        counts = read(lambda batches: _write(batches, hidden, order, report, budget))
+        report("check", 0, 1)
+        write_info(hidden, counts, None if order == "none" else order)
+        report("check", 1, 1)
+    return open_graph(folder)
+
+
+def _write(batches: Iterable[Batch], folder: Path, order: str, report: Report, budget: int) -> Counts:
+    """Write the arrays of the folder; what was merged and dropped comes back."""
+    _clear(folder)
+    ends = SpillBuffer(folder / ENDS, MemoryBudget(budget))
+    offsets, ids, counts = build_rows(batches, FileSink(folder / TARGETS), ends=ends, report=report)
+    write_array(folder / OFFSETS, offsets)
+    if order == "locality":
+        ids = reorder_folder(folder, ids, report)
+    write_ids(folder / IDS, ids)
+    return counts
+
+
+def check_writable(folder: Path, force: bool) -> None:
+    """Refuse a folder that holds something, unless it is a graph and `force` replaces it."""
+    if not folder.exists():
+        return
+    names = {path.name for path in folder.iterdir()} if folder.is_dir() else {folder.name}
+    if names - {INFO, *ARRAYS, LOCK}:  # earlier versions kept their lock file in the folder
+        raise FileError(f"{folder} exists and is not only a graph folder; choose another name")
+    if names and not force:
+        raise FileError(f"{folder} exists; choose another name, or pass force=True to replace it")
+
+
+@contextlib.contextmanager
+def _new_folder(folder: Path) -> Iterator[Path]:
+    """A hidden folder that no other build writes to; it becomes `folder` if the block succeeds, else it is removed."""
+    hidden = folder.with_name(f".{folder.name}.building")
+    with writing(folder):
+        folder.parent.mkdir(parents=True, exist_ok=True)
+    with exclusive_lock(hidden.with_name(f"{hidden.name}.{LOCK}")) as ours:
+        if not ours:
+            raise FileError(f"another build is writing {folder}; wait for it, or choose another name")
+        try:
+            with writing(folder):
+                hidden.mkdir(exist_ok=True)
+            _clear(hidden)  # of a build that was killed
+            yield hidden
+            _remove(folder)
+            hidden.replace(folder)
+        except BaseException:
+            _remove(hidden)
+            raise
+
+
+def _remove(folder: Path) -> None:
+    if folder.exists():
+        (folder / INFO).unlink(missing_ok=True)  # killed from here on, the folder is incomplete and says so
+        _clear(folder)
+        folder.rmdir()
+
+
+def _clear(folder: Path) -> None:
+    for file in folder.iterdir():
+        file.unlink()

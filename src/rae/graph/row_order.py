@@ -1,0 +1,62 @@
+"""Orders of the rows of a graph: neighbours near each other, so that embedding reads nearby memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from rae.graph.csr_writer import FileSink, row_runs
+from rae.graph.folder import OFFSETS, TARGETS, write_array
+from rae.graph.id_numbering import Report, index_type
+from rae.ops import build
+from rae.runtime import in_ranges
+from rae.storage.spill_buffer import Array
+
+ORDERS = ("none", "locality")
+REORDERED = "reordered.npy"
+RUN = 1 << 26  # entries renumbered at a time: 256 MiB
+
+
+def locality_order(offsets: Array, targets: Array) -> Array:
+    """The rows in an order that puts neighbours near each other: breadth first from the fewest neighbours.
+
+    This is Cuthill and McKee's order but for the sorting of each node's neighbours by degree, which
+    costs five times as much and gains a tenth.  (n + 1,), (2 m,) -> (n,)
+    """
+    n = len(offsets) - 1
+    kind = index_type(n)
+    starts = np.argsort(np.diff(offsets), kind="stable").astype(kind)
+    out = np.empty(n, kind)
+    build.breadth_first(offsets, targets, starts, np.zeros(n, np.bool_), out)
+    return out
+
+
+def reorder_folder(folder: Path, ids: pa.Array, report: Report) -> pa.Array:
+    """The ids in the locality order, which the rows of the folder are written in; a run of rows is in memory."""
+    report("order", 0, 1)
+    offsets, targets = (np.asarray(np.load(folder / name, mmap_mode="r")) for name in (OFFSETS, TARGETS))
+    order = locality_order(offsets, targets)
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order), dtype=order.dtype)
+    new_offsets = np.concatenate([[0], np.cumsum(np.diff(offsets)[order])])
+    runs = list(row_runs(new_offsets, RUN))
+    sink = FileSink(folder / REORDERED)
+    sink.open(targets.dtype, len(targets))
+    try:
+        for i, (a, b) in enumerate(runs):
+            sink.append(_relabelled(offsets, targets, order[a:b], rank, new_offsets[a : b + 1]))
+            report("order", i + 1, len(runs))
+    finally:
+        sink.close()
+    (folder / REORDERED).replace(folder / TARGETS)
+    write_array(folder / OFFSETS, new_offsets)
+    return ids.take(pa.array(order))
+
+
+def _relabelled(offsets: Array, targets: Array, order: Array, rank: Array, starts: Array) -> Array:
+    """The entries of the rows `order`, renumbered by `rank` and ascending in each row."""
+    out = np.empty(int(starts[-1] - starts[0]), targets.dtype)
+    in_ranges(lambda a, b: build.relabel_rows(offsets, targets, order, rank, starts, out, a, b), len(order), 1024)
+    return out
