@@ -130,7 +130,7 @@ def _read(other: str) -> tuple[Any, Any]:
 
 
 def _apply(run: Run, found: Roles, other: str, out: str | None, console: Console, *, force: bool) -> None:
-    from rae.roles.record import write_table
+    from rae.roles.storage import write_table
 
     path = Path(other)
     goal = Path(out) if out else path.with_name(f"{ENDING.sub('', path.name)}.roles.parquet")
