@@ -93,8 +93,17 @@ class Roles:
 
         `model`, the checksum of the model file, ties the roles to it.
         """
+        from threadpoolctl import threadpool_limits
+
         z = check_vectors(z)
         rows = sample_rows(z, SAMPLE_ROWS, self.seed)
+        with threadpool_limits(1):  # faster for so few rows, and the same bytes on any number of cores
+            parameters = self._fit_sample(rows, model)
+        self._parameters, self._assignment = _order_by_size(parameters, parameters.assign(z))
+        return self
+
+    def _fit_sample(self, rows: Floats, model: str | None) -> Parameters:
+        """The roles in these rows; their sizes are not counted yet.  (m, d) -> Parameters"""
         projection = Projection.fit(rows)
         x = projection(rows)
         positions = find_positions(x, _largest_norm(rows))
@@ -109,9 +118,7 @@ class Roles:
             centers = fit_kmeans(x, choice.k, self.seed, KMEANS_STARTS).cluster_centers_
         settings = {"k": self.k, "max_k": self.max_k, "seed": self.seed, "sample": SAMPLE_ROWS}
         sizes = np.zeros(choice.k, np.int64)
-        parameters = Parameters(projection, centers, _radius(x, centers), sizes, choice, settings, model)
-        self._parameters, self._assignment = _order_by_size(parameters, parameters.assign(z))
-        return self
+        return Parameters(projection, centers, _radius(x, centers), sizes, choice, settings, model)
 
     def assign(self, z: Any) -> Assignment:
         """Labels, confidence and memberships of any vectors of the same model.  (n, d) -> Assignment"""
