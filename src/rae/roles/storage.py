@@ -90,8 +90,8 @@ def load_parameters(path: str | Path) -> Parameters:
     except (ValueError, TypeError, KeyError):
         raise CheckpointError(f"the header of {path} is damaged; run `rae roles` again") from None
     if newer:
-        found = header["format"]
-        raise CheckpointError(f"{path} has format {found}, this rae reads up to {PARAMETERS_VERSION}; upgrade rae")
+        number = header["format"]
+        raise CheckpointError(f"{path} has format {number}, this rae reads up to {PARAMETERS_VERSION}; upgrade rae")
     try:
         return _parameters(header, arrays)
     except (KeyError, TypeError, ValueError) as error:
