@@ -82,7 +82,7 @@ def test_existing_roles_are_shown_and_not_replaced_without_force(run, capsys):
 
 
 def test_a_weak_number_is_called_weak(tmp_path, capsys):
-    edges = np.random.default_rng(0).integers(0, 120, (500, 2))
+    edges = np.random.default_rng(0).integers(0, 60, (150, 2))
     graph = Graph.from_edges(edges)
     model = RAE(dims=(16, 8), fanout=(5, 5), steps=0).fit(graph)
     run = make_run(tmp_path / "run", model, graph)
