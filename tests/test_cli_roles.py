@@ -81,11 +81,9 @@ def test_existing_roles_are_shown_and_not_replaced_without_force(run, capsys):
     assert run_json(capsys, "roles", run.path, "--k", "auto", "--force")["k"] == 3
 
 
-def test_a_weak_number_is_called_weak(tmp_path, capsys):
-    edges = np.random.default_rng(0).integers(0, 60, (150, 2))
-    graph = Graph.from_edges(edges)
-    model = RAE(dims=(16, 8), fanout=(5, 5), steps=0).fit(graph)
-    run = make_run(tmp_path / "run", model, graph)
+def test_a_weak_number_is_called_weak(tmp_path, model, capsys):
+    noise = np.random.default_rng(0).normal(size=(60, 30)).astype(np.float32)
+    run = Run.create(tmp_path / "run", model, make_houses().id_column, noise)
     _, out, _ = rae(capsys, "roles", run.path)
     record = run.role_record()
 
