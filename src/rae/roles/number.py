@@ -26,9 +26,10 @@ if TYPE_CHECKING:
 STRONG = 0.8
 HALVINGS, HALVING_STARTS, HALVED_ROWS = 5, 3, 4_000  # per k, k-means starts per half, rows of both halves
 NODES_PER_POSITION = 4
-# Rounding moves float32 vectors by 1e-7 of their norm, and by 3e-8 of their spread; the positions of a barbell differ
-# by 2e-5 of the spread.
-SAME_BY_SPREAD, SAME_BY_NORM, NO_SPREAD_BY_NORM = 1e-6, 2e-7, 1e-6
+# Rows this near are one position. Rounding of float32 vectors stays below both limits (3e-8 of the spread, 1e-7 of the
+# norm); the nearest positions of a barbell graph differ by 2e-5 of the spread.
+SAME_BY_SPREAD, SAME_BY_NORM = 1e-6, 2e-7
+NO_SPREAD_BY_NORM = 1e-6  # rows whose spread is at most this share of their norm are all one position
 
 
 @dataclass(frozen=True)
