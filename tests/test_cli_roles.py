@@ -1,4 +1,4 @@
-"""`rae roles` and `rae similar`, from the command line to the files."""
+"""`rae roles` and `rae similar`: output and files of the commands."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from rae.cli.roles import table
 from rae.io import read_embeddings, write_embeddings
 
 
-def houses(count=12, more=()):
+def make_houses(count=12, more=()):
+    """A ring of nodes, each with two leaves and two neighbours that are tied to each other."""
     edges = [(f"c{i}", f"c{(i + 1) % count}") for i in range(count)]
     for i in range(count):
         edges += [(f"c{i}", f"h{i}.{j}") for j in range(4)] + [(f"h{i}.0", f"h{i}.1")]
@@ -24,26 +25,28 @@ def houses(count=12, more=()):
 
 @pytest.fixture(scope="module")
 def model():
-    return RAE(dims=(16, 8), fanout=(5, 5), steps=10).fit(houses())
+    return RAE(dims=(16, 8), fanout=(5, 5), steps=10).fit(make_houses())
 
 
 @pytest.fixture
 def run(tmp_path, model):
-    return make(tmp_path / "run", model, houses())
+    return make_run(tmp_path / "run", model, make_houses())
 
 
-def make(folder, model, graph, lean=False):
+def make_run(folder, model, graph, lean=False):
     z = model.transform(graph)
     return Run.create(folder, model, graph.id_column, z, graph=None if lean else graph)
 
 
 def rae(capsys, *words):
+    """Exit code, output and errors of a command."""
     code = main([str(w) for w in words])
-    said = capsys.readouterr()
-    return code, said.out, said.err
+    printed = capsys.readouterr()
+    return code, printed.out, printed.err
 
 
-def asked(capsys, *words):
+def run_json(capsys, *words):
+    """The JSON that a command prints."""
     code, out, err = rae(capsys, *words, "--json", "--quiet")
     assert code == 0, err
     return json.loads(out)
@@ -52,7 +55,7 @@ def asked(capsys, *words):
 # --------------------------------------------------------------------------------- rae roles
 
 
-def test_roles_are_found_shown_and_kept(run, capsys):
+def test_roles_are_fitted_shown_and_written(run, capsys):
     code, out, _ = rae(capsys, "roles", run.path)
 
     assert code == 0
@@ -64,18 +67,32 @@ def test_roles_are_found_shown_and_kept(run, capsys):
     assert read.column("id").combine_chunks().equals(run.embeddings()[0])
 
 
-def test_roles_that_are_there_are_shown_again_and_not_replaced(run, capsys):
-    first = asked(capsys, "roles", run.path)
+def test_existing_roles_are_shown_and_not_replaced_without_force(run, capsys):
+    first = run_json(capsys, "roles", run.path)
     before = (run.path / "roles.json").stat().st_mtime_ns
 
-    assert asked(capsys, "roles", run.path) == first
+    assert run_json(capsys, "roles", run.path) == first
     assert (run.path / "roles.json").stat().st_mtime_ns == before
     code, _, err = rae(capsys, "roles", run.path, "--k", "2")
     assert code == 2
     assert "has 3 roles already; pass --force" in err
-    assert asked(capsys, "roles", run.path, "--k", "2", "--force")["k"] == 2
-    assert asked(capsys, "roles", run.path, "--k", "2")["criterion"] == "given"
-    assert asked(capsys, "roles", run.path, "--k", "auto", "--force")["k"] == 3
+    assert run_json(capsys, "roles", run.path, "--k", "2", "--force")["k"] == 2
+    assert run_json(capsys, "roles", run.path, "--k", "2")["criterion"] == "given"
+    assert run_json(capsys, "roles", run.path, "--k", "auto", "--force")["k"] == 3
+
+
+def test_a_weak_number_is_called_weak(tmp_path, model, capsys):
+    noise = np.random.default_rng(0).normal(size=(60, 30)).astype(np.float32)
+    run = Run.create(tmp_path / "run", model, make_houses().id_column, noise)
+    _, out, _ = rae(capsys, "roles", run.path)
+    record = run.role_record()
+
+    assert record["criterion"] == "prediction strength"
+    assert record["weak"] is True
+    assert max(strength for _, strength in record["curve"]) < record["threshold"] == 0.8
+    assert "a weak choice" in out
+    assert "--k N sets the number" in " ".join(out.split())
+    assert "a weak choice" not in rae(capsys, "roles", run.path, "--k", "3", "--force")[1]
 
 
 @pytest.mark.parametrize("width", [60, 80])
@@ -87,34 +104,34 @@ def test_the_table_fits_the_terminal(run, capsys, monkeypatch, width):
     assert max(map(len, body.splitlines())) <= width
 
 
-def test_a_lean_run_says_what_is_missing(tmp_path, model, capsys):
-    lean = make(tmp_path / "lean", model, houses(), lean=True)
+def test_a_lean_run_says_that_its_cards_have_no_structure(tmp_path, model, capsys):
+    lean = make_run(tmp_path / "lean", model, make_houses(), lean=True)
     _, out, _ = rae(capsys, "roles", lean.path)
 
     assert "keeps no graph (--lean)" in out
     assert "degree" not in out.splitlines()[2]
 
 
-def test_a_role_nobody_plays_has_a_line(run, capsys):
-    asked(capsys, "roles", run.path)
+def test_a_role_without_members_has_a_line(run, capsys):
+    run_json(capsys, "roles", run.path)
     record = run.role_record()
     record["cards"][2] |= {"size": 0, "share": 0.0, "structure": {}, "edges": {}, "prototypes": []}
 
     assert "0.0 %" in table(record)
 
 
-def test_the_same_roles_are_found_in_another_embedding(run, tmp_path, model, capsys):
-    grown = houses(more=[("x", "y"), ("y", "z"), ("z", "x"), ("c0", "x")])
+def test_apply_assigns_the_same_roles_in_another_embedding(run, tmp_path, model, capsys):
+    grown = make_houses(more=[("x", "y"), ("y", "z"), ("z", "x"), ("c0", "x")])
     edges = tmp_path / "edges.csv"
     rows = zip(np.repeat(grown.ids, grown.degrees), grown.ids[grown.targets], strict=True)
     edges.write_text("source,target\n" + "\n".join(f"{a},{b}" for a, b in rows))
-    asked(capsys, "embed", run.path, edges, "--out", tmp_path / "z.parquet")
-    told = asked(capsys, "roles", run.path, "--apply", tmp_path / "z.parquet")
+    run_json(capsys, "embed", run.path, edges, "--out", tmp_path / "z.parquet")
+    result = run_json(capsys, "roles", run.path, "--apply", tmp_path / "z.parquet")
     ids, z = read_embeddings(tmp_path / "z.parquet")
     written = pq.read_table(tmp_path / "z.roles.parquet")
 
-    assert told["out"].endswith("z.roles.parquet")
-    assert sum(told["sizes"]) == len(ids) == grown.n_nodes
+    assert result["out"].endswith("z.roles.parquet")
+    assert sum(result["sizes"]) == len(ids) == grown.n_nodes
     assert written.column("role").to_pylist() == run.roles().predict(z).tolist()
     code, _, err = rae(capsys, "roles", run.path, "--apply", tmp_path / "z.parquet")
     assert code == 2
@@ -124,22 +141,22 @@ def test_the_same_roles_are_found_in_another_embedding(run, tmp_path, model, cap
     assert "what it is in RUN" in out
 
 
-def test_roles_go_to_another_run_of_the_same_model(run, tmp_path, model, capsys):
-    other = make(tmp_path / "other", model, houses(15))
-    told = asked(capsys, "roles", run.path, "--apply", other.path)
+def test_apply_writes_roles_into_another_run_of_the_same_model(run, tmp_path, model, capsys):
+    other = make_run(tmp_path / "other", model, make_houses(15))
+    result = run_json(capsys, "roles", run.path, "--apply", other.path)
 
-    assert told["nodes"] == 75
+    assert result["nodes"] == 75
     assert Run.open(other.path).roles().n_roles == 3
-    assert told["cards"][0]["structure"]
+    assert result["cards"][0]["structure"]
     code, _, err = rae(capsys, "roles", run.path, "--apply", other.path)
     assert code == 2
     assert "has roles already" in err
-    assert asked(capsys, "roles", run.path, "--apply", other.path, "--out", tmp_path / "o.parquet")["nodes"] == 75
+    assert run_json(capsys, "roles", run.path, "--apply", other.path, "--out", tmp_path / "o.parquet")["nodes"] == 75
 
 
 def test_vectors_of_another_model_are_refused(run, tmp_path, capsys):
-    stranger = RAE(dims=(16, 8), fanout=(5, 5), steps=0, seed=4).fit(houses())
-    other = make(tmp_path / "other", stranger, houses())
+    stranger = RAE(dims=(16, 8), fanout=(5, 5), steps=0, seed=4).fit(make_houses())
+    other = make_run(tmp_path / "other", stranger, make_houses())
     for words in (
         ("roles", run.path, "--apply", other.path),
         ("roles", run.path, "--apply", other.path / "embeddings.parquet"),
@@ -153,35 +170,35 @@ def test_vectors_of_another_model_are_refused(run, tmp_path, capsys):
     assert not Run.open(other.path).has_roles
 
 
-def test_the_model_is_checked_before_what_lies_in_the_way(run, tmp_path, capsys):
-    stranger = RAE(dims=(16, 8), fanout=(5, 5), steps=0, seed=4).fit(houses())
-    other = make(tmp_path / "other", stranger, houses())
+def test_the_model_is_checked_before_existing_files(run, tmp_path, capsys):
+    stranger = RAE(dims=(16, 8), fanout=(5, 5), steps=0, seed=4).fit(make_houses())
+    other = make_run(tmp_path / "other", stranger, make_houses())
     other.fit_roles()
-    there = tmp_path / "there.parquet"
-    there.write_text("")
+    existing = tmp_path / "existing.parquet"
+    existing.write_text("")
     for words in (
         ("--apply", other.path),
-        ("--apply", other.path / "embeddings.parquet", "--out", there),
-        ("--against", other.path, "--out", there),
+        ("--apply", other.path / "embeddings.parquet", "--out", existing),
+        ("--against", other.path, "--out", existing),
     ):
         assert "another model" in rae(capsys, "roles", run.path, *words)[2]
-    assert "exists" in rae(capsys, "roles", run.path, "--against", run.path, "--out", there)[2]
+    assert "exists" in rae(capsys, "roles", run.path, "--against", run.path, "--out", existing)[2]
 
 
-def test_every_embedding_has_a_table_of_its_own(run, tmp_path, model, capsys):
-    graph = houses(6)
+def test_the_default_table_is_named_after_the_embedding(run, tmp_path, model, capsys):
+    graph = make_houses(6)
     for name in ("a.v1.parquet", "a.v2.parquet", "b.2026.csv", "c.parquet"):
         write_embeddings(tmp_path / name, graph.id_column, model.transform(graph))
     (tmp_path / "c.parquet").replace(tmp_path / "c")
     names = ("a.v1.parquet", "a.v2.parquet", "b.2026.csv", "c")
-    told = [asked(capsys, "roles", run.path, "--apply", tmp_path / name)["out"] for name in names]
+    tables = [run_json(capsys, "roles", run.path, "--apply", tmp_path / name)["out"] for name in names]
 
-    assert [Path(out).name for out in told] == [f"{n}.roles.parquet" for n in ("a.v1", "a.v2", "b.2026", "c")]
+    assert [Path(out).name for out in tables] == [f"{n}.roles.parquet" for n in ("a.v1", "a.v2", "b.2026", "c")]
 
 
-def test_the_table_of_applied_roles_holds_whole_sentences_in_its_width(run, tmp_path, capsys, monkeypatch):
+def test_the_table_of_applied_roles_wraps_whole_summaries(run, tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "60")
-    asked(capsys, "roles", run.path)
+    run_json(capsys, "roles", run.path)
     _, out, _ = rae(capsys, "roles", run.path, "--apply", run.path, "--out", tmp_path / "o.parquet")
     body = out.split("\n\nwritten")[0]
 
@@ -191,33 +208,35 @@ def test_the_table_of_applied_roles_holds_whole_sentences_in_its_width(run, tmp_
         assert card["summary"] in " ".join(body.split())
 
 
-def test_the_columns_of_a_comparison_are_explained(capsys):
+def test_help_explains_the_columns_of_a_comparison(capsys):
     _, out, _ = rae(capsys, "roles", "--help")
 
     for column in ("points,", "stayed,", "drift,", "went,"):
         assert column in out
 
 
-def test_who_moved_between_two_embeddings(run, tmp_path, model, capsys):
-    changed = houses(more=[("h0.2", f"new{i}") for i in range(4)])
+def test_against_shows_who_changed_role(run, tmp_path, model, capsys):
+    changed = make_houses(more=[("h0.2", f"new{i}") for i in range(4)])
     write_embeddings(tmp_path / "z.parquet", changed.id_column, model.transform(changed))
-    told = asked(capsys, "roles", run.path, "--against", tmp_path / "z.parquet", "--out", tmp_path / "moves.parquet")
+    result = run_json(
+        capsys, "roles", run.path, "--against", tmp_path / "z.parquet", "--out", tmp_path / "moves.parquet"
+    )
     code, out, _ = rae(capsys, "roles", run.path, "--against", tmp_path / "z.parquet")
 
     assert code == 0
-    assert told["common"] == 60
-    assert told["new"] == 4
-    assert "h0.2" in [m["id"] for m in told["movers"]]
-    assert sum(map(sum, told["moves"])) == 60
+    assert result["common"] == 60
+    assert result["new"] == 4
+    assert "h0.2" in [m["id"] for m in result["movers"]]
+    assert sum(map(sum, result["moves"])) == 60
     assert "surest movers" in out
     assert pq.read_table(tmp_path / "moves.parquet").num_rows == 60
-    still = asked(capsys, "roles", run.path, "--against", run.path)
-    assert still["moved"] == 0
+    unchanged = run_json(capsys, "roles", run.path, "--against", run.path)
+    assert unchanged["moved"] == 0
     assert "surest" not in rae(capsys, "roles", run.path, "--against", run.path)[1]
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["--k", "some"], "expected auto or a whole number"),
         (["--k", "0"], "expected auto or a whole number"),
@@ -229,50 +248,50 @@ def test_who_moved_between_two_embeddings(run, tmp_path, model, capsys):
         (["--apply", "nothing.parquet", "--out", "x.csv"], "must end in .parquet"),
     ],
 )
-def test_a_wrong_call_is_a_sentence(run, capsys, words, said):
+def test_a_wrong_call_is_refused_in_one_sentence(run, capsys, words, message):
     code, _, err = rae(capsys, "roles", run.path, *words)
 
     assert code == 2
-    assert said in err
+    assert message in err
 
 
 # ------------------------------------------------------------------------------- rae similar
 
 
 def test_look_alikes_are_shown_with_their_cosine_and_role(run, capsys):
-    asked(capsys, "roles", run.path)
+    run_json(capsys, "roles", run.path)
     code, out, _ = rae(capsys, "similar", run.path, "c3", "h1.2", "-k", "4")
-    told = asked(capsys, "similar", run.path, "c3", "-k", "4")
+    result = run_json(capsys, "similar", run.path, "c3", "-k", "4")
 
     assert code == 0
     assert "most alike to c3 (role" in out
     assert out.count("most alike") == 2
-    assert {m["id"][0] for m in told["similar"][0]["matches"]} == {"c"}
-    assert told["similar"][0]["matches"][0]["cosine"] == pytest.approx(1, abs=1e-4)
-    assert told["method"] == "exact"
-    assert "role" in told["similar"][0]["matches"][0]
+    assert {m["id"][0] for m in result["similar"][0]["matches"]} == {"c"}
+    assert result["similar"][0]["matches"][0]["cosine"] == pytest.approx(1, abs=1e-4)
+    assert result["method"] == "exact"
+    assert "role" in result["similar"][0]["matches"][0]
 
 
 def test_look_alikes_in_another_embedding(run, tmp_path, model, capsys):
-    other = houses(8)
+    other = make_houses(8)
     write_embeddings(tmp_path / "z.csv", other.id_column, model.transform(other))
-    told = asked(capsys, "similar", run.path, "c11", "--in", tmp_path / "z.csv", "-k", "2")
+    result = run_json(capsys, "similar", run.path, "c11", "--in", tmp_path / "z.csv", "-k", "2")
 
-    assert all(m["id"].startswith("c") for m in told["similar"][0]["matches"])
-    assert "role" not in told["similar"][0]["matches"][0]
+    assert all(m["id"].startswith("c") for m in result["similar"][0]["matches"])
+    assert "role" not in result["similar"][0]["matches"][0]
     assert rae(capsys, "similar", run.path, "c11", "--in", tmp_path / "none.parquet")[0] == 2
 
 
-def test_a_node_of_another_embedding_is_compared_with_the_run(run, tmp_path, model, capsys):
-    asked(capsys, "roles", run.path)
-    grown = houses(more=[("new", "c3"), *((f"new{i}", "new") for i in range(6))])
+def test_similar_takes_a_node_of_another_embedding(run, tmp_path, model, capsys):
+    run_json(capsys, "roles", run.path)
+    grown = make_houses(more=[("new", "c3"), *((f"new{i}", "new") for i in range(6))])
     z2 = tmp_path / "z2.parquet"
     write_embeddings(z2, grown.id_column, model.transform(grown), model=run.model_checksum)
-    told = asked(capsys, "similar", z2, "new", "--in", run.path, "-k", "3")
-    within = asked(capsys, "similar", z2, "new", "-k", "3")
+    result = run_json(capsys, "similar", z2, "new", "--in", run.path, "-k", "3")
+    within = run_json(capsys, "similar", z2, "new", "-k", "3")
 
-    assert told["similar"][0]["id"] == "new"
-    assert all(m["id"] in houses().ids and "role" in m for m in told["similar"][0]["matches"])
+    assert result["similar"][0]["id"] == "new"
+    assert all(m["id"] in make_houses().ids and "role" in m for m in result["similar"][0]["matches"])
     assert "role" not in within["similar"][0]["matches"][0]
     code, _, err = rae(capsys, "similar", run.path, "new", "--in", z2)
     assert code == 2
@@ -280,9 +299,9 @@ def test_a_node_of_another_embedding_is_compared_with_the_run(run, tmp_path, mod
     assert "no node 'gone'" in rae(capsys, "similar", run.path, "gone", "--in", z2)[2]
 
 
-def test_a_file_of_another_model_asks_nothing(run, tmp_path, capsys):
-    stranger = RAE(dims=(16, 8), fanout=(5, 5), steps=0, seed=4).fit(houses())
-    write_embeddings(tmp_path / "z.parquet", houses().id_column, stranger.transform(houses()), model="f" * 64)
+def test_similar_refuses_a_file_of_another_model(run, tmp_path, capsys):
+    stranger = RAE(dims=(16, 8), fanout=(5, 5), steps=0, seed=4).fit(make_houses())
+    write_embeddings(tmp_path / "z.parquet", make_houses().id_column, stranger.transform(make_houses()), model="f" * 64)
     code, _, err = rae(capsys, "similar", tmp_path / "z.parquet", "c0", "--in", run.path)
 
     assert code == 2
@@ -299,17 +318,17 @@ def test_a_long_id_does_not_widen_the_table(tmp_path, capsys):
 
     assert "x…  " in out
     assert max(map(len, out.splitlines())) <= 80
-    assert long in [m["id"] for m in asked(capsys, "similar", run.path, "a")["similar"][0]["matches"]]
+    assert long in [m["id"] for m in run_json(capsys, "similar", run.path, "a")["similar"][0]["matches"]]
 
 
-def test_an_unknown_id_is_a_sentence_with_a_suggestion(run, capsys):
+def test_an_unknown_id_is_refused_with_a_suggestion(run, capsys):
     code, _, err = rae(capsys, "similar", run.path, "h1.99")
 
     assert code == 2
     assert "did you mean 'h1." in err
 
 
-def test_the_recall_of_an_index_is_stated(run, capsys):
+def test_an_approximate_search_states_its_recall(run, capsys):
     pytest.importorskip("faiss")
     code, out, _ = rae(capsys, "similar", run.path, "c3", "--approximate")
 
@@ -317,9 +336,9 @@ def test_the_recall_of_an_index_is_stated(run, capsys):
     assert "of the true nearest" in out
 
 
-def test_ids_are_numbers_where_the_run_has_numbers(tmp_path, capsys):
+def test_numeric_ids_stay_numbers(tmp_path, capsys):
     graph = Graph.from_edges([(0, 1), (1, 2), (2, 3), (3, 0), (3, 4)])
     model = RAE(dims=(4,), fanout=(2,), steps=0).fit(graph)
     run = Run.create(tmp_path / "run", model, graph.id_column, model.transform(graph))
 
-    assert isinstance(asked(capsys, "similar", run.path, "3")["similar"][0]["id"], int)
+    assert isinstance(run_json(capsys, "similar", run.path, "3")["similar"][0]["id"], int)

@@ -12,7 +12,7 @@ from plain import random_graph
 from rae import Graph
 from rae.features.measures import core_numbers, triangles
 from rae.ops import structure
-from rae.roles.structure import edges_between, measures, profile
+from rae.roles.cards import edges_between, profile_roles, structural_measures
 
 GRAPH = random_graph(30, 120, seed=4)
 OFFSETS, TARGETS = GRAPH.offsets, GRAPH.targets
@@ -60,7 +60,7 @@ def test_measures_are_those_of_networkx(edges, seed):
     theirs = nx.Graph()
     theirs.add_nodes_from(range(120))
     theirs.add_edges_from(zip(rows.tolist(), graph.targets.tolist(), strict=True))
-    ours = measures(graph)
+    ours = structural_measures(graph)
 
     assert list(nx.triangles(theirs).values()) == ours["triangles"].tolist()
     assert list(nx.core_number(theirs).values()) == ours["core"].tolist()
@@ -73,19 +73,19 @@ def test_a_graph_without_edges_has_no_triangles_and_core_zero():
     graph = Graph.from_edges([], ids=["a", "b"])
 
     assert triangles(graph).tolist() == core_numbers(graph).tolist() == [0, 0]
-    assert measures(graph)["neighbor_degree"].tolist() == [0, 0]
+    assert structural_measures(graph)["neighbor_degree"].tolist() == [0, 0]
 
 
 def test_a_median_among_many_equals_stands_in_their_middle():
     values = {"degree": np.array([1] * 8 + [5, 9])}
-    told = profile(values, np.array([0] * 8 + [1, 1]), 3)
+    profiles = profile_roles(values, np.array([0] * 8 + [1, 1]), 3)
 
-    assert told[0]["degree"] == {
+    assert profiles[0]["degree"] == {
         "quartiles": [1, 1, 1], "percentiles": [40.0, 40.0, 40.0], "percentile": 40.0, "overall": 1,
         "zero": 0.0, "one": 1.0,
     }  # fmt: skip
-    assert told[1]["degree"]["quartiles"] == [5, 5, 9]
-    assert told[2] == {}
+    assert profiles[1]["degree"]["quartiles"] == [5, 5, 9]
+    assert profiles[2] == {}
 
 
 def test_edges_between_roles_are_counted_at_both_ends():

@@ -11,22 +11,21 @@ import scipy.sparse as sp
 
 from rae import RAE, FeatureTable, Graph, Roles, Run
 from rae.errors import FeatureError, FileError, GraphError, RunError
-from rae.roles.actions import standing_out
-from rae.roles.apart import told_apart
-from rae.roles.record import read_record, read_table, rule
-from rae.roles.structure import measures, profile
-from rae.roles.words import rank, summary
+from rae.roles.actions import distinctive_features
+from rae.roles.cards import profile_roles, structural_measures
+from rae.roles.storage import describe_number, read_record, read_table
+from rae.roles.summary import describe_rank, distinguish, summarize
 
 
-def stars(count=6, leaves=12):
-    """Hubs in a ring, each with leaves."""
+def make_stars(count=6, leaves=12):
+    """A ring of hubs, each with leaves."""
     hubs = [(f"hub{i}", f"hub{(i + 1) % count}") for i in range(count)]
     return Graph.from_edges(hubs + [(f"hub{i}", f"leaf{i}.{j}") for i in range(count) for j in range(leaves)])
 
 
 @pytest.fixture(scope="module")
 def graph():
-    return stars()
+    return make_stars()
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +48,7 @@ def run(tmp_path, graph, table):
 # -------------------------------------------------------------------------------------- cards
 
 
-def test_the_cards_of_stars_tell_hubs_from_leaves(graph, table):
+def test_cards_of_stars_separate_hubs_from_leaves(graph, table):
     z = np.array([[1.0, 0] if i.startswith("hub") else [0, 1] for i in graph.ids])
     leaves, hubs = Roles().fit(z).cards(graph.id_column, graph=graph, features=table.matrix, names=table.names)
 
@@ -61,7 +60,7 @@ def test_the_cards_of_stars_tell_hubs_from_leaves(graph, table):
     assert hubs.structure["degree"]["percentile"] > 90
     assert leaves.edges["to"] == [0, 1]
     assert hubs.edges["to"][0] == pytest.approx(12 / 14, abs=1e-3)
-    # Two of six having a rare word is no discovery; lacking what all others have is.
+    # A rare word of two of six members is not listed; lacking what all others have is.
     assert [a["feature"] for a in hubs.actions] == ["sells", "buys"]
     assert hubs.actions[1]["shift"] < -1
     assert [a["feature"] for a in leaves.actions] == ["buys"]
@@ -73,7 +72,7 @@ def test_the_cards_of_stars_tell_hubs_from_leaves(graph, table):
     json.dumps([c.as_dict() for c in (leaves, hubs)])
 
 
-def test_cards_without_graph_and_features_say_little(graph):
+def test_cards_without_graph_and_features_say_that_nothing_is_known(graph):
     z = np.eye(2)[np.array([i.startswith("hub") for i in graph.ids]).astype(int)]
     roles = Roles().fit(z)
     (card, _) = roles.cards(graph.id_column, z)
@@ -83,7 +82,7 @@ def test_cards_without_graph_and_features_say_little(graph):
     assert "nothing is known" in card.summary
 
 
-def test_ids_of_any_kind_are_json(graph):
+def test_ids_of_any_type_become_json(graph):
     z = np.eye(2).repeat(5, axis=0)
     days = pa.array(np.arange(10), pa.int32()).cast(pa.date32())
     card = Roles().fit(z).cards(days)[0].as_dict()
@@ -92,7 +91,7 @@ def test_ids_of_any_kind_are_json(graph):
     assert isinstance(Roles().fit(z).cards(np.arange(10))[0].as_dict()["prototypes"][0], int)
 
 
-def test_prototypes_are_central_and_in_different_positions():
+def test_prototypes_are_in_different_positions():
     x = np.concatenate([np.zeros(20), np.linspace(0.01, 1, 30), np.full(20, 40.0)])
     z = np.stack([x, x], 1)
     card = Roles(k=2).fit(z).cards(np.arange(70))[0]
@@ -101,7 +100,7 @@ def test_prototypes_are_central_and_in_different_positions():
     assert len({round(float(z[i, 0]), 3) for i in card.prototypes}) == 5
 
 
-def test_a_role_nobody_plays_has_an_empty_card():
+def test_a_role_without_members_has_an_empty_card():
     z = np.eye(2).repeat(5, axis=0)
     roles = Roles().fit(z)
     cards = roles.cards(np.arange(5), z[:5], Graph.from_edges([(0, 1)], ids=np.arange(5)), np.ones((5, 1)))
@@ -112,7 +111,7 @@ def test_a_role_nobody_plays_has_an_empty_card():
     assert empty.summary
 
 
-def test_rows_that_do_not_fit_are_refused(graph):
+def test_ids_and_graphs_of_other_lengths_are_refused(graph):
     z = np.eye(2).repeat(5, axis=0)
     roles = Roles().fit(z)
     with pytest.raises(FeatureError, match="ids must have one entry"):
@@ -129,43 +128,43 @@ def test_lift_is_the_share_of_members_over_the_share_of_all():
     x = np.zeros((1000, 2), np.float32)
     x[900:, 0] = 1
     x[::10, 1] = 1
-    (none, some) = standing_out(x, labels, 2)
+    (none, some) = distinctive_features(x, labels, 2)
 
     assert none == []
     assert [a["feature"] for a in some] == ["feature 0"]
-    assert 7 < some[0]["lift"] <= 10  # a perfect 10, pulled a little towards 1
+    assert 7 < some[0]["lift"] <= 10  # 10 without the prior
     assert some[0]["share"] == 1
 
 
-def test_sparse_and_dense_features_tell_the_same():
+def test_sparse_and_dense_features_give_the_same_entries():
     draw = np.random.default_rng(0)
     x = (draw.random((400, 30)) < 0.2).astype(np.float32) * draw.random((400, 30)).astype(np.float32)
     labels = draw.integers(3, size=400)
     x[labels == 1, :4] += 1
 
-    assert standing_out(x, labels, 3) == standing_out(sp.csr_array(x), labels, 3)
+    assert distinctive_features(x, labels, 3) == distinctive_features(sp.csr_array(x), labels, 3)
 
 
-def test_features_everybody_has_are_told_by_their_level():
+def test_features_that_most_nodes_have_are_judged_by_their_mean():
     draw = np.random.default_rng(0)
     labels = np.repeat([0, 1], 200)
     x = np.stack([draw.normal(50, 5, 400) + 20 * labels, np.full(400, 7.0)], 1).astype(np.float32)
-    (young, old) = standing_out(x, labels, 2, ["age", "constant"])
+    (young, old) = distinctive_features(x, labels, 2, ["age", "constant"])
 
     assert [a["feature"] for a in old] == [a["feature"] for a in young] == ["age"]
     assert old[0]["shift"] > 0.5 > -0.5 > young[0]["shift"]
     assert old[0]["mean"] == pytest.approx(70, abs=2)
 
 
-def test_chance_is_no_discovery():
+def test_random_features_have_no_large_lift():
     draw = np.random.default_rng(0)
     x = sp.csr_array(sp.random_array((2000, 3000), density=0.002, rng=draw, dtype=np.float32))
-    found = standing_out(x, draw.integers(4, size=2000), 4)
+    entries = distinctive_features(x, draw.integers(4, size=2000), 4)
 
-    assert all(a["lift"] < 3 for role in found for a in role)
+    assert all(a["lift"] < 3 for role in entries for a in role)
 
 
-# -------------------------------------------------------------------------------------- words
+# ------------------------------------------------------------------------------------ summary
 
 
 def spread(*quartiles, at=50, zero=0.0, one=0.0):
@@ -212,31 +211,33 @@ ISOLATED, LEAVES = spread(0, at=10, zero=1.0), spread(1, at=20, one=1.0)
         (structure(spread(3, 4, 4, at=(10, 30, 40))), "nodes of lower degree: degree 3 to 4, clustering 0.20"),
     ],
 )
-def test_a_summary_says_what_its_facts_say(facts, words):
-    assert summary(0, facts, {}) == words
+def test_a_summary_follows_from_its_facts(facts, words):
+    assert summarize(0, facts, {}) == words
 
 
-def test_a_role_is_called_what_its_middle_half_is():
+def test_a_role_is_named_after_its_middle_half():
     mixed = spread(1, 1, 7, at=(24.7, 24.7, 98.9), one=0.6)
-    assert summary(0, structure(mixed, spread(1, 30, 90)), {}) == "mostly leaves: degree 1 to 7"
-    assert summary(0, structure(mixed, spread(40, 50, 90)), {}).startswith("mostly leaves next to hubs: degree 1 to 7")
+    assert summarize(0, structure(mixed, spread(1, 30, 90)), {}) == "mostly leaves: degree 1 to 7"
+    assert summarize(0, structure(mixed, spread(40, 50, 90)), {}).startswith(
+        "mostly leaves next to hubs: degree 1 to 7"
+    )
     some = spread(1, 1, 7, at=(24.7, 24.7, 98.9), one=0.4)
-    assert summary(0, structure(some), {}) == "nodes of differing degree: degree 1 to 7"
-    assert "in the" not in summary(0, structure(spread(4, 9, 30, at=(70, 90, 99))), {})
-    assert "in the top quarter" in summary(0, structure(spread(9, 20, 300, at=(80, 97, 99.9))), {})
+    assert summarize(0, structure(some), {}) == "nodes of differing degree: degree 1 to 7"
+    assert "in the" not in summarize(0, structure(spread(4, 9, 30, at=(70, 90, 99))), {})
+    assert "in the top quarter" in summarize(0, structure(spread(9, 20, 300, at=(80, 97, 99.9))), {})
 
 
-def test_a_small_degree_is_not_called_well_connected_wherever_it_stands():
-    assert summary(0, structure(spread(3, at=99)), {}).startswith("nodes of higher degree: degree 3 in the top 1 %")
-    assert "next to" not in summary(0, structure(LEAVES, spread(4, at=95)), {})
-    assert "next to well-connected nodes" in summary(0, structure(LEAVES, spread(6, at=95)), {})
+def test_a_small_degree_is_not_called_well_connected_whatever_its_rank():
+    assert summarize(0, structure(spread(3, at=99)), {}).startswith("nodes of higher degree: degree 3 in the top 1 %")
+    assert "next to" not in summarize(0, structure(LEAVES, spread(4, at=95)), {})
+    assert "next to well-connected nodes" in summarize(0, structure(LEAVES, spread(6, at=95)), {})
 
 
-def test_neighbours_of_more_than_the_usual_degree_are_not_called_sparse_wherever_they_stand():
-    assert "among sparsely connected" in summary(0, structure(LEAVES, spread(2, 3, 4, at=10)), {})
-    assert "among sparsely connected" not in summary(0, structure(LEAVES, spread(2, 3, 5, at=10)), {})
+def test_neighbours_above_the_median_degree_are_not_called_sparse_whatever_their_rank():
+    assert "among sparsely connected" in summarize(0, structure(LEAVES, spread(2, 3, 4, at=10)), {})
+    assert "among sparsely connected" not in summarize(0, structure(LEAVES, spread(2, 3, 5, at=10)), {})
     some = spread(0, 0, 1, zero=0.6, one=0.4)
-    assert summary(0, structure(some, spread(0, 0, 1, at=10)), {}).startswith("mostly isolated nodes: 60 %")
+    assert summarize(0, structure(some, spread(0, 0, 1, at=10)), {}).startswith("mostly isolated nodes: 60 %")
 
 
 @pytest.mark.parametrize(
@@ -250,83 +251,83 @@ def test_neighbours_of_more_than_the_usual_degree_are_not_called_sparse_wherever
     ],
 )
 def test_isolated_members_are_counted(degree, words):
-    assert summary(0, structure(degree), {}).removesuffix(", clustering 0.20") == words
+    assert summarize(0, structure(degree), {}).removesuffix(", clustering 0.20") == words
 
 
-def test_clustering_is_told_by_its_middle_half():
-    told = lambda *c: summary(0, structure(spread(5), clustering=spread(*c)), {})  # noqa: E731
+def test_clustering_is_described_by_its_middle_half():
+    describe = lambda *c: summarize(0, structure(spread(5), clustering=spread(*c)), {})  # noqa: E731
 
-    assert told(0.1, 1.0, 1.0).endswith("clustering 0.10 to 1.00")
-    assert told(0, 0, 0.4).endswith("clustering 0.00 to 0.40")
-    assert told(0, 0, 0.08).endswith("clustering 0.00 to 0.08")
-    assert told(0.5, 0.7, 0.9).endswith("tight groups (clustering 0.50 to 0.90)")
+    assert describe(0.1, 1.0, 1.0).endswith("clustering 0.10 to 1.00")
+    assert describe(0, 0, 0.4).endswith("clustering 0.00 to 0.40")
+    assert describe(0, 0, 0.08).endswith("clustering 0.00 to 0.08")
+    assert describe(0.5, 0.7, 0.9).endswith("tight groups (clustering 0.50 to 0.90)")
 
 
 def test_the_facts_of_a_summary_are_those_of_the_graph():
     graph = Graph.from_edges([(0, i) for i in range(1, 30)] + [(1, i) for i in range(2, 9)], ids=np.arange(40))
     labels = np.where(graph.degrees > 5, 1, 0)
-    found = profile(measures(graph), labels, 2)[0]["degree"]
+    degree = profile_roles(structural_measures(graph), labels, 2)[0]["degree"]
 
-    assert found["zero"] == pytest.approx(np.mean(graph.degrees[labels == 0] == 0), abs=1e-4)
-    assert found["one"] == pytest.approx(np.mean(graph.degrees[labels == 0] == 1), abs=1e-4)
-    many = profile({"degree": np.arange(100_000) > 0}, np.zeros(100_000, np.int64), 1)[0]["degree"]
-    assert (many["zero"], many["one"]) == (1e-4, 0.9999)  # one among many is not none
-
-
-# -------------------------------------------------------------------------------------- apart
+    assert degree["zero"] == pytest.approx(np.mean(graph.degrees[labels == 0] == 0), abs=1e-4)
+    assert degree["one"] == pytest.approx(np.mean(graph.degrees[labels == 0] == 1), abs=1e-4)
+    many = profile_roles({"degree": np.arange(100_000) > 0}, np.zeros(100_000, np.int64), 1)[0]["degree"]
+    assert (many["zero"], many["one"]) == (1e-4, 0.9999)  # one of many is neither 0 nor 1
 
 
-def test_equal_summaries_get_the_fact_in_which_they_differ_most():
+# -------------------------------------------------------------------------- equal summaries
+
+
+def test_equal_summaries_get_the_fact_that_differs_most():
     near, far = structure(LEAVES, spread(40, at=30)), structure(LEAVES, spread(90, at=80))
     edges = [{"to": [0.1, 0.9]}, {"to": [0.9, 0.1]}]
 
-    assert told_apart(["leaves", "leaves"], [near, far], [edges[0]] * 2) == [
+    assert distinguish(["leaves", "leaves"], [near, far], [edges[0]] * 2) == [
         "leaves; neighbours of degree 40",
         "leaves; neighbours of degree 90",
     ]
-    assert told_apart(["leaves", "leaves"], [near, far], edges) == [
+    assert distinguish(["leaves", "leaves"], [near, far], edges) == [
         "leaves; 90 % of edges lead to role 1",
         "leaves; 90 % of edges lead to role 0",
     ]
-    assert told_apart(["leaves", "hubs"], [near, far], edges) == ["leaves", "hubs"]
+    assert distinguish(["leaves", "hubs"], [near, far], edges) == ["leaves", "hubs"]
 
 
 def test_equal_summaries_are_split_until_none_are_equal():
     facts = [structure(LEAVES, spread(d, at=d), core=spread(c, at=c)) for d, c in ((10, 1), (80, 1), (80, 9))]
-    told = told_apart(["x"] * 3, facts, [{"to": [0.5, 0.25, 0.25]}] * 3)
+    distinct = distinguish(["x"] * 3, facts, [{"to": [0.5, 0.25, 0.25]}] * 3)
 
-    assert told == [
+    assert distinct == [
         "x; neighbours of degree 10",
         "x; neighbours of degree 80; core number 1",
         "x; neighbours of degree 80; core number 9",
     ]
 
 
-def test_roles_without_a_difference_keep_their_summary():
-    alike = structure(LEAVES)
+def test_roles_without_a_different_fact_keep_equal_summaries():
+    same = structure(LEAVES)
     edges = {"to": [0.5, 0.2, 0.3]}
 
-    assert told_apart(["y", "x", "x"], [alike] * 3, [{"to": [1.0, 0.0, 0.0]}] * 3) == ["y", "x", "x"]
-    assert told_apart(["x", "x"], [alike] * 2, [{"to": [1.0, 0.0]}] * 2) == [
+    assert distinguish(["y", "x", "x"], [same] * 3, [{"to": [1.0, 0.0, 0.0]}] * 3) == ["y", "x", "x"]
+    assert distinguish(["x", "x"], [same] * 2, [{"to": [1.0, 0.0]}] * 2) == [
         "x; 100 % of edges stay inside",
         "x; 100 % of edges lead to role 0",
     ]
-    assert told_apart(["x", "x", "x"], [{}, {}, alike], [{}, {}, edges]) == ["x", "x", "x"]
+    assert distinguish(["x", "x", "x"], [{}, {}, same], [{}, {}, edges]) == ["x", "x", "x"]
 
 
-def test_no_two_cards_of_a_graph_read_the_same():
+def test_cards_of_different_roles_have_different_summaries():
     edges = [(f"hub{s}{i}", f"{s}{i}.{j}") for s, n in (("a", 20), ("b", 60)) for i in range(8) for j in range(n)]
     graph = Graph.from_edges(edges)
     z = np.eye(3)[["hab".index(i[0]) for i in graph.ids]]
-    told = [card.summary for card in Roles(k=3).fit(z).cards(graph.id_column, graph=graph)]
+    summaries = [card.summary for card in Roles(k=3).fit(z).cards(graph.id_column, graph=graph)]
 
-    assert told[:2] == [
+    assert summaries[:2] == [
         "leaves next to hubs: 100 % of edges lead to role 2; neighbours of degree 60",
         "leaves next to hubs: 100 % of edges lead to role 2; neighbours of degree 20",
     ]
 
 
-def test_the_first_prototype_stands_where_most_members_do():
+def test_the_first_prototype_is_in_the_commonest_position():
     x = np.concatenate([np.linspace(-1, 1, 41), np.full(40, 1.7), np.full(60, 60.0)])
     z = np.stack([x, x], 1)
     roles = Roles(k=2).fit(z)
@@ -336,24 +337,24 @@ def test_the_first_prototype_stands_where_most_members_do():
     assert len({round(float(x[i]), 3) for i in card.prototypes}) == 5
 
 
-def test_a_summary_says_where_edges_lead_if_that_is_news():
+def test_a_summary_says_where_edges_lead_if_that_differs_from_all_edges():
     facts = structure(spread(5))
     to = lambda to, expected: {"to": to, "expected": expected, "inside": to[0]}  # noqa: E731
 
-    assert "90 % of edges lead to role 1" in summary(0, facts, to([0.1, 0.9], [0.5, 0.5]))
-    assert "80 % of edges stay inside" in summary(0, facts, to([0.8, 0.2], [0.5, 0.5]))
-    assert "edges" not in summary(0, facts, to([0.55, 0.45], [0.5, 0.5]))
-    assert "edges" not in summary(0, facts, to([1.0], [1.0]))
+    assert "90 % of edges lead to role 1" in summarize(0, facts, to([0.1, 0.9], [0.5, 0.5]))
+    assert "80 % of edges stay inside" in summarize(0, facts, to([0.8, 0.2], [0.5, 0.5]))
+    assert "edges" not in summarize(0, facts, to([0.55, 0.45], [0.5, 0.5]))
+    assert "edges" not in summarize(0, facts, to([1.0], [1.0]))
 
 
 def test_actions_are_named_with_their_strength():
-    told = summary(0, {}, {}, [{"feature": "a", "lift": 3.21}, {"feature": "b", "shift": -1.04}])
+    text = summarize(0, {}, {}, [{"feature": "a", "lift": 3.21}, {"feature": "b", "shift": -1.04}])
 
-    assert told == "set apart by a (3.2x), b (-1.0 sd)"
+    assert text == "set apart by a (3.2x), b (-1.0 sd)"
 
 
 def test_ranks_cover_every_percentile():
-    assert [rank(p) for p in (0, 10, 50, 80, 90, 95, 100)][::3] == [
+    assert [describe_rank(p) for p in (0, 10, 50, 80, 90, 95, 100)][::3] == [
         "in the lowest 10 %",
         "in the top quarter",
         "in the top 1 %",
@@ -363,7 +364,7 @@ def test_ranks_cover_every_percentile():
 # ------------------------------------------------------------------------------------ run
 
 
-def test_a_run_keeps_its_roles(run):
+def test_a_run_stores_its_roles(run):
     with pytest.raises(RunError, match="no roles yet"):
         run.roles()
     roles = run.fit_roles()
@@ -379,7 +380,7 @@ def test_a_run_keeps_its_roles(run):
     np.testing.assert_array_equal(memberships, again.roles().memberships(z))
     assert record["k"] == roles.n_roles == len(record["cards"])
     assert record["model"] == run.model_checksum
-    assert record["rule"] == rule(roles)
+    assert record["rule"] == describe_number(roles.parameters.choice)
     assert record["cards"][0]["structure"]
     assert record["cards"][-1]["actions"]
 
@@ -423,18 +424,22 @@ def test_a_foreign_or_newer_record_is_refused(tmp_path, text, words):
         read_record(tmp_path / "roles.json")
 
 
-def test_what_is_no_table_of_roles_is_refused(tmp_path):
+def test_a_file_that_is_not_a_table_of_roles_is_refused(tmp_path):
     (tmp_path / "roles.parquet").write_text("no")
     with pytest.raises(FileError, match="not a table of roles"):
         read_table(tmp_path / "roles.parquet")
 
 
-def test_every_rule_has_its_sentence():
+def test_every_criterion_has_a_sentence():
+    def describe(roles):
+        return describe_number(roles.parameters.choice)
+
     z = np.repeat(np.eye(2), 5, axis=0)
     noise = np.random.default_rng(0).normal(size=(200, 30))
 
-    assert rule(Roles(k=2).fit(z)) == "2 roles, as asked for"
-    assert "exact positions" in rule(Roles().fit(z))
-    assert "too few" in rule(Roles().fit(np.eye(3)))
-    assert "weakly" in rule(Roles(max_k=3).fit(noise))
-    assert "the most that two halves" in rule(Roles(max_k=3).fit(noise + 30 * (np.arange(200) % 2)[:, None]))
+    assert describe(Roles(k=2).fit(z)) == "2 roles, as asked for"
+    assert describe(Roles(k=1).fit(z)) == "1 role, as asked for"
+    assert "exact positions" in describe(Roles().fit(z))
+    assert "too few" in describe(Roles().fit(np.eye(3)))
+    assert "a weak choice" in describe(Roles(max_k=3).fit(noise))
+    assert "the most that two halves" in describe(Roles(max_k=3).fit(noise + 30 * (np.arange(200) % 2)[:, None]))

@@ -201,19 +201,17 @@ class Run:
     def fit_roles(self, k: int | str = "auto", *, max_k: int = 20, seed: int = 0) -> Roles:
         """Find the roles of this run, keep them with their cards, and return them."""
         from rae.roles import Roles
-        from rae.roles.record import write_roles
+        from rae.roles.storage import write_roles
 
         ids, z = self.embeddings()
-        by_structure = self.has_graph and self.model().structural
-        graph, embed = (self.graph(), self.model().transform) if by_structure else (None, None)
-        roles = Roles(k, max_k=max_k, seed=seed).fit(z, graph=graph, embed=embed, model=self.model_checksum)
+        roles = Roles(k, max_k=max_k, seed=seed).fit(z, model=self.model_checksum)
         write_roles(self.path, ids, roles, roles.assignment, self._cards(ids, roles))
         self._drop_page()
         return roles
 
     def take_roles(self, roles: Roles) -> None:
         """Give this run the roles of another run of the same model, and keep them with their cards here."""
-        from rae.roles.record import write_roles
+        from rae.roles.storage import write_roles
 
         roles.check_model(self.model_checksum, str(self.path))
         ids, z = self.embeddings()
@@ -240,13 +238,13 @@ class Run:
 
     def role_record(self) -> dict[str, Any]:
         """What roles.json says: how many roles and why, and a card each."""
-        from rae.roles.record import read_record
+        from rae.roles.storage import read_record
 
         return read_record(self.path / CARDS)
 
     def role_table(self) -> tuple[Any, Any, Any, Any]:
         """Ids, roles, confidences and memberships, in the rows of the embeddings.  -> (n,), (n,), (n,), (n, k)"""
-        from rae.roles.record import read_table
+        from rae.roles.storage import read_table
 
         return read_table(self.path / ROLES)
 

@@ -1,4 +1,4 @@
-"""`rae roles`: how many roles there are, who plays which, what each is; in another graph too."""
+"""`rae roles`: the roles of a run, the same roles in other vectors, and who changed role."""
 
 from __future__ import annotations
 
@@ -19,14 +19,12 @@ if TYPE_CHECKING:
     from rae.roles.compare import Comparison
     from rae.run import Run
 
-WIDEST, NARROWEST = 80, 60
-NAME = 56  # letters of an id in a table, so that a line fits the widest
-ENDING = re.compile(
-    r"\.(parquet|csv|tsv|txt|arrow|feather)(\.(gz|bz2|xz|zst))?$", re.IGNORECASE
-)  # of a file of vectors
+MAX_WIDTH, MIN_WIDTH = 80, 60
+ID_WIDTH = 56  # characters of an id in a table, so that a line fits MAX_WIDTH
+EMBEDDINGS_SUFFIX = re.compile(r"\.(parquet|csv|tsv|txt|arrow|feather)(\.(gz|bz2|xz|zst))?$", re.IGNORECASE)
 
 
-def _number(_: click.Context, __: click.Parameter, value: str | None) -> int | str | None:
+def _parse_k(_: click.Context, __: click.Parameter, value: str | None) -> int | str | None:
     if value is None or value == "auto":
         return value
     if not (value.isascii() and value.isdigit()) or int(value) < 1:
@@ -34,17 +32,17 @@ def _number(_: click.Context, __: click.Parameter, value: str | None) -> int | s
     return int(value)
 
 
-@click.command(short_help="the roles of a run: how many, who, what they do")
+@click.command(short_help="find and show the roles of a run")
 @click.argument("run", metavar="RUN")
-@click.option("--k", "k", callback=_number, default=None, metavar="auto|N", help="how many roles  [default: auto]")
+@click.option("--k", "k", callback=_parse_k, default=None, metavar="auto|N", help="how many roles  [default: auto]")
 @click.option(
-    "--apply", metavar="OTHER", help="find the same roles in OTHER: an embeddings file or a run of this model"
+    "--apply", metavar="OTHER", help="assign the same roles in OTHER: an embeddings file or a run of this model"
 )
-@click.option("--against", metavar="OTHER", help="who moved from which role to which from RUN to OTHER, same model")
+@click.option("--against", metavar="OTHER", help="compare RUN with OTHER, of the same model: who changed role")
 @click.option(
     "--out", metavar="FILE", help="table to write for --apply or --against  [default of --apply: beside OTHER]"
 )
-@click.option("--force", is_flag=True, help="replace the roles or the table that is there")
+@click.option("--force", is_flag=True, help="replace existing roles or an existing table")
 @global_options
 @click.pass_obj
 def roles(
@@ -56,17 +54,21 @@ def roles(
     out: str | None,
     force: bool,
 ) -> None:
-    """Show the roles of RUN, finding them first where it has none.
+    """Show the roles of RUN; find them first if it has none.
 
-    A table comes out, and three files in RUN: roles.parquet (id, role, confidence, membership),
-    roles.json (a card per role, and how their number was chosen) and roles.safetensors, by which
-    the same roles are found in other vectors of the same model.
+    Prints a table and writes three files into RUN: roles.parquet (id, role, confidence,
+    membership), roles.json (a card per role, and how their number was chosen) and
+    roles.safetensors, which assigns the same roles to other vectors of the same model.
 
-    --against gives the roles of RUN to the nodes of OTHER. A line per role: its nodes before and
-    after; points, by how much its share of all nodes grew or fell, in percentage points; stayed,
-    of its nodes that are in both the share that plays it still; drift, how far the middle of its
-    members went, where 1 is the typical distance of a node from its role's centre; went, how many
-    of its nodes went to which other role, the most first.
+    The number of roles is the number of exact positions where these are few, else the number of
+    clusters that two halves of the nodes agree on; the first line says so, and says where that
+    number is a weak choice. --k N sets it.
+
+    --against assigns the roles of RUN to the nodes of OTHER. A line per role: its nodes before
+    and after; points, the change of its share of all nodes, in percentage points; stayed, the
+    share of its nodes in both that keep the role; drift, the distance between the means of its
+    members, where 1 is the typical distance of a node from its role's centre; went, how many of
+    its nodes went to which other role, the most first.
 
     \b
     rae roles runs/web
@@ -77,51 +79,51 @@ def roles(
     from rae.run import Run
 
     if apply and against:
-        raise click.UsageError("--apply and --against are two questions; ask one at a time")
+        raise click.UsageError("--apply and --against exclude each other; pass one at a time")
     if out and not (apply or against):
         raise click.UsageError("--out is for --apply and --against; the roles of RUN are written into RUN")
     console.use_threads()
     opened = Run.open(run)
-    had = opened.has_roles
-    found = _found(opened, k, console, force=force and not (apply or against))
+    had_roles = opened.has_roles
+    fitted = _load_or_fit(opened, k, console, force=force and not (apply or against))
     if apply:
-        _apply(opened, found, apply, out, console, force=force)
+        _apply(opened, fitted, apply, out, console, force=force)
     elif against:
-        _compare(opened, found, against, out, console, force=force)
+        _compare(opened, fitted, against, out, console, force=force)
     else:
         record = opened.role_record()
         files = {name: n for name, n in opened.files().items() if name.startswith("roles.")}
-        what = "kept in" if had and not force else "written"
-        text = f"{table(record)}\n\n{what}  {opened.path} ({', '.join(files)})"
+        action = "kept in" if had_roles and not force else "written"
+        text = f"{table(record)}\n\n{action}  {opened.path} ({', '.join(files)})"
         console.result(text, {**record, "run": str(opened.path), "files": files})
 
 
-def _found(run: Run, k: int | str | None, console: Console, *, force: bool) -> Roles:
-    """The roles of a run: those it has, or those found now."""
+def _load_or_fit(run: Run, k: int | str | None, console: Console, *, force: bool) -> Roles:
+    """The roles of a run; they are fitted now if it has none."""
     if run.has_roles and not force:
-        kept = run.roles()
-        if k is not None and k not in (kept.k, kept.n_roles):
-            raise RunError(f"{run.path} has {kept.n_roles} roles already; pass --force to find {k} and replace them")
-        return kept
+        stored = run.roles()
+        if k is not None and k not in (stored.k, stored.n_roles):
+            raise RunError(f"{run.path} has {stored.n_roles} roles already; pass --force to find {k} and replace them")
+        return stored
     console.note("finding roles ...")
     return run.fit_roles("auto" if k is None else k)
 
 
-def _check_other(run: Run, found: Roles, other: str) -> None:
-    """Refuse what is neither a run nor an embeddings file, or by another model than this run's."""
+def _check_other(run: Run, fitted: Roles, other: str) -> None:
+    """Refuse a path that is neither a run nor an embeddings file, or that has vectors of another model."""
     from rae.io.embeddings import embeddings_model
     from rae.run import Run
 
     path = Path(other)
     if path.is_dir():
-        found.check_model(Run.open(path).model_checksum, other)
+        fitted.check_model(Run.open(path).model_checksum, other)
     elif path.is_file():
-        found.check_model(embeddings_model(path), other)
+        fitted.check_model(embeddings_model(path), other)
     else:
         raise FileError(f"no embeddings at {other}; expected a run folder or a file that `rae embed {run.path}` wrote")
 
 
-def _read(other: str) -> tuple[Any, Any]:
+def _read_vectors(other: str) -> tuple[Any, Any]:
     """The ids and vectors of a run or of an embeddings file."""
     from rae.io import read_embeddings
     from rae.run import Run
@@ -129,94 +131,98 @@ def _read(other: str) -> tuple[Any, Any]:
     return Run.open(other).embeddings() if Path(other).is_dir() else read_embeddings(other)
 
 
-def _apply(run: Run, found: Roles, other: str, out: str | None, console: Console, *, force: bool) -> None:
-    from rae.roles.record import write_table
+def _apply(run: Run, fitted: Roles, other: str, out: str | None, console: Console, *, force: bool) -> None:
+    """Assign the roles of a run to other vectors and write the table."""
+    from rae.roles.storage import write_table
 
     path = Path(other)
-    goal = Path(out) if out else path.with_name(f"{ENDING.sub('', path.name)}.roles.parquet")
-    _check_name(goal)
-    _check_other(run, found, other)
+    target = Path(out) if out else path.with_name(f"{EMBEDDINGS_SUFFIX.sub('', path.name)}.roles.parquet")
+    _check_suffix(target)
+    _check_other(run, fitted, other)
     if path.is_dir() and out is None:
-        _apply_inside(found, path, console, force=force)
+        _apply_to_run(fitted, path, console, force=force)
         return
-    _check_free(goal, force=force)
-    ids, z = _read(other)
-    assignment = found.assign(z)
-    write_table(goal, ids, assignment)
+    _check_free(target, force=force)
+    ids, z = _read_vectors(other)
+    assignment = fitted.assign(z)
+    write_table(target, ids, assignment)
     cards = run.role_record()["cards"]
     rows = [_row(c["role"], int(n), n / len(z), [c["summary"]]) for c, n in zip(cards, assignment.sizes, strict=True)]
     text = _lines(("role", "nodes", "share", "what it is in RUN"), rows, _width(), wrap=True)
     sizes = [int(n) for n in assignment.sizes]
-    data = {"out": str(goal), "bytes": goal.stat().st_size, "nodes": len(z), "sizes": sizes}
-    console.result(f"{text}\n\nwritten  {goal} ({size(goal.stat().st_size)})", data)
+    n_bytes = target.stat().st_size
+    data = {"out": str(target), "bytes": n_bytes, "nodes": len(z), "sizes": sizes}
+    console.result(f"{text}\n\nwritten  {target} ({size(n_bytes)})", data)
 
 
-def _apply_inside(found: Roles, path: Path, console: Console, *, force: bool) -> None:
+def _apply_to_run(fitted: Roles, path: Path, console: Console, *, force: bool) -> None:
     """Give the roles to another run, with cards of its own."""
     from rae.run import Run
 
     target = Run.open(path)
     if target.has_roles and not force:
         raise RunError(f"{path} has roles already; pass --force to replace them, or --out FILE to write beside them")
-    target.take_roles(found)
+    target.take_roles(fitted)
     record = target.role_record()
     console.result(f"{table(record)}\n\nwritten  {path}", {**record, "out": str(path)})
 
 
-def _compare(run: Run, found: Roles, other: str, out: str | None, console: Console, *, force: bool) -> None:
+def _compare(run: Run, fitted: Roles, other: str, out: str | None, console: Console, *, force: bool) -> None:
+    """Show which nodes changed role from a run to other vectors."""
     import pyarrow.parquet as pq
 
     from rae.roles.compare import compare
     from rae.storage.atomic import atomic_path
 
     if out:
-        _check_name(Path(out))
-    _check_other(run, found, other)
+        _check_suffix(Path(out))
+    _check_other(run, fitted, other)
     if out:
         _check_free(Path(out), force=force)
     ids, z = run.embeddings()
-    comparison = compare(found, ids, z, *_read(other))
+    comparison = compare(fitted, ids, z, *_read_vectors(other))
     data = comparison.as_dict()
-    text = _moved(comparison, data)
+    text = _comparison_table(comparison, data)
     if out:
-        with atomic_path(out) as hidden:
-            pq.write_table(comparison.table, hidden)
+        with atomic_path(out) as temporary:
+            pq.write_table(comparison.table, temporary)
         data["out"] = out
         text += f"\n\nwritten  {out} (id, from, to)"
     console.result(text, data)
 
 
-def _check_name(goal: Path) -> None:
-    if goal.suffix.lower() != ".parquet":
-        raise FileError(f"--out must end in .parquet, got {goal}")
+def _check_suffix(target: Path) -> None:
+    if target.suffix.lower() != ".parquet":
+        raise FileError(f"--out must end in .parquet, got {target}")
 
 
-def _check_free(goal: Path, *, force: bool) -> None:
-    if goal.exists() and not force:
-        raise FileError(f"{goal} exists; choose another --out, or pass --force to replace it")
+def _check_free(target: Path, *, force: bool) -> None:
+    if target.exists() and not force:
+        raise FileError(f"{target} exists; choose another --out, or pass --force to replace it")
 
 
-# --------------------------------------------------------------------------------- as text
+# ------------------------------------------------------------------------------------ text
 
 
 def table(record: dict[str, Any], width: int | None = None) -> str:
-    """The roles of a run: a line of numbers each, and below it what its members have in common."""
+    """The roles of a run as text: a line of numbers per role, its summary below."""
     width = _width() if width is None else width
-    lines = [*textwrap.wrap(record["rule"], width), ""]
-    graph = any(card["structure"] for card in record["cards"])
-    head = ["role", "nodes", "share", "sure"] + (["degree", "core", "inside"] if graph else []) + ["for example"]
+    rule = record["rule"] + ("; --k N sets the number" if record.get("weak") else "")
+    lines = [*textwrap.wrap(rule, width), ""]
+    has_graph = any(card["structure"] for card in record["cards"])
+    head = ["role", "nodes", "share", "sure"] + (["degree", "core", "inside"] if has_graph else []) + ["for example"]
     rows = []
     for card in record["cards"]:
         numbers = [f"{card['confidence']:.2f}"]
-        if graph:
+        if has_graph:
             structure, edges = card["structure"], card["edges"]
             numbers += [f"{structure[m]['quartiles'][1]:g}" if structure else "" for m in ("degree", "core")]
             numbers += [f"{100 * edges['inside']:.0f} %" if edges else ""]
         names = ", ".join(str(name) for name in card["prototypes"])
         rows.append((*_row(card["role"], card["size"], card["share"], [*numbers, names]), card["summary"]))
     lines.append(_lines(head, rows, width))
-    if not graph:
-        lines += ["", *textwrap.wrap("the run keeps no graph (--lean), so its cards are without structure", width)]
+    if not has_graph:
+        lines += ["", *textwrap.wrap("the run keeps no graph (--lean), so its cards have no structure", width)]
     return "\n".join(lines)
 
 
@@ -225,62 +231,65 @@ def _row(role: int, nodes: int, share: float, others: Sequence[str]) -> tuple[st
 
 
 def _lines(head: Sequence[str], rows: Sequence[Sequence[str]], width: int, *, wrap: bool = False) -> str:
-    """Numbers flush right, the last column of the head cut or wrapped to fit; anything beyond it below, indented."""
+    """A table with right-aligned numbers.
+
+    The last column of the head is cut or wrapped to fit; cells beyond it follow on lines of their own, indented.
+    """
     n = len(head)
-    wide = [max(len(head[i]), *(len(row[i]) for row in rows)) for i in range(n - 1)]
-    indent = sum(wide) + 2 * len(wide)
-    room = max(8, width - indent)
+    widths = [max(len(head[i]), *(len(row[i]) for row in rows)) for i in range(n - 1)]
+    indent = sum(widths) + 2 * len(widths)
+    last_width = max(8, width - indent)
 
     def line(cells: Sequence[str]) -> str:
-        fitted = textwrap.wrap(cells[n - 1], room) or [""] if wrap else [shortened(cells[n - 1], room)]
-        first = "  ".join([*(cell.rjust(w) for cell, w in zip(cells, wide, strict=False)), fitted[0]]).rstrip()
-        return "\n".join([first, *(" " * indent + more for more in fitted[1:])])
+        last = textwrap.wrap(cells[n - 1], last_width) or [""] if wrap else [shorten(cells[n - 1], last_width)]
+        first = "  ".join([*(cell.rjust(w) for cell, w in zip(cells, widths, strict=False)), last[0]]).rstrip()
+        return "\n".join([first, *(" " * indent + more for more in last[1:])])
 
-    out = [line(head)]
+    lines = [line(head)]
     for row in rows:
-        out.append(line(row))
+        lines.append(line(row))
         for extra in row[n:]:
-            out += textwrap.wrap(extra, width, initial_indent="      ", subsequent_indent="      ")
-    return "\n".join(out)
+            lines += textwrap.wrap(extra, width, initial_indent="      ", subsequent_indent="      ")
+    return "\n".join(lines)
 
 
-def shortened(text: str, room: int) -> str:
-    """The text, cut where it has more letters than there is room for.
+def shorten(text: str, width: int) -> str:
+    """The text, cut to this many characters.
 
-    >>> shortened("json.decoder", 6)
+    >>> shorten("json.decoder", 6)
     'json.…'
     """
-    return text if len(text) <= room else text[: room - 1] + "…"
+    return text if len(text) <= width else text[: width - 1] + "…"
 
 
-def _moved(comparison: Comparison, data: dict[str, Any]) -> str:
-    """Who moved where, and how each role changed."""
+def _comparison_table(comparison: Comparison, data: dict[str, Any]) -> str:
+    """The counts of a comparison, a line per role, and the surest movers, as text."""
     share = 100 * comparison.moved / max(comparison.common, 1)
-    told = (
+    counts = (
         f"{comparison.common:,} nodes in both, {comparison.moved:,} of them ({share:.1f} %) play another role; "
         f"{data['gone']:,} gone, {data['new']:,} new"
     )
-    lines = [*textwrap.wrap(told, _width()), ""]
+    lines = [*textwrap.wrap(counts, _width()), ""]
     rows = []
     for r in data["roles"]:
-        change = 100 * (r["share_after"] - r["share_before"])
+        points = 100 * (r["share_after"] - r["share_before"])
         stayed = "" if r["stayed"] is None else f"{100 * r['stayed']:.1f} %"
         drift = "" if r["drift"] is None else f"{r['drift']:.2f}"
         moves = sorted(
             ((n, to) for to, n in enumerate(data["moves"][r["role"]]) if to != r["role"] and n), reverse=True
         )
         went = ", ".join(f"{n:,} to {to}" for n, to in moves[:3])
-        numbers = (str(r["role"]), f"{r['before']:,}", f"{r['after']:,}", f"{change:+.1f}")
+        numbers = (str(r["role"]), f"{r['before']:,}", f"{r['after']:,}", f"{points:+.1f}")
         rows.append((*numbers, stayed, drift, went))
     lines.append(_lines(("role", "before", "after", "points", "stayed", "drift", "went"), rows, _width()))
     if data["movers"]:
-        named = [
-            (shortened(str(m["id"]), NAME), f"{m['from']} -> {m['to']}  ({m['confidence']:.2f})")
+        movers = [
+            (shorten(str(m["id"]), ID_WIDTH), f"{m['from']} -> {m['to']}  ({m['confidence']:.2f})")
             for m in data["movers"]
         ]
-        lines += ["", "surest movers", columns(named, indent="  ")]
+        lines += ["", "surest movers", columns(movers, indent="  ")]
     return "\n".join(lines)
 
 
 def _width() -> int:
-    return max(NARROWEST, min(WIDEST, shutil.get_terminal_size((WIDEST, 24)).columns))
+    return max(MIN_WIDTH, min(MAX_WIDTH, shutil.get_terminal_size((MAX_WIDTH, 24)).columns))

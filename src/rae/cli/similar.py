@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rae.cli.console import Console, columns, global_options
-from rae.cli.roles import NAME, shortened
+from rae.cli.roles import ID_WIDTH, shorten
 from rae.errors import FileError
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def _told(found: Similar, roles: dict[Any, int], *, inside: bool) -> str:
     if found.method != "exact":
         head += f", by an index that finds {100 * found.recall:.1f} % of the true nearest"
     rows = [
-        (shortened(str(name), NAME), f"{cosine:.4f}" + (f"  role {roles[name]}" if name in roles else ""))
+        (shorten(str(name), ID_WIDTH), f"{cosine:.4f}" + (f"  role {roles[name]}" if name in roles else ""))
         for name, cosine in found.matches
     ]
     return f"{head}\n{columns(rows, indent='  ')}"

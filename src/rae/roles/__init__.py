@@ -1,6 +1,6 @@
-"""Roles in an embedding: how many, who plays which, what its members have in common, who moved."""
+"""Roles in an embedding: their number, the memberships of every node, a card per role, and comparisons."""
 
 from rae.roles.cards import Card
-from rae.roles.fitted import Assignment, Roles
+from rae.roles.model import Assignment, Roles
 
 __all__ = ["Assignment", "Card", "Roles"]

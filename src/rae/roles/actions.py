@@ -1,9 +1,9 @@
-"""Which features set a role apart: by how much more often its members have them, or how much higher they stand.
+"""The features that distinguish a role: those its members have more often, or at a higher or lower level.
 
-A feature that most nodes lack (a word) is judged by who has it: lift is how many members have it
-over how many would if they were like everybody. `PRIOR` imaginary members are added to both, so
-that a rare word which a few members happen to have does not look like a discovery. A feature that
-most nodes have (age, amount) is judged by its mean, in standard deviations.
+A feature that most nodes lack (a word) is judged by lift: members that have it over members expected to
+have it if they were like all nodes. `PRIOR` imaginary members are added to both, so that a rare word of a
+few members is not taken for a difference. A feature that most nodes have (age, amount) is judged by the
+shift of its mean, in standard deviations.
 """
 
 from __future__ import annotations
@@ -15,72 +15,65 @@ import numpy as np
 import scipy.sparse as sp
 
 from rae.features import Matrix
-from rae.roles.canonical import Doubles, Ints, chunks
+from rae.roles.vectors import Doubles, Ints, chunks
 
-PRIOR = 3  # imaginary members on both sides of a lift
+PRIOR = 3
 LEAST_LIFT, LEAST_SHIFT, LEAST_MEMBERS = 1.25, 0.25, 3
-MOST = 8  # features named per role
+FEATURES_PER_ROLE = 8
 
 
-def standing_out(
-    features: Matrix, labels: Ints, k: int, names: Sequence[str] | None = None, most: int = MOST
+def distinctive_features(
+    features: Matrix, labels: Ints, k: int, names: Sequence[str] | None = None
 ) -> list[list[dict[str, Any]]]:
-    """Per role, the features that set it apart, strongest first.
+    """Per role, the features that distinguish it, strongest first.
 
     Each is {feature, column, lift, share, overall} or, for features most nodes have,
     {feature, column, shift, mean, overall}.
     """
     n = features.shape[0]
-    sizes = np.bincount(labels, minlength=k).astype(np.float64)
-    having, sums, squares = _counted(features, labels, k)
-    common = having.sum(0) > n / 2
-    shares = having.sum(0) / n
-    lift = (having + PRIOR) / (sizes[:, None] * shares + PRIOR)
-    gain = having / np.maximum(sizes[:, None], 1) * np.log(lift)  # common and telling
-    rare = ~common & (lift >= LEAST_LIFT) & (having >= LEAST_MEMBERS)
-    mean = sums.sum(0) / n
-    spread = np.sqrt(np.maximum(squares / n - mean**2, 0))
-    damped = (sums + PRIOR * mean) / (sizes[:, None] + PRIOR)
-    shift = np.where(spread > 1e-9, (damped - mean) / np.maximum(spread, 1e-9), 0.0)
-    strength = np.where(rare, gain, 0.0) + np.where(common & (np.abs(shift) >= LEAST_SHIFT), np.abs(shift) / 10, 0.0)
-    out: list[list[dict[str, Any]]] = []
-    for role in range(k):
-        best = [j for j in np.argsort(-strength[role], kind="stable")[:most].tolist() if strength[role, j] > 0]
-        told: list[dict[str, Any]] = []
-        for j in best:
-            entry: dict[str, Any] = {"feature": str(names[j]) if names is not None else f"feature {j}", "column": j}
-            if common[j]:
-                own = sums[role, j] / sizes[role]
-                entry |= _rounded(shift=shift[role, j], mean=own, overall=mean[j])
-            else:
-                own = having[role, j] / sizes[role]
-                entry |= _rounded(lift=lift[role, j], share=own, overall=shares[j])
-            told.append(entry)
-        out.append(told)
-    return out
+    sizes = np.bincount(labels, minlength=k).astype(np.float64)[:, None]
+    present, sums, squares = _count_by_role(features, labels, k)
+    common = present.sum(0) > n / 2
+    overall_share, overall_mean = present.sum(0) / n, sums.sum(0) / n
+    share, mean = present / np.maximum(sizes, 1), sums / np.maximum(sizes, 1)
 
+    lift = (present + PRIOR) / (sizes * overall_share + PRIOR)
+    rare = ~common & (lift >= LEAST_LIFT) & (present >= LEAST_MEMBERS)
+    deviation = np.sqrt(np.maximum(squares / n - overall_mean**2, 0))
+    damped = (sums + PRIOR * overall_mean) / (sizes + PRIOR)
+    shift = np.where(deviation > 1e-9, (damped - overall_mean) / np.maximum(deviation, 1e-9), 0.0)
+    shifted = common & (np.abs(shift) >= LEAST_SHIFT)
+    strength = np.where(rare, share * np.log(lift), 0.0) + np.where(shifted, np.abs(shift) / 10, 0.0)
 
-def _counted(features: Matrix, labels: Ints, k: int) -> tuple[Doubles, Doubles, Doubles]:
-    """Members that have each feature and their sums, by role; sums of squares over all.  -> (k, f), (k, f), (f,)"""
-    width = features.shape[1]
-    having, sums, squares = np.zeros((k, width)), np.zeros((k, width)), np.zeros(width)
-    for a, b in chunks(features.shape[0]):
-        part: Any = features[a:b]
-        ones, places = np.ones(b - a), (labels[a:b], np.arange(b - a))
-        roles = sp.csr_array((ones, places), shape=(k, b - a))
-        if isinstance(part, np.ndarray):
-            part = part.astype(np.float64)
-            having += roles @ (part != 0)
-            sums += roles @ part
-            squares += (part**2).sum(0)
+    def entry(role: int, column: int) -> dict[str, Any]:
+        name = str(names[column]) if names is not None else f"feature {column}"
+        if common[column]:
+            values = {"shift": shift[role, column], "mean": mean[role, column], "overall": overall_mean[column]}
         else:
-            part = sp.csr_array(part, dtype=np.float64)
-            present = sp.csr_array(((part.data != 0).astype(np.float64), part.indices, part.indptr), shape=part.shape)
-            having += (roles @ present).toarray()
-            sums += (roles @ part).toarray()
-            squares += np.bincount(part.indices, weights=part.data**2, minlength=width)
-    return having, sums, squares
+            values = {"lift": lift[role, column], "share": share[role, column], "overall": overall_share[column]}
+        return {"feature": name, "column": column} | {key: round(float(value), 4) for key, value in values.items()}
+
+    strongest = np.argsort(-strength, axis=1, kind="stable")[:, :FEATURES_PER_ROLE].tolist()
+    return [[entry(role, j) for j in columns if strength[role, j] > 0] for role, columns in enumerate(strongest)]
 
 
-def _rounded(**values: float) -> dict[str, float]:
-    return {name: round(float(value), 4) for name, value in values.items()}
+def _count_by_role(features: Matrix, labels: Ints, k: int) -> tuple[Doubles, Doubles, Doubles]:
+    """By role, members that have each feature and its sum; its sum of squares.  -> (k, f), (k, f), (f,)"""
+    width = features.shape[1]
+    present, sums, squares = np.zeros((k, width)), np.zeros((k, width)), np.zeros(width)
+    for start, stop in chunks(features.shape[0]):
+        rows: Any = features[start:stop]
+        size = stop - start
+        by_role = sp.csr_array((np.ones(size), (labels[start:stop], np.arange(size))), shape=(k, size))
+        if isinstance(rows, np.ndarray):
+            rows = rows.astype(np.float64)
+            present += by_role @ (rows != 0)
+            sums += by_role @ rows
+            squares += (rows**2).sum(0)
+        else:
+            rows = sp.csr_array(rows, dtype=np.float64)
+            nonzero = sp.csr_array(((rows.data != 0).astype(np.float64), rows.indices, rows.indptr), shape=rows.shape)
+            present += (by_role @ nonzero).toarray()
+            sums += (by_role @ rows).toarray()
+            squares += np.bincount(rows.indices, weights=rows.data**2, minlength=width)
+    return present, sums, squares

@@ -1,26 +1,27 @@
-"""Role cards: for each role its size, its prototypes, how its members stand in the graph, what they do."""
+"""Role cards: for each role its size, its prototypes, its place in the graph, and what its members do."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from rae.errors import FeatureError, GraphError
 from rae.features import check_matrix
+from rae.features.measures import clustering, core_numbers, degrees, triangles
 from rae.graph import Graph
 from rae.graph.ids import id_array
-from rae.roles.actions import standing_out
-from rae.roles.apart import told_apart
-from rae.roles.canonical import Doubles, Ints
-from rae.roles.fitted import Assignment
-from rae.roles.structure import edges_between, measures, profile
-from rae.roles.words import summary
+from rae.roles.actions import distinctive_features
+from rae.roles.summary import distinguish, summarize
+from rae.roles.vectors import Doubles, Ints, chunks
+
+if TYPE_CHECKING:
+    from rae.roles.model import Assignment
 
 PROTOTYPES = 5
-COMMON = 0.2  # of its members in one position make that position the first to be shown
+COMMON_POSITION = 0.2  # share of a role's members in one position that gives it the first prototype
 
 
 @dataclass(frozen=True)
@@ -32,99 +33,167 @@ class Card:
     share: float
     confidence: float  # the median over its members
     prototypes: tuple[Any, ...]  # ids, the commonest position first, then the most central
-    structure: dict[str, dict[str, Any]] = field(default_factory=dict)  # measure -> quartiles, where they stand, ...
+    structure: dict[str, dict[str, Any]] = field(default_factory=dict)  # measure -> see `profile_roles`
     edges: dict[str, Any] = field(default_factory=dict)  # inside: share, to: share by role, expected: share by role
     actions: tuple[dict[str, Any], ...] = ()
     summary: str = ""
 
     def as_dict(self) -> dict[str, Any]:
-        """The card as JSON holds it; ids that JSON has no kind for are text."""
-        told = asdict(self)
-        told["prototypes"] = [i if isinstance(i, int | str | float) else str(i) for i in self.prototypes]
-        told["actions"] = list(told["actions"])
-        return told
+        """The card as JSON holds it; ids of types that JSON lacks become text."""
+        card = asdict(self)
+        card["prototypes"] = [i if isinstance(i, int | str | float) else str(i) for i in self.prototypes]
+        card["actions"] = list(card["actions"])
+        return card
 
 
 def make_cards(
     assignment: Assignment, ids: Any, *, graph: Graph | None = None, features: Any = None, names: Any = None
 ) -> list[Card]:
-    """The cards of these roles; graph, features and ids have the rows of the assignment."""
-    column = id_array(ids)
+    """A card per role; graph, features and ids have the rows of the assignment."""
+    ids = id_array(ids)
     n, k = assignment.memberships.shape
-    if len(column) != n:
-        raise FeatureError(f"ids must have one entry per row ({n:,}), got {len(column):,}")
+    if len(ids) != n:
+        raise FeatureError(f"ids must have one entry per row ({n:,}), got {len(ids):,}")
     if graph is not None and graph.n_nodes != n:
         raise GraphError(f"the graph must have the nodes of the vectors ({n:,}), got {graph.n_nodes:,}")
-    labels = assignment.labels
+    labels, sizes = assignment.labels, assignment.sizes
     structure: list[dict[str, Any]] = [{} for _ in range(k)]
     edges: list[dict[str, Any]] = [{} for _ in range(k)]
-    if graph is not None:
-        structure = profile(measures(graph), labels, k)
-        edges = _shares(edges_between(graph, labels, k))
     actions: list[list[dict[str, Any]]] = [[] for _ in range(k)]
+    if graph is not None:
+        structure = profile_roles(structural_measures(graph), labels, k)
+        edges = _edge_shares(edges_between(graph, labels, k))
     if features is not None:
-        actions = standing_out(check_matrix(features, n), labels, k, names)
-    told = told_apart([summary(r, structure[r], edges[r], actions[r]) for r in range(k)], structure, edges)
-    sizes = assignment.sizes
+        actions = distinctive_features(check_matrix(features, n), labels, k, names)
+    summaries = [summarize(role, structure[role], edges[role], actions[role]) for role in range(k)]
+    summaries = distinguish(summaries, structure, edges)
     cards = []
     for role in range(k):
         members = np.flatnonzero(labels == role)
-        sure = float(np.median(assignment.confidence[members])) if len(members) else 0.0
-        central = _prototypes(members, assignment, column)
-        cards.append(
-            Card(
-                role=role,
-                size=int(sizes[role]),
-                share=round(float(sizes[role]) / n, 6),
-                confidence=round(sure, 4),
-                prototypes=central,
-                structure=structure[role],
-                edges=edges[role],
-                actions=tuple(actions[role]),
-                summary=told[role],
-            )
+        confidence = float(np.median(assignment.confidence[members])) if len(members) else 0.0
+        card = Card(
+            role=role,
+            size=int(sizes[role]),
+            share=round(float(sizes[role]) / n, 6),
+            confidence=round(confidence, 4),
+            prototypes=_prototypes(assignment.distances[members], members, ids),
+            structure=structure[role],
+            edges=edges[role],
+            actions=tuple(actions[role]),
+            summary=summaries[role],
         )
+        cards.append(card)
     return cards
 
 
-def _prototypes(members: Ints, assignment: Assignment, ids: pa.Array) -> tuple[Any, ...]:
-    """One of the position most members share, if many do, then the nearest to the centre, in different positions."""
+# -------------------------------------------------------------------------------------- prototypes
+
+
+def _prototypes(distances: Any, members: Ints, ids: pa.Array) -> tuple[Any, ...]:
+    """Ids of a role: one from its commonest position, then the most central, in different positions first."""
     if not len(members):
         return ()
-    far: Doubles = assignment.distances[members].astype(np.float64).round(5)
-    usual = _usual(far)
-    some = min(len(members), 50 * PROTOTYPES)
-    near = np.union1d(np.argpartition(far, some - 1)[:some], np.flatnonzero(far == usual)[:some])
-    values = ids.take(pa.array(members[near])).to_pylist()
-    order = sorted(range(len(near)), key=lambda i: (far[near[i]] != usual, far[near[i]], str(values[i])))
-    seen: set[float] = set()
-    first: list[Any] = []
-    others: list[Any] = []
-    for i in order:
-        place = float(far[near[i]])
-        (others if place in seen else first).append(values[i])
-        seen.add(place)
-    return tuple((first + others)[:PROTOTYPES])
+    distances = distances.astype(np.float64).round(5)  # equal positions are equally far from the centre
+    common = _common_distance(distances)
+    size = min(len(members), 50 * PROTOTYPES)
+    candidates = np.union1d(np.argpartition(distances, size - 1)[:size], np.flatnonzero(distances == common)[:size])
+    far, names = distances[candidates], ids.take(pa.array(members[candidates])).to_pylist()
+    order = sorted(range(len(candidates)), key=lambda i: (far[i] != common, far[i], str(names[i])))
+    first_of_position = {float(far[i]): i for i in reversed(order)}
+    chosen = set(first_of_position.values())
+    order.sort(key=lambda i: i not in chosen)
+    return tuple(names[i] for i in order[:PROTOTYPES])
 
 
-def _usual(far: Doubles) -> float | None:
-    """The distance at which most stand, since equal positions are equally far; None if no fifth of them share one."""
-    places, counts = np.unique(far, return_counts=True)
-    best = int(counts.argmax())
-    return float(places[best]) if counts[best] > max(1, COMMON * len(far)) else None
+def _common_distance(distances: Doubles) -> float | None:
+    """The distance that most members share, or None if less than a fifth of them share one."""
+    values, counts = np.unique(distances, return_counts=True)
+    most = int(counts.argmax())
+    return float(values[most]) if counts[most] > max(1, COMMON_POSITION * len(distances)) else None
 
 
-def _shares(table: Ints) -> list[dict[str, Any]]:
-    """Where the edges of each role lead, and where all edges do."""
-    everywhere = table.sum(0) / max(int(table.sum()), 1)
-    out: list[dict[str, Any]] = []
-    for role, row in enumerate(table):
-        to = row / max(int(row.sum()), 1)
-        out.append(
-            {
-                "inside": round(float(to[role]), 4),
-                "to": [round(float(share), 4) for share in to],
-                "expected": [round(float(share), 4) for share in everywhere],
-            }
-        )
-    return out
+# --------------------------------------------------------------------------------------- structure
+
+
+def structural_measures(graph: Graph) -> dict[str, np.ndarray[Any, Any]]:
+    """Per node: degree, mean degree of its neighbours, triangles, clustering coefficient, core number."""
+    triangle_counts = triangles(graph)
+    return {
+        "degree": degrees(graph),
+        "neighbor_degree": _neighbor_degrees(graph),
+        "triangles": triangle_counts,
+        "clustering": clustering(graph, triangle_counts),
+        "core": core_numbers(graph),
+    }
+
+
+def _neighbor_degrees(graph: Graph) -> Doubles:
+    """The mean degree of each node's neighbours; 0 without neighbours.  -> (n,)"""
+    degree = degrees(graph)
+    means = np.empty(graph.n_nodes)
+    for start, stop in chunks(graph.n_nodes):
+        rows = np.repeat(np.arange(stop - start), degree[start:stop])
+        around = degree[graph.targets[graph.offsets[start] : graph.offsets[stop]]]
+        means[start:stop] = np.bincount(rows, around, stop - start) / np.maximum(degree[start:stop], 1)
+    return means
+
+
+def profile_roles(measures: dict[str, np.ndarray[Any, Any]], labels: Ints, k: int) -> list[dict[str, dict[str, Any]]]:
+    """Per role and measure: quartiles, their percentiles among all nodes, the shares of zeros and ones.
+
+    A value in the middle of many equals has the percentile of their middle: of 100 leaves each is at 50.
+    A role without members has an empty profile.
+    """
+    by_role = np.argsort(labels, kind="stable")
+    stops = np.cumsum(np.bincount(labels, minlength=k))
+    members = np.split(by_role, stops[:-1])
+    profiles: list[dict[str, dict[str, Any]]] = [{} for _ in range(k)]
+    for name, values in measures.items():
+        ascending = np.sort(values)
+        for role in range(k):
+            if len(members[role]):
+                profiles[role][name] = _profile(values[members[role]], ascending)
+    return profiles
+
+
+def _profile(values: np.ndarray[Any, Any], ascending: np.ndarray[Any, Any]) -> dict[str, Any]:
+    """One measure of one role, `ascending` being its values of all nodes."""
+    quartiles = np.quantile(values, [0.25, 0.5, 0.75], method="nearest")
+    below, upto = np.searchsorted(ascending, quartiles, "left"), np.searchsorted(ascending, quartiles, "right")
+    percentiles = [round(100 * float(twice) / (2 * len(ascending)), 2) for twice in below + upto]
+    return {
+        "quartiles": [_plain_number(quartile) for quartile in quartiles],
+        "percentiles": percentiles,
+        "percentile": percentiles[1],
+        "overall": _plain_number(ascending[len(ascending) // 2]),
+        "zero": _share(values == 0),
+        "one": _share(values == 1),
+    }
+
+
+def _share(mask: np.ndarray[Any, np.dtype[np.bool_]]) -> float:
+    """The share of True, rounded, but 0 only for none and 1 only for all."""
+    if mask.all() or not mask.any():
+        return float(mask.all())
+    return min(max(round(float(mask.mean()), 4), 1e-4), 0.9999)
+
+
+def _plain_number(value: Any) -> float | int:
+    return int(value) if float(value).is_integer() else round(float(value), 4)
+
+
+def edges_between(graph: Graph, labels: Ints, k: int) -> Ints:
+    """Ends of edges at role i that lead to role j; symmetric, edges inside a role counted twice.  -> (k, k)"""
+    table = np.zeros(k * k, np.int64)
+    for start, stop in chunks(graph.n_nodes):
+        here = np.repeat(labels[start:stop].astype(np.int64), graph.degrees[start:stop])
+        there = labels[graph.targets[graph.offsets[start] : graph.offsets[stop]]]
+        table += np.bincount(here * k + there, minlength=k * k)
+    return table.reshape(k, k)
+
+
+def _edge_shares(table: Ints) -> list[dict[str, Any]]:
+    """Per role, the share of its edges that lead to each role, and the same share of all edges."""
+    expected = [round(float(share), 4) for share in table.sum(0) / max(int(table.sum()), 1)]
+    shares = (table / np.maximum(table.sum(1, keepdims=True), 1)).round(4).tolist()
+    return [{"inside": to[role], "to": to, "expected": list(expected)} for role, to in enumerate(shares)]

@@ -1,4 +1,4 @@
-"""Two embeddings by one model, seen with the same roles: who moved, and how far each role drifted."""
+"""Two embeddings of one model with the same roles: which nodes changed role, how far each role drifted."""
 
 from __future__ import annotations
 
@@ -11,31 +11,33 @@ import pyarrow.compute as pc
 
 from rae.errors import GraphError
 from rae.graph.ids import id_array, index_in, shown
-from rae.roles.canonical import Doubles, Floats, Ints, chunks
-from rae.roles.fitted import Assignment, Roles, checked
+from rae.roles.model import Assignment, Roles
+from rae.roles.vectors import Doubles, Floats, Ints, check_vectors, chunks
 
-SHOWN = 10  # movers named
+NAMED_MOVERS = 10
 
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """From one embedding to another, role by role; `moves[i, j]` common ids went from role i to role j."""
+    """The changes from one embedding to another, by role."""
 
-    moves: Ints  # (k, k)
+    moves: Ints  # (k, k) common ids that went from role i to role j
     gone: Ints  # (k,) ids that only the first has, by their role there
     new: Ints  # (k,) ids that only the second has, by their role there
-    before: Ints  # (k,) sizes
-    after: Ints  # (k,)
-    drift: Doubles  # (k,) how far the middle of the role went, in radii; NaN where it is empty
+    before: Ints  # (k,) sizes in the first
+    after: Ints  # (k,) sizes in the second
+    drift: Doubles  # (k,) distance between the means of its members, in radii; NaN where it has none
     movers: tuple[tuple[Any, int, int, float], ...]  # id, from, to, confidence: the surest first
     table: pa.Table  # id, from, to, of every common id
 
     @property
     def common(self) -> int:
+        """The number of ids in both."""
         return int(self.moves.sum())
 
     @property
     def moved(self) -> int:
+        """The number of common ids that changed role."""
         return self.common - int(np.trace(self.moves))
 
     def as_dict(self) -> dict[str, Any]:
@@ -71,52 +73,54 @@ class Comparison:
 
 
 def compare(roles: Roles, ids: Any, z: Any, other_ids: Any, other_z: Any) -> Comparison:
-    """How the nodes of the first embedding play in the second, for the ids both have."""
+    """The roles of one model in two embeddings, node by node for the ids in both."""
     ids, other_ids = id_array(ids), id_array(other_ids)
-    z, other_z = checked(z, len(roles.fitted.space.mean)), checked(other_z, len(roles.fitted.space.mean))
-    first, second = roles.assign(z), roles.assign(other_z)
-    found = index_in(ids, other_ids)
-    if found.null_count == len(ids):
+    width = roles.parameters.width
+    z, other_z = check_vectors(z, width), check_vectors(other_z, width)
+    before, after = roles.assign(z), roles.assign(other_z)
+    matches = index_in(ids, other_ids)
+    if matches.null_count == len(ids):
         raise GraphError(
             f"the two have no id in common: {ids.type} such as {shown(ids)}, "
             f"{other_ids.type} such as {shown(other_ids)}"
         )
-    here = np.flatnonzero(pc.is_valid(found).to_numpy(zero_copy_only=False))
-    there = found.drop_null().to_numpy(zero_copy_only=False).astype(np.int64)
-    a, b = first.labels[here], second.labels[there]
-    k = roles.n_roles
-    moves = np.bincount(a.astype(np.int64) * k + b, minlength=k * k).reshape(k, k)
-    fresh = np.ones(len(other_ids), bool)
-    fresh[there] = False
-    lost = np.ones(len(ids), bool)
-    lost[here] = False
+    rows = np.flatnonzero(pc.is_valid(matches).to_numpy(zero_copy_only=False))
+    other_rows = matches.drop_null().to_numpy(zero_copy_only=False).astype(np.int64)
+    old, new, k = before.labels[rows], after.labels[other_rows], roles.n_roles
     return Comparison(
-        moves=moves,
-        gone=np.bincount(first.labels[lost], minlength=k),
-        new=np.bincount(second.labels[fresh], minlength=k),
-        before=first.sizes,
-        after=second.sizes,
-        drift=_drift(roles, z, first, other_z, second),
-        movers=_surest(ids, here, a, b, second.confidence[there]),
-        table=pa.table({"id": ids.take(pa.array(here)), "from": a, "to": b}),
+        moves=np.bincount(old.astype(np.int64) * k + new, minlength=k * k).reshape(k, k),
+        gone=np.bincount(np.delete(before.labels, rows), minlength=k),
+        new=np.bincount(np.delete(after.labels, other_rows), minlength=k),
+        before=before.sizes,
+        after=after.sizes,
+        drift=_drift(roles, z, before, other_z, after),
+        movers=_surest_movers(ids, rows, old, new, after.confidence[other_rows]),
+        table=pa.table({"id": ids.take(pa.array(rows)), "from": old, "to": new}),
     )
 
 
-def _surest(ids: pa.Array, here: Ints, a: Any, b: Any, sure: Floats) -> tuple[tuple[Any, int, int, float], ...]:
-    moved = np.flatnonzero(a != b)
-    best = moved[np.argsort(-sure[moved], kind="stable")[:SHOWN]]
-    names = ids.take(pa.array(here[best])).to_pylist()
-    return tuple((name, int(a[i]), int(b[i]), float(sure[i])) for name, i in zip(names, best, strict=True))
+def _surest_movers(
+    ids: pa.Array, rows: Ints, old: Ints, new: Ints, confidence: Floats
+) -> tuple[tuple[Any, int, int, float], ...]:
+    """Id, old role, new role and confidence of the nodes that changed role, the surest first."""
+    moved = np.flatnonzero(old != new)
+    surest = moved[np.argsort(-confidence[moved], kind="stable")[:NAMED_MOVERS]]
+    names = ids.take(pa.array(rows[surest])).to_pylist()
+    return tuple((name, int(old[i]), int(new[i]), float(confidence[i])) for name, i in zip(names, surest, strict=True))
 
 
-def _drift(roles: Roles, z: Floats, first: Assignment, other_z: Floats, second: Assignment) -> Doubles:
-    """The distance between the middles of a role's members, before and after, in radii of a role."""
-    middles = []
-    for vectors, assignment in ((z, first), (other_z, second)):
-        total = np.zeros((roles.n_roles, roles.fitted.centers.shape[1]))
-        for a, b in chunks(len(vectors)):
-            np.add.at(total, assignment.labels[a:b], roles.fitted.space.project(vectors[a:b]))
-        sizes = assignment.sizes[:, None]
-        middles.append(np.where(sizes > 0, total / np.maximum(sizes, 1), np.nan))
-    out: Doubles = np.sqrt(((middles[0] - middles[1]) ** 2).sum(1)) / roles.fitted.radius
+def _drift(roles: Roles, z: Floats, before: Assignment, other_z: Floats, after: Assignment) -> Doubles:
+    """The distance between the means of a role's members, before and after, in radii.  -> (k,)"""
+    means = [_role_means(roles, vectors, assignment) for vectors, assignment in ((z, before), (other_z, after))]
+    out: Doubles = np.linalg.norm(means[0] - means[1], axis=1) / roles.parameters.radius
     return out
+
+
+def _role_means(roles: Roles, z: Floats, assignment: Assignment) -> Doubles:
+    """The mean of each role's members in the projection; NaN for a role without members.  -> (k, p)"""
+    sums = np.zeros(roles.parameters.centers.shape)
+    for start, stop in chunks(len(z)):
+        np.add.at(sums, assignment.labels[start:stop], roles.parameters.projection(z[start:stop]))
+    sizes = assignment.sizes[:, None]
+    means: Doubles = np.where(sizes > 0, sums / np.maximum(sizes, 1), np.nan)
+    return means

@@ -1,116 +1,131 @@
-"""How many roles: where nodes stand on a few exact positions, those; else as many as two halves agree on.
+"""The number of roles: the exact positions where they are few, else the k of prediction strength.
 
-(Between the two, where the graph is at hand, comes `rae.roles.steady`.)
+Exact positions: nodes in equal positions have equal vectors, up to rounding. At most `max_k` positions,
+with four or more nodes each on average, are the roles.
 
-Exact positions: nodes in equal positions have equal vectors, up to rounding. Where there are at most `max_k`
-positions, four or more nodes to each on average, they are the roles. So are at most `max_k`
-positions that hold half of all nodes, each at least twice as many as any other position, if the
-rest lies near them: a graph of exact positions with a little noise.
-
-Prediction strength (Tibshirani & Walther 2005) otherwise: cluster two halves of the nodes apart;
-of two nodes that one half puts together, how often does the other half put them together too?
-The worst cluster counts. The number of roles is the largest k at which this is 0.8 or more, on
-average over several halvings; where no k reaches that, the k that comes nearest.
+Prediction strength (Tibshirani & Walther 2005): cluster two halves of the nodes separately; of two nodes
+that one half puts together, how often does the other half do so too? The worst cluster counts. The number
+of roles is the largest k at which the mean over several halvings is 0.8 or more. Where no k reaches 0.8,
+it is the k with the largest value, and the choice is weak.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rae.roles.canonical import Doubles, Ints, positions
+from rae.errors import ConfigError
+from rae.roles.vectors import Doubles, Ints
 from rae.runtime import generator, key
 
-STRENGTH = 0.8
-HALVINGS, STARTS, ROWS = 5, 3, 4_000  # halvings per k, k-means starts per fit, rows halved
-EACH = 4  # nodes per position, where every position is a role
-HELD, APART, EXPLAINED = 0.5, 2.0, 0.5  # positions with noise: share held, how far they stand out, variance explained
+if TYPE_CHECKING:
+    from sklearn.cluster import KMeans
+
+STRONG = 0.8
+HALVINGS, HALVING_STARTS, HALVED_ROWS = 5, 3, 4_000  # per k, k-means starts per half, rows of both halves
+NODES_PER_POSITION = 4
+# Rows this near are one position. Rounding of float32 vectors stays below both limits (3e-8 of the spread, 1e-7 of the
+# norm); the nearest positions of a barbell graph differ by 2e-5 of the spread.
+SAME_BY_SPREAD, SAME_BY_NORM = 1e-6, 2e-7
+NO_SPREAD_BY_NORM = 1e-6  # rows whose spread is at most this share of their norm are all one position
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The number of roles, by which rule, and the curve that it was read from."""
+    """The number of roles, the criterion that chose it, and its curve."""
 
     k: int
-    criterion: str  # "given", "positions", "steady positions" or "prediction strength"
-    curve: dict[int, float]  # k -> prediction strength, or penalised likelihood; empty for the other rules
-    centers: Doubles | None = None  # the positions, where they are the roles
+    criterion: str  # "given", "positions" or "prediction strength"; older files also have "steady positions"
+    curve: dict[int, float] = field(default_factory=dict)  # k -> prediction strength; empty for the other criteria
+
+    @property
+    def weak(self) -> bool:
+        """Whether no number of roles is strong, so that this one is only the best of them."""
+        return self.criterion == "prediction strength" and bool(self.curve) and self.curve[self.k] < STRONG
 
 
-def choose(x: Doubles, leading: int, max_k: int, seed: int, size: float = 0.0) -> Choice:
-    """The number of roles of these rows: a canonical sample in all its directions.  (n, p) -> Choice
+@dataclass(frozen=True, eq=False)
+class Positions:
+    """Groups of rows that are equal up to rounding."""
 
-    `size` is the norm of the vectors, by which rounding is told from a difference.
-    """
-    points, counts, _ = positions(x, size)
-    if len(points) == 1:
-        return Choice(1, "positions", {}, points)
-    exact = standing_out(x, points, counts, max_k)
-    if exact is not None:
-        return Choice(len(exact), "positions", {}, exact)
-    x = x[:, :leading]
+    points: Doubles  # (u, p) one row of each group
+    of_row: Ints  # (n,) the group of each row
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+
+def find_positions(x: Doubles, norm: float = 0.0) -> Positions:
+    """The positions of these rows; `norm` is the largest norm of the vectors before projection.  (n, p) -> Positions"""
+    from sklearn.cluster import DBSCAN
+
+    spread = float(np.abs(x - x.mean(0)).max(initial=0.0))
+    if spread <= NO_SPREAD_BY_NORM * norm:
+        return Positions(x[:1], np.zeros(len(x), np.int64))
+    tolerance = max(SAME_BY_SPREAD * spread, SAME_BY_NORM * norm, 1e-18)
+    cells, cell_of_row = np.unique(np.round(x / tolerance), axis=0, return_inverse=True)
+    # A rounding error can cross the border of a cell, so cells that touch are one position.
+    position_of_cell = DBSCAN(eps=1.5, min_samples=1, algorithm="kd_tree").fit_predict(cells)
+    of_row = position_of_cell[cell_of_row.reshape(-1)]
+    _, first_row = np.unique(of_row, return_index=True)
+    return Positions(x[first_row], of_row)
+
+
+def choose_number(x: Doubles, positions: Positions, leading: int, max_k: int, seed: int) -> Choice:
+    """The number of roles of these rows, whose first `leading` columns hold most variance.  (n, p) -> Choice"""
+    if len(positions) <= max(1, min(max_k, len(x) // NODES_PER_POSITION)):
+        return Choice(len(positions), "positions")
+    curve = strength_curve(x[:, :leading], positions, max_k, seed)
+    strong = [k for k, strength in curve.items() if strength >= STRONG]
+    best = max(strong) if strong else max(curve, key=lambda k: curve[k], default=1)
+    return Choice(best, "prediction strength", curve)
+
+
+def check_given(k: int, positions: Positions) -> Choice:
+    """The number that the caller gives, which may not exceed the number of positions."""
+    if k > len(positions):
+        raise ConfigError(f"k must be at most the number of different vectors ({len(positions):,}), got {k:,}")
+    return Choice(k, "given")
+
+
+def strength_curve(x: Doubles, positions: Positions, max_k: int, seed: int) -> dict[int, float]:
+    """Prediction strength by number of roles, from 2 to what every half has different rows for."""
     draw = generator(seed, "roles", "halves")
-    rows = x if len(x) <= ROWS else x[np.sort(draw.choice(len(x), ROWS, replace=False))]
-    halves = [draw.permutation(len(rows)) for _ in range(HALVINGS)]
-    curve = {}
-    for k in range(2, min(max_k, len(points) - 1, len(rows) // 4) + 1):
-        curve[k] = float(np.mean([_strength(rows, half, k, seed) for half in halves]))
-    if not curve:
-        return Choice(1, "prediction strength", {})
-    strong = [k for k, value in curve.items() if value >= STRENGTH]
-    return Choice(max(strong) if strong else max(curve, key=lambda k: curve[k]), "prediction strength", curve)
+    rows = np.arange(len(x))
+    if len(x) > HALVED_ROWS:
+        rows = np.sort(draw.choice(len(x), HALVED_ROWS, replace=False))
+    orders = [rows[draw.permutation(len(rows))] for _ in range(HALVINGS)]
+    halvings = [(order[::2], order[1::2]) for order in orders]
+    fewest = min(len(np.unique(positions.of_row[half])) for halves in halvings for half in halves)
+    largest = min(max_k, len(positions) - 1, len(rows) // 4, fewest)
+    return {
+        k: float(np.mean([prediction_strength(x[a], x[b], k, seed) for a, b in halvings]))
+        for k in range(2, largest + 1)
+    }
 
 
-def few_positions(x: Doubles, max_k: int, size: float = 0.0) -> bool:
-    """Whether the rows stand on so few positions that each is a role."""
-    points, _, _ = positions(x, size)
-    return len(points) <= max(1, min(max_k, len(x) // EACH))
+def prediction_strength(first: Doubles, second: Doubles, k: int, seed: int) -> float:
+    """Of pairs in a cluster of one half, the share that clusters of the other half keep together: the worst cluster.
 
+    The mean of both directions.
+    """
+    from sklearn.metrics.cluster import contingency_matrix
 
-def standing_out(x: Doubles, points: Doubles, counts: Ints, max_k: int) -> Doubles | None:
-    """The few positions that hold most nodes, or None where there are no such.  -> (k, p)"""
-    order = np.argsort(-counts, kind="stable")
-    sizes = counts[order].astype(np.float64)
-    if len(sizes) <= min(max_k, len(x) // EACH):
-        return points[order]
-    held = (np.cumsum(sizes) / sizes.sum())[:max_k]
-    ratio = sizes[:max_k] / np.append(sizes, 1)[1 : max_k + 1]
-    allowed = (held >= HELD) & (ratio >= APART) & (np.arange(len(ratio)) >= 1)
-    if not allowed.any():
-        return None
-    k = 1 + int(np.argmax(np.where(allowed, ratio, 0)))
-    centers = points[order[:k]]
-    rest = float(squared(x, centers).min(1).mean())
-    total = float(((x - x.mean(0)) ** 2).sum(1).mean())
-    return centers if rest <= (1 - EXPLAINED) * total else None
-
-
-def squared(x: Doubles, centers: Doubles) -> Doubles:
-    """Squared distances, never negative.  (n, p), (k, p) -> (n, k)"""
-    out: Doubles = (x**2).sum(1)[:, None] - 2 * x @ centers.T + (centers**2).sum(1)
-    return np.maximum(out, 0)
-
-
-def cluster(x: Doubles, k: int, seed: int, starts: int) -> Doubles:
-    """The centres of k-means, best of several starts.  (n, p) -> (k, p)"""
-    from sklearn.cluster import KMeans
-
-    luck = int(key(seed, "roles", "k-means", k)) % 2**32
-    centers: Doubles = KMeans(k, n_init=starts, random_state=luck).fit(x).cluster_centers_
-    return centers
-
-
-def _strength(x: Doubles, half: Ints, k: int, seed: int) -> float:
-    """Of pairs that one half puts together, the share that the other does too, in the worst cluster."""
-    halves = x[half[::2]], x[half[1::2]]
-    centers = [cluster(rows, k, seed, STARTS) for rows in halves]
+    halves = first, second
+    fits = [fit_kmeans(rows, k, seed, HALVING_STARTS) for rows in halves]
     worst = []
-    for rows, own, theirs in ((halves[0], *centers), (halves[1], *centers[::-1])):
-        table: Any = np.zeros((k, k))
-        np.add.at(table, (squared(rows, own).argmin(1), squared(rows, theirs).argmin(1)), 1)
+    for rows, own, other in zip(halves, fits, fits[::-1], strict=True):
+        table: Any = contingency_matrix(own.labels_, other.predict(rows))
         size = table.sum(1)
         together = (table * (table - 1)).sum(1) / np.maximum(size * (size - 1), 1)
-        worst.append(float(together.min()))
+        worst.append(together.min())
     return float(np.mean(worst))
+
+
+def fit_kmeans(x: Doubles, k: int, seed: int, starts: int) -> KMeans:
+    """k-means, the best of several starts.  (n, p) -> KMeans"""
+    from sklearn.cluster import KMeans
+
+    return KMeans(k, n_init=starts, random_state=int(key(seed, "roles", "k-means", k)) % 2**32).fit(x)

@@ -1,0 +1,250 @@
+"""Roles: their number, how much each node plays each of them, and which one most."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from rae.errors import ConfigError, NotFittedError, RunError
+from rae.roles.number import Choice, check_given, choose_number, find_positions, fit_kmeans
+from rae.roles.vectors import Doubles, Floats, Ints, Projection, check_vectors, chunks, sample_rows
+
+if TYPE_CHECKING:
+    from rae.roles.cards import Card
+
+SAMPLE_ROWS = 20_000  # rows that roles are fitted on; every row is assigned
+ASSIGN_ROWS = 65_536  # rows assigned at a time
+KMEANS_STARTS = 10
+LEAST_RADIUS = 0.1  # of the distance between the two nearest centres
+
+
+@dataclass(frozen=True, eq=False)
+class Assignment:
+    """The role of every node, its confidence, and the memberships in all roles."""
+
+    labels: np.ndarray[Any, np.dtype[np.int32]]  # (n,) the role with the largest membership
+    confidence: Floats  # (n,) that membership
+    memberships: Floats  # (n, k), rows sum to one
+    distances: Floats  # (n,) to the centre of the role
+
+    @property
+    def sizes(self) -> Ints:
+        """Nodes per role."""
+        return np.bincount(self.labels, minlength=self.memberships.shape[1])
+
+
+@dataclass(frozen=True, eq=False)
+class Parameters:
+    """Everything that assigns roles to vectors of the same model, and how it was chosen."""
+
+    projection: Projection
+    centers: Doubles  # (k, p), the largest role first
+    radius: float  # typical distance of a node from its centre: the scale of a membership
+    sizes: Ints  # (k,) nodes per role at the fit
+    choice: Choice
+    settings: dict[str, Any]
+    model: str | None = None  # the checksum of the model that made the vectors
+
+    @property
+    def width(self) -> int:
+        """The width of the vectors."""
+        return len(self.projection.mean)
+
+    def assign(self, z: Floats) -> Assignment:
+        """Memberships proportional to exp(-distance² / (2 radius²)), a chunk of rows at a time.  (n, d)"""
+        from sklearn.metrics.pairwise import euclidean_distances
+
+        n, k = len(z), len(self.centers)
+        labels, confidence = np.empty(n, np.int32), np.empty(n, np.float32)
+        memberships, distances = np.empty((n, k), np.float32), np.empty(n, np.float32)
+        for start, stop in chunks(n, ASSIGN_ROWS):
+            squared = euclidean_distances(self.projection(z[start:stop]), self.centers, squared=True)
+            nearest = squared.argmin(1)
+            least = squared[np.arange(stop - start), nearest]
+            weights = np.exp(-(squared - least[:, None]) / (2 * self.radius**2))
+            weights /= weights.sum(1, keepdims=True)
+            labels[start:stop], distances[start:stop], memberships[start:stop] = nearest, np.sqrt(least), weights
+            confidence[start:stop] = memberships[np.arange(start, stop), nearest]
+        return Assignment(labels, confidence, memberships, distances)
+
+
+class Roles:
+    """Soft roles in vectors: `fit` finds them, `assign` gives every vector its memberships.
+
+    >>> z = np.repeat([[0.0, 1.0], [5.0, 1.0], [9.0, 4.0]], [30, 20, 10], axis=0)
+    >>> roles = Roles().fit(z)
+    >>> roles.n_roles, roles.sizes.tolist(), roles.criterion
+    (3, [30, 20, 10], 'positions')
+    """
+
+    def __init__(self, k: int | str = "auto", *, max_k: int = 20, seed: int = 0) -> None:
+        for name, value in (("k", k), ("max_k", max_k)):
+            if value != "auto" and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+                raise ConfigError(f"{name} must be a whole number of 1 or more, or k='auto', got {value!r}")
+        self.k, self.max_k, self.seed = k, max_k, seed
+        self._parameters: Parameters | None = None
+        self._assignment: Assignment | None = None
+
+    def fit(self, z: Any, *, model: str | None = None) -> Self:
+        """Find the roles in these vectors; the order of the rows does not matter.  (n, d)
+
+        `model`, the checksum of the model file, ties the roles to it.
+        """
+        from threadpoolctl import threadpool_limits
+
+        z = check_vectors(z)
+        rows = sample_rows(z, SAMPLE_ROWS, self.seed)
+        with threadpool_limits(1):  # faster for so few rows, and the same bytes on any number of cores
+            parameters = self._fit_sample(rows, model)
+        self._parameters, self._assignment = _order_by_size(parameters, parameters.assign(z))
+        return self
+
+    def _fit_sample(self, rows: Floats, model: str | None) -> Parameters:
+        """The roles in these rows; their sizes are not counted yet.  (m, d) -> Parameters"""
+        projection = Projection.fit(rows)
+        x = projection(rows)
+        positions = find_positions(x, _largest_norm(rows))
+        if self.k == "auto":
+            choice = choose_number(x, positions, projection.leading, self.max_k, self.seed)
+        else:
+            choice = check_given(int(self.k), positions)
+        if choice.k == len(positions):
+            centers = positions.points
+        else:
+            projection, x = projection.leading_only(), x[:, : projection.leading]
+            centers = fit_kmeans(x, choice.k, self.seed, KMEANS_STARTS).cluster_centers_
+        settings = {"k": self.k, "max_k": self.max_k, "seed": self.seed, "sample": SAMPLE_ROWS}
+        sizes = np.zeros(choice.k, np.int64)
+        return Parameters(projection, centers, _radius(x, centers), sizes, choice, settings, model)
+
+    def assign(self, z: Any) -> Assignment:
+        """Labels, confidence and memberships of any vectors of the same model.  (n, d) -> Assignment"""
+        return self.parameters.assign(check_vectors(z, self.parameters.width))
+
+    def predict(self, z: Any) -> np.ndarray[Any, np.dtype[np.int32]]:
+        """The role of each row, 0 the largest of the fit.  (n, d) -> (n,)"""
+        return self.assign(z).labels
+
+    def memberships(self, z: Any) -> Floats:
+        """How much each row plays each role; rows sum to one.  (n, d) -> (n, k)"""
+        return self.assign(z).memberships
+
+    def cards(self, ids: Any, z: Any = None, graph: Any = None, features: Any = None, names: Any = None) -> list[Card]:
+        """A card per role: its members and what they have in common. Without z, of the vectors of the fit."""
+        from rae.roles.cards import make_cards
+
+        assignment = self.assignment if z is None else self.assign(z)
+        return make_cards(assignment, ids, graph=graph, features=features, names=names)
+
+    @property
+    def parameters(self) -> Parameters:
+        """Everything that `assign` needs and `save` writes."""
+        if self._parameters is None:
+            raise NotFittedError("these roles are not fitted yet; call fit(z) first, or Roles.load(path)")
+        return self._parameters
+
+    @property
+    def assignment(self) -> Assignment:
+        """The assignment of the vectors of the fit."""
+        if self._assignment is None:
+            raise NotFittedError("the assignment of the fit is known after fit(z) only; call assign(z)")
+        return self._assignment
+
+    @property
+    def labels(self) -> np.ndarray[Any, np.dtype[np.int32]]:
+        """The role of each row of the fit, 0 the largest.  -> (n,)"""
+        return self.assignment.labels
+
+    @property
+    def confidence(self) -> Floats:
+        """The membership of each row of the fit in its role.  -> (n,)"""
+        return self.assignment.confidence
+
+    @property
+    def n_roles(self) -> int:
+        """The number of roles."""
+        return len(self.parameters.centers)
+
+    @property
+    def sizes(self) -> Ints:
+        """Nodes per role at the fit, largest first.  -> (k,)"""
+        return self.parameters.sizes
+
+    @property
+    def criterion(self) -> str:
+        """The criterion that chose the number: "given", "positions" or "prediction strength"."""
+        return self.parameters.choice.criterion
+
+    @property
+    def weak(self) -> bool:
+        """Whether prediction strength chose the number without reaching 0.8."""
+        return self.parameters.choice.weak
+
+    @property
+    def curve(self) -> dict[int, float]:
+        """Prediction strength by number of roles; empty for the other criteria."""
+        return self.parameters.choice.curve
+
+    @property
+    def model(self) -> str | None:
+        """The checksum of the model these roles belong to."""
+        return self.parameters.model
+
+    def check_model(self, other: str | None, where: str) -> None:
+        """Refuse vectors of another model; an unknown model (None) passes."""
+        if self.model is not None and other is not None and other != self.model:
+            raise RunError(
+                f"the vectors in {where} were made by another model than these roles (checksums {other[:8]} and "
+                f"{self.model[:8]}); embed that graph with this run's model: rae embed RUN EDGES --out z.parquet"
+            )
+
+    def save(self, path: str | Path) -> None:
+        """Write the roles to one safetensors file, atomically."""
+        from rae.roles.storage import save_parameters
+
+        save_parameters(self.parameters, path)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Roles:
+        """The roles that `save` wrote."""
+        from rae.roles.storage import load_parameters
+
+        parameters = load_parameters(path)
+        settings = parameters.settings
+        roles = cls(settings["k"], max_k=settings["max_k"], seed=settings["seed"])
+        roles._parameters = parameters
+        return roles
+
+    def __repr__(self) -> str:
+        return f"Roles(k={self.k!r}, max_k={self.max_k}, seed={self.seed})"
+
+
+def _largest_norm(rows: Floats) -> float:
+    return float(np.linalg.norm(rows.astype(np.float64), axis=1).max())
+
+
+def _radius(x: Doubles, centers: Doubles) -> float:
+    """Root mean square distance of a row from its centre, at least a tenth of that between two centres."""
+    from sklearn.metrics.pairwise import euclidean_distances
+
+    typical = float(np.sqrt((euclidean_distances(x, centers).min(1) ** 2).mean()))
+    if len(centers) == 1:
+        return max(typical, 1e-9)
+    between = euclidean_distances(centers)[np.triu_indices(len(centers), 1)]
+    return max(typical, LEAST_RADIUS * float(between.min()), 1e-9)
+
+
+def _order_by_size(parameters: Parameters, assignment: Assignment) -> tuple[Parameters, Assignment]:
+    """The same roles numbered by size, largest first; equal sizes by the coordinates of their centres."""
+    sizes, centers = assignment.sizes, parameters.centers
+    order = np.lexsort((*np.round(centers.T[::-1], 9), -sizes))
+    rank = np.empty(len(order), np.int32)
+    rank[order] = np.arange(len(order))
+    memberships = np.ascontiguousarray(assignment.memberships[:, order])
+    return (
+        replace(parameters, centers=np.ascontiguousarray(centers[order]), sizes=sizes[order]),
+        replace(assignment, labels=rank[assignment.labels], memberships=memberships),
+    )
