@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from itertools import chain
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from rae.datasets import pickled
 from rae.datasets.dataset import Dataset, Labels, Split
 from rae.datasets.home import Home, read_bytes
 from rae.datasets.integers import parse_integers
+from rae.datasets.unpickle import CsrParts, unpickle
 from rae.errors import DatasetError
 from rae.graph import Graph
 
@@ -25,7 +25,7 @@ NAMES = ("citeseer", "cora", "pubmed")
 PARTS = ("x", "y", "tx", "ty", "allx", "ally", "graph", "test.index")
 
 _VALIDATION = 500
-_MOST_BYTES = 1 << 28
+_MOST_BYTES = 1 << 25  # four times the largest of the files
 _MOST_COLUMNS = 1 << 24
 
 
@@ -38,7 +38,7 @@ def load(name: str, *, home: Home | None = None) -> Dataset:
 def read(files: dict[str, Path], name: str) -> Dataset:
     """The data set in these eight files."""
     content = {part: read_bytes(path, _MOST_BYTES) for part, path in files.items()}
-    value = {part: pickled.read(content[part], files[part].name) for part in PARTS if part != "test.index"}
+    value = {part: unpickle(content[part], files[part].name) for part in PARTS if part != "test.index"}
     matrix = {part: _csr(value[part], files[part].name) for part in ("tx", "allx")}
     classes = {part: _one_hot(value[part], files[part].name) for part in ("y", "ty", "ally")}
     test = parse_integers(content["test.index"], files["test.index"].name)[0]
@@ -53,7 +53,7 @@ def read(files: dict[str, Path], name: str) -> Dataset:
 
     train = len(classes["y"])
     val = np.arange(train, min(train + _VALIDATION, known))
-    graph = _graph(value["graph"], n, files["graph"].name, len(content["graph"]))
+    graph = _graph(value["graph"], n, files["graph"].name)
     return Dataset(name, graph, features, labels=labels, split=Split(np.arange(train), val, np.sort(test)))
 
 
@@ -83,13 +83,11 @@ def _check_sizes(name: str, matrix: dict[str, Any], classes: dict[str, Labels], 
 
 
 def _csr(value: Any, what: str) -> Any:
-    """A fresh, checked matrix from what the file says a CSR matrix is."""
-    state = value.state if isinstance(value, pickled.CsrState) else None
-    if state is None:
-        came = "one without content" if isinstance(value, pickled.CsrState) else type(value).__name__
-        raise DatasetError(f"{what} must hold a CSR matrix, got {came}")
-    shape = state.get("_shape")
-    data, indices, offsets = parts = [cast(Any, state.get(part)) for part in ("data", "indices", "indptr")]
+    """The CSR matrix of these parts, once they fit each other."""
+    if not isinstance(value, CsrParts):
+        raise DatasetError(f"{what} must hold a CSR matrix, got {type(value).__name__}")
+    shape = value["_shape"]
+    data, indices, offsets = parts = value["data"], value["indices"], value["indptr"]
     if not isinstance(shape, tuple) or len(shape) != 2 or any(type(n) is not int or n < 0 for n in shape):
         raise DatasetError(f"{what} must hold a table of rows and columns; the file is damaged")
     rows, columns = shape
@@ -107,8 +105,8 @@ def _csr(value: Any, what: str) -> Any:
         or not np.all(np.isfinite(data))
     ):
         raise DatasetError(f"{what} holds a CSR matrix whose parts do not fit each other; the file is damaged")
-    kept = (data.astype(np.float32), indices.astype(np.int64), offsets.astype(np.int64))
-    return sp.csr_array(kept, shape=(rows, columns))
+    arrays = (data.astype(np.float32), indices.astype(np.int64), offsets.astype(np.int64))
+    return sp.csr_array(arrays, shape=(rows, columns))
 
 
 def _one_hot(value: Any, what: str) -> Labels:
@@ -121,13 +119,11 @@ def _one_hot(value: Any, what: str) -> Labels:
     return classes
 
 
-def _graph(value: Any, n: int, what: str, most: int) -> Graph:
-    """The graph of {node: [neighbours]}; `most` bounds the neighbours by the bytes they came in."""
-    if not isinstance(value, dict) or not all(type(k) is int and type(v) is list for k, v in value.items()):
-        raise DatasetError(f"{what} must hold a list of neighbours for each node; the file is damaged")
+def _graph(value: Any, n: int, what: str) -> Graph:
+    """The graph of {node: [neighbours]}."""
+    if isinstance(value, CsrParts) or not isinstance(value, dict):
+        raise DatasetError(f"{what} must hold a list of neighbours for each node, got {type(value).__name__}")
     lengths = np.fromiter((len(v) for v in value.values()), np.int64, len(value))
-    if lengths.sum() > most:
-        raise DatasetError(f"{what} names more neighbours than it has bytes; the file is damaged")
     source = np.repeat(np.fromiter(value, np.int64, len(value)), lengths)
     try:
         target = np.fromiter(chain.from_iterable(value.values()), np.int64, int(lengths.sum()))
