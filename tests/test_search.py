@@ -88,8 +88,9 @@ def test_equal_vectors_come_in_row_order_whatever_the_block(block, monkeypatch):
     assert (cosine == 1).all()
 
 
-def test_rows_that_are_ever_nearer_are_all_considered(monkeypatch):
-    monkeypatch.setattr(search, "BLOCK", 1 << 12)
+@pytest.mark.parametrize("block", [1 << 26, 1 << 12])
+def test_rows_that_are_ever_nearer_are_all_considered(block, monkeypatch):
+    monkeypatch.setattr(search, "BLOCK", block)
     angle = np.linspace(1.5, 0, 500)
     near, cosine = nearest_by_cosine(np.stack([np.cos(angle), np.sin(angle)], 1), np.array([[1.0, 0.0]]), 4)
 

@@ -30,6 +30,7 @@ RECALL = 0.95  # an index probes more of its lists until it finds this share of 
 PROBES, TRIALS = (8, 16, 32, 64, 128, 256), 200  # lists probed, queries answered both ways to measure the recall
 TILE = 512  # queries per matrix product
 BLOCK, FIRST = 1 << 24, 64  # bytes of a product, rows in the first and smallest one
+CROWDED = 8  # times k candidates of one query in one product
 DECIMALS, SAME = 6, 4e-7  # of a cosine, and a difference that rounding may still remove
 CANDIDATES = 5_000  # ids compared by edit distance for "did you mean"
 METHODS = ("auto", "exact", "approximate")
@@ -179,7 +180,12 @@ def _search_tile(z: Floats, scale: Floats, unit: Floats, skip: Ints, rows: Ints,
         here = np.flatnonzero((skip >= start) & (skip < stop))
         cosine[here, skip[here] - start] = -np.inf
         # Rows come in ascending order, so one that is equal to the k-th best comes too late.
-        candidates = np.flatnonzero(cosine > best[:, -1:] + np.float32(SAME))
+        better = cosine > best[:, -1:] + np.float32(SAME)
+        crowded = np.flatnonzero(np.count_nonzero(better, axis=1) > CROWDED * rows.shape[1])
+        if len(crowded):  # sorting all of these would take longer than the product
+            kth = np.partition(cosine[crowded], -rows.shape[1], axis=1)[:, -rows.shape[1], None]
+            better[crowded] &= cosine[crowded] >= kth - np.float32(10.0**-DECIMALS)
+        candidates = np.flatnonzero(better)
         if len(candidates):
             query, column = np.divmod(candidates, stop - start)
             _merge(rows, best, query, start + column, np.round(cosine.ravel()[candidates], DECIMALS))
