@@ -156,7 +156,7 @@ def nearest_by_cosine(z: Floats, queries: Floats, k: int, skip: Ints | None = No
 
     z, unit = np.asarray(z, np.float32), unit_rows(np.asarray(queries, np.float32))
     skip = np.full(len(unit), -1) if skip is None else np.asarray(skip, np.int64)
-    scale = 1 / _lengths(z)
+    scale: Floats = np.float32(1) / _lengths(z)
     rows, best = np.full((len(unit), k), -1, np.int64), np.full((len(unit), k), -np.inf, np.float32)
     tiles = list(row_chunks(len(unit), TILE))
 

@@ -2,7 +2,7 @@
 
 The files number the nodes: those of `allx` first, then the test nodes, whose rows in `tx` are in
 the order of `test.index`. Test ids that `tx` lacks (15 in Citeseer) are nodes with zero features,
-label -1 and no place in the split.
+label -1, in no part of the split.
 """
 
 from __future__ import annotations
@@ -43,23 +43,23 @@ def read(files: dict[str, Path], name: str) -> Dataset:
     classes = {part: _one_hot(value[part], files[part].name) for part in ("y", "ty", "ally")}
     test = parse_integers(content["test.index"], files["test.index"].name)[0]
     n = _check_sizes(name, matrix, classes, test)
-    known = matrix["allx"].shape[0]
+    n_listed = matrix["allx"].shape[0]
 
-    order = np.concatenate([np.arange(known), test])
+    order = np.concatenate([np.arange(n_listed), test])
     stacked = sp.coo_array(sp.vstack([matrix["allx"], matrix["tx"]]))
     features: Any = sp.csr_array((stacked.data, (order[stacked.row], stacked.col)), shape=(n, stacked.shape[1]))
     labels = np.full(n, -1, np.int64)
     labels[order] = np.concatenate([classes["ally"], classes["ty"]])
 
     train = len(classes["y"])
-    val = np.arange(train, min(train + _VALIDATION, known))
+    val = np.arange(train, min(train + _VALIDATION, n_listed))
     graph = _graph(value["graph"], n, files["graph"].name)
     return Dataset(name, graph, features, labels=labels, split=Split(np.arange(train), val, np.sort(test)))
 
 
 def _check_sizes(name: str, matrix: dict[str, Any], classes: dict[str, Labels], test: Labels) -> int:
-    """How many nodes there are, once the parts are known to fit each other."""
-    known = matrix["allx"].shape[0]
+    """The number of nodes; parts that do not fit each other are refused."""
+    n_listed = matrix["allx"].shape[0]
     for rows, labels in (("allx", "ally"), ("tx", "ty")):
         if matrix[rows].shape[0] != len(classes[labels]):
             raise DatasetError(
@@ -70,16 +70,16 @@ def _check_sizes(name: str, matrix: dict[str, Any], classes: dict[str, Labels], 
         raise DatasetError(
             f"{name}: allx and tx must be equally wide, got {matrix['allx'].shape[1]:,} and {matrix['tx'].shape[1]:,}"
         )
-    if len(classes["y"]) > known:
-        raise DatasetError(f"{name}: y must be the first rows of ally ({known:,}), got {len(classes['y']):,}")
-    # Citeseer skips 15 ids among its thousand; a file that skips more than it names is not one of these.
-    in_range = np.all((test >= known) & (test < known + 2 * len(test)))
+    if len(classes["y"]) > n_listed:
+        raise DatasetError(f"{name}: y must be the first rows of ally ({n_listed:,}), got {len(classes['y']):,}")
+    # Citeseer skips 15 of its thousand ids; a file that skips more ids than it has is not one of these.
+    in_range = np.all((test >= n_listed) & (test < n_listed + 2 * len(test)))
     if len(test) != len(classes["ty"]) or len(np.unique(test)) != len(test) or not in_range:
         raise DatasetError(
             f"{name}: test.index must name each of the {len(classes['ty']):,} rows of tx once, "
-            f"from {known:,} on, got {len(test):,} ids"
+            f"from {n_listed:,} on, got {len(test):,} ids"
         )
-    return int(test.max(initial=known - 1)) + 1
+    return int(test.max(initial=n_listed - 1)) + 1
 
 
 def _csr(value: Any, what: str) -> Any:
