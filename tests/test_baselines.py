@@ -42,8 +42,8 @@ def _each(methods):
 def role_scores(z, roles):
     """GraphWave's protocol: homogeneity and completeness of k-means on five principal components."""
     flat = PCA(min(5, z.shape[1]), random_state=0).fit_transform(StandardScaler().fit_transform(z))
-    found = KMeans(len(np.unique(roles)), n_init=20, random_state=0).fit_predict(flat)
-    return homogeneity_score(roles, found), completeness_score(roles, found)
+    clusters = KMeans(len(np.unique(roles)), n_init=20, random_state=0).fit_predict(flat)
+    return homogeneity_score(roles, clusters), completeness_score(roles, clusters)
 
 
 # -------------------------------------------------------------------------------- contract
@@ -138,9 +138,9 @@ def test_two_equal_components_get_equal_rows(method):
 def test_two_components_lie_apart_for_random_walks(method):
     clique = Graph.from_edges([(i, j) for i in range(12) for j in range(i)])
     z = dataclasses.replace(method, walks=20).fit_transform(Graph.disjoint_union([clique, clique]))
-    found = KMeans(2, n_init=5, random_state=0).fit_predict(z)
+    clusters = KMeans(2, n_init=5, random_state=0).fit_predict(z)
 
-    assert adjusted_rand_score(np.arange(24) // 12, found) == 1
+    assert adjusted_rand_score(np.arange(24) // 12, clusters) == 1
 
 
 @_each(RANDOM)
@@ -344,9 +344,9 @@ def test_random_walks_recover_planted_communities(method):
     chance = np.where(group[:, None] == group, 0.3, 0.01)
     edges = np.argwhere(np.triu(rng.random((120, 120)) < chance, 1))
     z = dataclasses.replace(method, walks=10).fit_transform(Graph.from_edges(edges, ids=np.arange(120)))
-    found = KMeans(4, n_init=10, random_state=0).fit_predict(z)
+    clusters = KMeans(4, n_init=10, random_state=0).fit_predict(z)
 
-    assert adjusted_rand_score(group, found) > 0.95
+    assert adjusted_rand_score(group, clusters) > 0.95
 
 
 def test_node2vec_with_even_weights_is_deepwalk():

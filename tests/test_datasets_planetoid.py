@@ -84,9 +84,9 @@ class _Call:
 
 def _matrix(**state):
     """A CSR matrix that pickles with any state, sound or not."""
-    made = sp.csr_matrix.__new__(sp.csr_matrix)
-    made.__dict__.update(state)
-    return made
+    matrix = sp.csr_matrix.__new__(sp.csr_matrix)
+    matrix.__dict__.update(state)
+    return matrix
 
 
 def _payloads(marker):
@@ -145,9 +145,9 @@ def _raw(*pieces):
 
 def _numpy_array(shape: bytes, data: bytes):
     """The instructions for an array of bytes with any shape."""
-    made = b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85U\x01b\x87R"
+    empty = b"cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85U\x01b\x87R"
     dtype = b"cnumpy\ndtype\nU\x02u1K\x00K\x01\x87R(K\x03U\x01|NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb"
-    return made + b"(K\x01" + shape + dtype + b"\x89" + data + b"tb"
+    return empty + b"(K\x01" + shape + dtype + b"\x89" + data + b"tb"
 
 
 BYTES_4 = b"U\x04abcd"

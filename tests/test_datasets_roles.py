@@ -84,10 +84,10 @@ def test_the_default_barbell_has_seven_roles():
 def test_roles_within_a_shape_are_its_symmetries_with_its_first_node_fixed():
     for shape in SHAPES.values():
         size = len(shape.roles)
-        held = Graph.from_edges(np.concatenate([shape.edges, [(0, size), (size, size + 1)]]))
+        attached = Graph.from_edges(np.concatenate([shape.edges, [(0, size), (size, size + 1)]]))
         named = {frozenset(i for i, r in enumerate(shape.roles) if r == role) for role in shape.roles}
 
-        assert _orbits(held) == named | {frozenset([size]), frozenset([size + 1])}
+        assert _orbits(attached) == named | {frozenset([size]), frozenset([size + 1])}
 
 
 def test_refinement_of_a_star_tells_hub_from_leaves():

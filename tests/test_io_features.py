@@ -521,11 +521,11 @@ def test_arrays_of_every_header_and_order_are_read_as_numpy_does(tmp_path: Path)
             archive.writestr(f"v{version[0]}.npy", with_header(x, version))
         archive.writestr("fortran.npy", with_header(x.T.copy(), shape=x.shape, fortran_order=True))
         archive.writestr("note.txt", "no array")
-    found = npz.open_npz(tmp_path / "x.npz")
+    arrays = npz.open_npz(tmp_path / "x.npz")
 
-    assert set(found) == {"v1", "v2", "v3", "fortran"}
-    assert all(np.array_equal(array, x) for array in found.values())
-    assert [name for name, array in found.items() if mapped(array) is not None] == ["v1", "v2"]
+    assert set(arrays) == {"v1", "v2", "v3", "fortran"}
+    assert all(np.array_equal(array, x) for array in arrays.values())
+    assert [name for name, array in arrays.items() if mapped(array) is not None] == ["v1", "v2"]
 
 
 def test_a_locked_file_is_refused(tmp_path: Path) -> None:

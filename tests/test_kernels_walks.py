@@ -75,10 +75,10 @@ def test_every_kernel_is_covered():
 
 @pytest.mark.parametrize(("p", "q"), [(1.0, 1.0), (0.25, 4.0)])
 def test_every_step_of_a_walk_is_an_edge(p, q):
-    found = random_walks(GRAPH, walks=3, length=12, p=p, q=q, seed=2)
+    walked = random_walks(GRAPH, walks=3, length=12, p=p, q=q, seed=2)
 
-    assert GRAPH.adjacent(found[:, :-1].reshape(-1), found[:, 1:].reshape(-1)).all()
-    assert np.array_equal(np.bincount(found[:, 0], minlength=30), 3 * (GRAPH.degrees > 0))
+    assert GRAPH.adjacent(walked[:, :-1].reshape(-1), walked[:, 1:].reshape(-1)).all()
+    assert np.array_equal(np.bincount(walked[:, 0], minlength=30), 3 * (GRAPH.degrees > 0))
 
 
 def test_a_walk_depends_on_the_seed_its_first_node_and_its_number_alone():
@@ -120,9 +120,9 @@ def test_walks_of_a_graph_without_edges_are_none():
 
 def test_uniform_walks_visit_a_node_as_often_as_it_has_neighbours():
     graph = relabel(random_graph(20, 200, seed=1), np.random.default_rng(0).permutation(20))
-    seen = np.bincount(random_walks(graph, walks=400, length=30, seed=1)[:, 10:].reshape(-1), minlength=20)
+    visits = np.bincount(random_walks(graph, walks=400, length=30, seed=1)[:, 10:].reshape(-1), minlength=20)
 
-    assert np.allclose(seen / seen.sum(), graph.degrees / graph.degrees.sum(), atol=0.005)
+    assert np.allclose(visits / visits.sum(), graph.degrees / graph.degrees.sum(), atol=0.005)
 
 
 # --------------------------------------------------------------- characteristic functions

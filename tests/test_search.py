@@ -49,22 +49,22 @@ def test_the_nearest_are_those_of_the_whole_product(block, monkeypatch):
 
 
 def test_the_public_function_names_nodes():
-    found = rae.similar(Z, 17, k=3)
+    answer = rae.similar(Z, 17, k=3)
     rows, values = truth(Z, 17, 3)
 
-    assert found.id == 17
-    assert [name for name, _ in found.matches] == rows.tolist()
-    np.testing.assert_allclose([c for _, c in found.matches], values, atol=1e-5)
-    assert (found.method, found.recall) == ("exact", 1.0)
+    assert answer.id == 17
+    assert [name for name, _ in answer.matches] == rows.tolist()
+    np.testing.assert_allclose([c for _, c in answer.matches], values, atol=1e-5)
+    assert (answer.method, answer.recall) == ("exact", 1.0)
 
 
 def test_length_does_not_matter_and_a_node_is_not_its_own_neighbour():
     z = np.array([[1, 0], [100, 1], [0, 5], [0, 0]], np.float32)
-    found = similar(z, "a", k=10, ids=list("abcd"))
+    answer = similar(z, "a", k=10, ids=list("abcd"))
 
-    assert [name for name, _ in found.matches] == ["b", "c", "d"]
-    assert found.matches[0][1] == pytest.approx(1, abs=1e-3)
-    assert found.matches[2][1] == 0
+    assert [name for name, _ in answer.matches] == ["b", "c", "d"]
+    assert answer.matches[0][1] == pytest.approx(1, abs=1e-3)
+    assert answer.matches[2][1] == 0
 
 
 def test_among_equals_the_lower_row_comes_first():
@@ -113,10 +113,10 @@ def test_the_number_of_threads_changes_nothing():
 
 def test_the_query_may_be_a_node_of_another_run():
     here, there = FakeRun(["a", "b"], Z[:2], "m"), FakeRun([7, 8, 9], Z[[5, 0, 6]], "m")
-    found = similar(here, "a", k=2, among=there)
+    answer = similar(here, "a", k=2, among=there)
 
-    assert found.matches[0][0] == 8
-    assert found.matches[0][1] == pytest.approx(1)
+    assert answer.matches[0][0] == 8
+    assert answer.matches[0][1] == pytest.approx(1)
     assert similar(here, "a", k=1, among=([7, 8, 9], Z[[5, 0, 6]])).matches[0][0] == 8
     with pytest.raises(RunError, match="different models"):
         similar(here, "a", among=FakeRun([1], Z[:1], "other"))
