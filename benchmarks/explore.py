@@ -25,10 +25,10 @@ import pyarrow as pa
 import scipy.sparse as sp
 
 import rae
-from rae.explore.layout import places
-from rae.explore.nearest import most_alike
+from rae.explore.layout import map_positions
 from rae.graph import Graph
 from rae.run import Run
+from rae.search import nearest_by_cosine
 
 RESULTS = Path(__file__).parents[1] / "results" / "explore.jsonl"
 
@@ -77,9 +77,9 @@ def faithful(k: int = 10) -> dict[str, object]:
 
     data = rae.datasets.load("stdlib")
     z = rae.RAE(steps=200).fit_transform(data.graph, data.features)
-    index, cosine = most_alike(z, 15)
+    index, cosine = nearest_by_cosine(z, z, 15, skip=np.arange(len(z)))
     began = time.perf_counter()
-    ours = places(z, index, cosine)
+    ours = map_positions(z, index, cosine)
     ours_seconds = time.perf_counter() - began
     unit = z / np.linalg.norm(z, axis=1, keepdims=True)
     began = time.perf_counter()

@@ -13,7 +13,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "tests"))
 
-from chromium import Chromium, found  # noqa: E402
+from chromium import Chromium, find_chromium  # noqa: E402
 
 
 def search(tab: Chromium, text: str) -> None:
@@ -25,7 +25,7 @@ def search(tab: Chromium, text: str) -> None:
 
 def take(page: Path, out: Path) -> None:
     """Take every picture of the page."""
-    program = found()
+    program = find_chromium()
     if program is None:
         sys.exit("no Chromium: install it, or name it in RAE_CHROMIUM")
     with Chromium(program, flags=("--force-device-scale-factor=1",)) as tab:

@@ -2,8 +2,8 @@
 
     python examples/molecules.py
 
-Rings and trees of 10 to 30 nodes, told apart by a linear model on untrained embeddings, as the
-paper does for its graph classification table.
+Trees, and trees with one ring, of 10 to 30 nodes, classified by a linear model on untrained embeddings, as
+in the paper's table of graph classification.
 """
 
 from __future__ import annotations

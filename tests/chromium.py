@@ -32,23 +32,23 @@ FLAGS = (
 KEYS = {"Enter": 13, "Escape": 27, "ArrowDown": 40, "ArrowUp": 38, "ArrowLeft": 37, "ArrowRight": 39, "Home": 36}
 
 
-def found() -> str | None:
-    """Where a Chromium is: RAE_CHROMIUM, else the usual names."""
+def find_chromium() -> str | None:
+    """The path of a Chromium: RAE_CHROMIUM, else one of the usual names on PATH; None if there is none."""
     return os.environ.get("RAE_CHROMIUM") or next((p for n in NAMES if (p := shutil.which(n))), None)
 
 
 class Chromium:
-    """One tab: what it logs, what it asks the network for, and hands to type and click with."""
+    """One tab, driven by keyboard and mouse; `errors` and `requests` record what it logs and fetches."""
 
     def __init__(self, program: str, *, width: int = 1366, height: int = 768, dark: bool = False, flags=()) -> None:
         self.home = Path(tempfile.mkdtemp(prefix="rae-chromium-"))
         self.downloads = self.home / "downloads"
         self.downloads.mkdir()
-        ours, theirs = os.pipe(), os.pipe()  # we write to the first, they to the second
+        to_browser, from_browser = os.pipe(), os.pipe()
 
-        def ends() -> None:  # Chromium reads from 3 and writes to 4
-            os.dup2(ours[0], 103)
-            os.dup2(theirs[1], 104)
+        def connect_pipes() -> None:  # Chromium reads from 3 and writes to 4
+            os.dup2(to_browser[0], 103)
+            os.dup2(from_browser[1], 104)
             os.dup2(103, 3)
             os.dup2(104, 4)
 
@@ -56,12 +56,12 @@ class Chromium:
             [program, *FLAGS, *flags, f"--user-data-dir={self.home}", "about:blank"],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            preexec_fn=ends,
+            preexec_fn=connect_pipes,
             close_fds=False,
         )
-        os.close(ours[0])
-        os.close(theirs[1])
-        self._to, self._from, self._left = ours[1], theirs[0], b""
+        os.close(to_browser[0])
+        os.close(from_browser[1])
+        self._to, self._from, self._left = to_browser[1], from_browser[0], b""
         self._number = 0
         self.session: str | None = None
         self.errors: list[str] = []

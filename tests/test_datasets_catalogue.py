@@ -1,4 +1,4 @@
-"""Every data set is found under its name, and what is asked for wrongly is answered by the nearest."""
+"""Every data set is found under its name, and what is name for wrongly is answered by the nearest."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ def test_the_names_are_all_there():
     assert list(datasets.names()) == sorted(datasets.names(), key=str.lower)
 
 
-@pytest.mark.parametrize(("asked", "near"), [("cara", "cora"), ("Mutagg", "MUTAG"), ("planted-role", "planted-roles")])
-def test_an_unknown_name_is_refused_with_the_nearest(asked, near):
-    with pytest.raises(DatasetError, match=f"unknown data set '{asked}'; did you mean '{near}'"):
-        datasets.load(asked)
+@pytest.mark.parametrize(("name", "near"), [("cara", "cora"), ("Mutagg", "MUTAG"), ("planted-role", "planted-roles")])
+def test_an_unknown_name_is_refused_with_the_nearest(name, near):
+    with pytest.raises(DatasetError, match=f"unknown data set '{name}'; did you mean '{near}'"):
+        datasets.load(name)
 
 
-@pytest.mark.parametrize("asked", ["", "zzzzzzzz", 7, None])
-def test_what_resembles_no_name_is_answered_by_all_names(asked):
+@pytest.mark.parametrize("name", ["", "zzzzzzzz", 7, None])
+def test_an_unknown_name_without_a_similar_one_lists_all_names(name):
     with pytest.raises(DatasetError, match="the names are barbell, "):
-        datasets.load(asked)
+        datasets.load(name)
 
 
 def test_an_unknown_option_is_refused_by_name():

@@ -1,4 +1,4 @@
-"""Files are found where they lie, fetched whole and checked, or not kept at all."""
+"""Files come from the data folders, or are downloaded whole and verified, or not kept at all."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ def test_a_file_is_downloaded_once_and_then_found(address, tmp_path, caplog):
     assert [p.name for p in _files(tmp_path)] == ["karate-mirrored.edgelist"]
 
 
-def test_a_local_address_works_too_and_progress_is_told_ten_times(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(home_module, "_PIECE", 5)
+def test_a_local_address_works_too_and_progress_is_logged_ten_times(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(home_module, "_CHUNK_BYTES", 5)
     content = bytes(range(100))
     (tmp_path / "public").write_bytes(content)
     home = Home(None, tmp_path / "cache", {PATH: _source((tmp_path / "public").as_uri(), content)})
@@ -87,7 +87,7 @@ def test_a_wrong_checksum_is_refused_and_nothing_is_kept(address, tmp_path):
 
 
 def test_a_longer_answer_is_cut_off_and_nothing_is_kept(address, tmp_path, monkeypatch):
-    monkeypatch.setattr(home_module, "_PIECE", 2)
+    monkeypatch.setattr(home_module, "_CHUNK_BYTES", 2)
 
     with pytest.raises(DatasetError, match="should have 3 bytes and sends more"):
         Home(None, tmp_path, {PATH: _source(f"{address}/file", size=3)}).get(PATH)
@@ -153,7 +153,7 @@ def test_every_platform_has_its_cache_folder(platform, folder, monkeypatch, tmp_
     assert cache_folder() == tmp_path / folder
 
 
-def test_every_source_has_a_sum_and_a_safe_address():
+def test_every_source_has_a_checksum_and_a_safe_address():
     assert len(SOURCES) > 40
     for path, source in SOURCES.items():
         assert len(source.sha256) == 64
@@ -161,7 +161,7 @@ def test_every_source_has_a_sum_and_a_safe_address():
         assert source.url is None or (source.url.startswith("https://") and source.url.endswith(path.split("/")[1]))
 
 
-def test_packed_files_are_read_up_to_a_bound(tmp_path):
+def test_compressed_files_are_read_up_to_a_limit(tmp_path):
     (tmp_path / "a.gz").write_bytes(gzip.compress(b"0" * 5000))
     (tmp_path / "b.gz").write_bytes(gzip.compress(b"0" * 5000)[:20])
 
@@ -175,7 +175,7 @@ def test_packed_files_are_read_up_to_a_bound(tmp_path):
 
 
 @pytest.mark.data
-def test_the_public_files_have_the_sums_we_hold(data_home):
+def test_the_public_files_have_the_checksums_of_the_sources(data_home):
     for path, source in SOURCES.items():
         if (data_home / path).is_file() and source.size < 1 << 21:
             assert hashlib.sha256((data_home / path).read_bytes()).hexdigest() == source.sha256, path

@@ -81,13 +81,13 @@ def test_the_default_barbell_has_seven_roles():
     assert _edges(data.graph) == {tuple(sorted(e)) for e in nx.barbell_graph(10, 10).edges}
 
 
-def test_roles_within_a_shape_are_its_symmetries_with_the_door_held():
+def test_roles_within_a_shape_are_its_symmetries_with_its_first_node_fixed():
     for shape in SHAPES.values():
         size = len(shape.roles)
-        held = Graph.from_edges(np.concatenate([shape.edges, [(0, size), (size, size + 1)]]))
+        attached = Graph.from_edges(np.concatenate([shape.edges, [(0, size), (size, size + 1)]]))
         named = {frozenset(i for i, r in enumerate(shape.roles) if r == role) for role in shape.roles}
 
-        assert _orbits(held) == named | {frozenset([size]), frozenset([size + 1])}
+        assert _orbits(attached) == named | {frozenset([size]), frozenset([size + 1])}
 
 
 def test_refinement_of_a_star_tells_hub_from_leaves():
@@ -111,7 +111,7 @@ def test_nodes_of_one_planted_role_have_one_degree():
         assert len(np.unique(data.graph.degrees[data.labels == role])) == 1
 
 
-def test_a_planted_shape_looks_the_same_from_each_of_its_places():
+def test_a_planted_shape_is_the_same_at_each_of_its_sites():
     data = load("planted-roles", n_nodes=500, seed=2)
     around = [
         (data.label_names[data.labels[u]], sorted(data.label_names[r] for r in data.labels[data.graph.neighbors(u)]))

@@ -46,7 +46,7 @@ def _neighbors(data, name):
     return set(data.graph.ids[data.graph.neighbors(int(data.graph.rows([name])[0]))])
 
 
-def test_modules_are_nodes_and_tests_scripts_and_strangers_are_not(library):
+def test_modules_are_nodes_and_tests_scripts_and_installed_packages_are_not(library):
     ids = list(load("stdlib", folder=library).graph.ids)
 
     assert ids == sorted(ids)

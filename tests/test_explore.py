@@ -1,4 +1,4 @@
-"""What goes into the page: who is shown, where, with what; and that nothing of it can break out."""
+"""The content of the page: nodes, positions, columns and cards; and that no id or label can break out of it."""
 
 from __future__ import annotations
 
@@ -24,31 +24,32 @@ import scipy.sparse as sp
 
 from rae import RAE, Graph, Run
 from rae.errors import ConfigError, FileError, RunError
-from rae.explore import Subject, columns, layout, nearest, page, read_labels, rules, sample, surroundings, write_page
+from rae.explore import Subject, captions, columns, layout, neighbors, page, read_labels, sample, write_page
 from rae.explore.cards import page_roles, sentence
-from rae.explore.columns import feature_columns, label_column, number_column, packed_columns, word_column
+from rae.explore.columns import feature_columns, label_column, number_column, pack_columns, word_column
 from rae.explore.html import as_json, render
-from rae.explore.layout import TALL, evened, places
-from rae.explore.nearest import most_alike
-from rae.explore.pack import packed, packed_ids
-from rae.explore.sample import on_the_map
+from rae.explore.layout import HEIGHT, map_positions, shorten_gaps
+from rae.explore.neighbors import page_neighbors
+from rae.explore.pack import id_arrays, pack_arrays
+from rae.explore.sample import map_rows
 from rae.explore.serve import page_server
 from rae.features import FeatureTable
+from rae.search import nearest_by_cosine, unit_rows
 
 EVIL = ("<img src=x onerror=alert(1)>", "</script><script>alert(1)</script>", '=HYPERLINK("x")', 'a,b\n"c"', "𝔘𝔫𝔦 שלום")
-KINDS = {"u1": np.uint8, "u2": np.uint16, "u4": np.uint32, "f4": np.float32}
+DTYPES = {"u1": np.uint8, "u2": np.uint16, "u4": np.uint32, "f4": np.float32}
 
 
-def unpacked(text: str) -> dict[str, np.ndarray]:
-    """The arrays of a packed text, read as the page reads them."""
+def unpack(text: str) -> dict[str, np.ndarray]:
+    """The arrays of a packed text, decoded as the page decodes them."""
     raw = zlib.decompress(base64.b64decode(text))
     (length,) = struct.unpack_from("<I", raw)
     start = -(-(4 + length) // 8) * 8
     header = json.loads(raw[4 : 4 + length])
-    return {name: np.frombuffer(raw, KINDS[kind], count, start + at) for name, kind, at, count in header}
+    return {name: np.frombuffer(raw, DTYPES[dtype], count, start + at) for name, dtype, at, count in header}
 
 
-def made(folder: Path, ids: list, *, keep_graph: bool = True) -> Run:
+def small_run(folder: Path, ids: list, *, keep_graph: bool = True) -> Run:
     """A small run with three planted roles, on a ring with a hub."""
     n = len(ids)
     ring = [(i, (i + 1) % n) for i in range(n)] + [(0, i) for i in range(2, n - 1, 2)]
@@ -66,31 +67,31 @@ def planted(n: int) -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    found = made(tmp_path_factory.mktemp("run") / "r", [*EVIL, *(f"n{i:03d}" for i in range(55))])
-    found.fit_roles(3)
-    return found
+    run = small_run(tmp_path_factory.mktemp("run") / "r", [*EVIL, *(f"n{i:03d}" for i in range(55))])
+    run.fit_roles(3)
+    return run
 
 
 def parts(text: str) -> dict[str, dict[str, np.ndarray]]:
-    found = re.findall(r'<script type="application/octet-stream" id="part-(\w+)">([^<]*)</script>', text)
-    return {name: unpacked(packed_text) for name, packed_text in found}
+    scripts = re.findall(r'<script type="application/octet-stream" id="part-(\w+)">([^<]*)</script>', text)
+    return {name: unpack(packed_text) for name, packed_text in scripts}
 
 
 def facts(text: str) -> dict:
     return json.loads(re.search(r'<script type="application/json" id="facts">([^<]*)</script>', text)[1])
 
 
-# ----------------------------------------------------------------------------------- who is shown
+# ----------------------------------------------------------------------------------- sample
 
 
 def test_a_small_graph_is_shown_whole():
-    assert on_the_map(np.array([0, 1, 0]), [1], 3).tolist() == [0, 1, 2]
+    assert map_rows(np.array([0, 1, 0]), [1], 3).tolist() == [0, 1, 2]
 
 
 def test_a_sample_has_every_prototype_and_a_fair_share_of_every_role_and_is_the_same_each_time():
     role = np.repeat([0, 1, 2], [90_000, 9_990, 10])
     prototypes = [5, 17, 90_001, 99_999]
-    shown = on_the_map(role, prototypes, 5_000)
+    shown = map_rows(role, prototypes, 5_000)
     sizes = np.bincount(role[shown])
 
     assert len(shown) <= 5_000
@@ -98,60 +99,30 @@ def test_a_sample_has_every_prototype_and_a_fair_share_of_every_role_and_is_the_
     assert set(prototypes) <= set(shown.tolist())
     assert sizes[2] == 10  # a rare role is seen whole
     assert 0.85 < sizes[0] / 4_500 < 1
-    assert sizes[1] >= sample.LEAST
-    assert np.array_equal(shown, on_the_map(role, prototypes, 5_000))
+    assert sizes[1] >= sample.LEAST_PER_ROLE
+    assert np.array_equal(shown, map_rows(role, prototypes, 5_000))
 
 
 def test_a_sample_smaller_than_the_prototypes_still_has_its_size():
     role = np.arange(100) % 4
-    assert len(on_the_map(role, range(50), 8)) <= 8
+    assert len(map_rows(role, range(50), 8)) <= 8
 
 
 def test_the_page_says_which_nodes_it_shows():
-    assert rules.sample(10, 10) == "The map shows all 10 nodes."
-    assert "30,000 of 1,000,000" in rules.sample(30_000, 1_000_000)
-    assert "among all nodes, exact" in rules.nearest(10, 5, 5)
-    assert "among the 5 on the map, exact" in rules.nearest(10, 5, 9)
-    assert "2 of 9 ids" in rules.search(2, 9)
-    assert "up to 7 neighbours" in rules.surroundings(7, 9, 5, 5)
-    assert "among the 5 nodes" in rules.surroundings(7, 3, 5, 9)
+    assert captions.sample(10, 10) == "The map shows all 10 nodes."
+    assert "30,000 of 1,000,000" in captions.sample(30_000, 1_000_000)
+    assert "among all nodes, exact" in captions.nearest(10, 5, 5)
+    assert "among the 5 on the map, exact" in captions.nearest(10, 5, 9)
+    assert "2 of 9 ids" in captions.search(2, 9)
+    assert "up to 7 neighbours" in captions.neighbors(7, 9, 5, 5)
+    assert "among the 5 nodes" in captions.neighbors(7, 3, 5, 9)
 
 
-# ----------------------------------------------------------------------------------- most alike
+# ----------------------------------------------------------------------------------- layout
 
 
-def test_most_alike_is_what_a_full_sort_by_cosine_says(monkeypatch):
-    monkeypatch.setattr(nearest, "BLOCK_BYTES", 4 * 40 * 7)  # several blocks, the last one short
-    z = np.random.default_rng(1).standard_normal((40, 6)).astype(np.float32)
-    unit = z / np.linalg.norm(z, axis=1, keepdims=True)
-    full = unit @ unit.T
-    np.fill_diagonal(full, -9)
-    index, cosine = most_alike(z, 5)
-
-    assert np.array_equal(index, np.argsort(-full, axis=1, kind="stable")[:, :5])
-    assert np.allclose(cosine, -np.sort(-full, axis=1)[:, :5], atol=1e-6)
-
-
-def test_with_few_others_the_places_left_over_are_empty():
-    index, cosine = most_alike(np.eye(2, dtype=np.float32), 3)
-
-    assert index.tolist() == [[1, -1, -1], [0, -1, -1]]
-    assert cosine[:, 1:].tolist() == [[-2, -2], [-2, -2]]
-
-
-def test_the_compiled_loop_does_what_its_source_says():
-    block = np.random.default_rng(2).standard_normal((6, 6)).astype(np.float32).round(1)
-    answers = []
-    for loop in (nearest.keep_best, nearest.keep_best.py_func):
-        index, cosine = np.full((6, 4), -1, np.int32), np.full((6, 4), -2, np.float32)
-        loop(block, 0, index, cosine, 0, 6)
-        answers.append((index, cosine))
-
-    assert np.array_equal(answers[0][0], answers[1][0])
-    assert np.array_equal(answers[0][1], answers[1][1])
-
-
-# ----------------------------------------------------------------------------------- where
+def nearest(z: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    return nearest_by_cosine(z, z, k, skip=np.arange(len(z)))
 
 
 def groups(n: int = 300, width: int = 8) -> tuple[np.ndarray, np.ndarray]:
@@ -162,22 +133,22 @@ def groups(n: int = 300, width: int = 8) -> tuple[np.ndarray, np.ndarray]:
 
 def test_alike_vectors_lie_close_on_the_map_and_the_map_is_the_same_each_time():
     z, group = groups()
-    xy = places(z, *most_alike(z, 15))
+    xy = map_positions(z, *nearest(z, 15))
     far = ((xy[:, None] - xy[None]) ** 2).sum(-1)
     np.fill_diagonal(far, np.inf)
     closest = np.argsort(far, axis=1)[:, :10]
 
     assert (group[closest] == group[:, None]).mean() > 0.95
-    assert np.array_equal(xy, places(z, *most_alike(z, 15)))
+    assert np.array_equal(xy, map_positions(z, *nearest(z, 15)))
     assert xy.min() >= 0
     assert xy[:, 0].max() == pytest.approx(1)
-    assert xy[:, 1].max() == pytest.approx(TALL)
+    assert xy[:, 1].max() == pytest.approx(HEIGHT)
 
 
 @pytest.mark.parametrize("shape", [(1, 4), (2, 1), (3, 5), (5, 1), (30, 2)])
 def test_any_number_of_nodes_and_columns_has_a_map(shape):
     z = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
-    xy = places(z, *most_alike(z, 15))
+    xy = map_positions(z, *nearest(z, 15))
 
     assert xy.shape == (shape[0], 2)
     assert np.isfinite(xy).all()
@@ -186,118 +157,118 @@ def test_any_number_of_nodes_and_columns_has_a_map(shape):
 @pytest.mark.parametrize("z", [np.zeros((50, 3)), np.ones((50, 3)), np.repeat(np.eye(2, 3), 25, axis=0)])
 def test_equal_vectors_do_no_harm(z):
     z = z.astype(np.float32)
-    assert np.isfinite(places(z, *most_alike(z, 15))).all()
+    assert np.isfinite(map_positions(z, *nearest(z, 15))).all()
 
 
-def test_a_pull_is_symmetric_and_strongest_between_the_nearest():
+def test_attraction_is_symmetric_and_strongest_between_the_nearest():
     z, _ = groups(60)
-    index, cosine = most_alike(z, 5)
-    weight = layout.pull(index, cosine).toarray()
+    index, cosine = nearest(z, 5)
+    weight = layout.attraction(index, cosine).toarray()
 
     assert np.allclose(weight, weight.T)
     assert weight.max() <= 1 + 1e-6
     assert all(weight[i, index[i, 0]] >= weight[i, index[i, 4]] - 1e-6 for i in range(60))
 
 
-def test_the_compiled_layout_does_what_its_source_says():
+def test_the_compiled_layout_equals_its_python_source():
     z, _ = groups(25)
-    index, cosine = most_alike(z, 4)
-    apart = np.sqrt(np.maximum(2 - 2 * cosine, 0)).astype(np.float32)
-    known = np.ones_like(index, bool)
-    known[0], known[1, 1:] = False, False
-    apart[2] = 0
-    compiled, plain = np.zeros_like(apart), np.zeros_like(apart)
-    layout.fuzzy(apart, known, compiled)
-    layout.fuzzy.py_func(apart, known, plain)
+    index, cosine = nearest(z, 4)
+    distance = np.sqrt(np.maximum(2 - 2 * cosine, 0)).astype(np.float32)
+    valid = np.ones_like(index, bool)
+    valid[0], valid[1, 1:] = False, False
+    distance[2] = 0
+    compiled, plain = np.zeros_like(distance), np.zeros_like(distance)
+    layout.fuzzy_weights(distance, valid, compiled)
+    layout.fuzzy_weights.py_func(distance, valid, plain)
     assert np.allclose(compiled, plain, atol=1e-5)
-    assert np.allclose(layout.grain(3, np.uint64(7)), layout.grain.py_func(3, np.uint64(7)))
+    assert np.allclose(layout.jitter(3, np.uint64(7)), layout.jitter.py_func(3, np.uint64(7)))
 
-    edges = layout.pull(index, cosine)
-    heads, tails, every = edges.row.astype(np.int32), edges.col.astype(np.int32), edges.data.max() / edges.data
-    start = layout.principal(nearest.unit_rows(z))
+    edges = layout.attraction(index, cosine)
+    heads, tails, interval = edges.row.astype(np.int32), edges.col.astype(np.int32), edges.data.max() / edges.data
+    start = layout.principal_axes(unit_rows(z))
     moved, by_hand = start.copy(), start.copy()
-    layout.settle(moved, heads, tails, every, 3, np.uint64(5))
+    layout.optimize_layout(moved, heads, tails, interval, 3, np.uint64(5))
     with np.errstate(over="ignore"):
-        layout.settle.py_func(by_hand, heads, tails, every, 3, np.uint64(5))
+        layout.optimize_layout.py_func(by_hand, heads, tails, interval, 3, np.uint64(5))
     assert not np.allclose(moved, start)
     assert np.allclose(moved, by_hand, atol=1e-2)
 
 
 def test_shortening_empty_space_keeps_the_order_along_both_sides():
     xy = np.random.default_rng(0).standard_normal((50, 2)).astype(np.float32) ** 3
-    even = evened(xy)
+    short = shorten_gaps(xy)
 
     for side in (0, 1):
-        assert np.array_equal(np.argsort(xy[:, side]), np.argsort(even[:, side]))
-    assert np.diff(np.sort(even[:, 0])).max() < np.diff(np.sort(evened(xy * [1, 0])[:, 0])).max() + 1e-6
-    assert np.array_equal(evened(np.zeros((3, 2), np.float32)), np.zeros((3, 2)))
+        assert np.array_equal(np.argsort(xy[:, side]), np.argsort(short[:, side]))
+    assert np.diff(np.sort(short[:, 0])).max() < np.diff(np.sort(shorten_gaps(xy * [1, 0])[:, 0])).max() + 1e-6
+    assert np.array_equal(shorten_gaps(np.zeros((3, 2), np.float32)), np.zeros((3, 2)))
 
 
-# ----------------------------------------------------------------------------------- around
+# ----------------------------------------------------------------------------------- neighbours
 
 
 def test_small_neighbourhoods_are_whole():
     graph = Graph.from_edges([(0, 1), (0, 2), (1, 2), (2, 3)])
-    kept, around, cap = surroundings.surroundings(graph, np.array([2, 0, 1, 3]))
+    count, around, limit = page_neighbors(graph, np.array([2, 0, 1, 3]))
 
-    assert cap == surroundings.MOST
-    assert kept.tolist() == [3, 2, 2, 1]
+    assert limit == neighbors.MOST_PER_NODE
+    assert count.tolist() == [3, 2, 2, 1]
     assert around.tolist() == [1, 2, 3, 2, 0, 1, 0, 0]  # positions in the order given
 
 
 def test_of_a_hub_evenly_spaced_neighbours_are_kept():
     star = Graph.from_edges([(0, i) for i in range(1, 1001)])
-    kept, around, _ = surroundings.surroundings(star, np.arange(1001))
+    count, around, _ = page_neighbors(star, np.arange(1001))
 
-    assert kept[0] == surroundings.MOST
-    assert set(np.diff(around[: kept[0]].astype(int)).tolist()) == {5}
+    assert count[0] == neighbors.MOST_PER_NODE
+    assert set(np.diff(around[: count[0]].astype(int)).tolist()) == {5}
 
 
-def test_all_neighbours_together_fit_the_page_and_strangers_are_left_out(monkeypatch):
-    monkeypatch.setattr(surroundings, "ROOM", 500)
+def test_all_neighbours_together_fit_the_page_and_nodes_off_the_page_are_left_out(monkeypatch):
+    monkeypatch.setattr(neighbors, "MOST_NEIGHBORS", 500)
     rng = np.random.default_rng(0)
     graph = Graph.from_edges(rng.integers(200, size=(2_000, 2)), ids=np.arange(200))
-    kept, around, cap = surroundings.surroundings(graph, np.arange(200))
-    assert cap == 2
-    assert kept.sum() == len(around) <= 500
+    count, around, limit = page_neighbors(graph, np.arange(200))
+    assert limit == 2
+    assert count.sum() == len(around) <= 500
 
-    kept, around, _ = surroundings.surroundings(graph, np.arange(50))
+    count, around, _ = page_neighbors(graph, np.arange(50))
     assert around.max() < 50
-    assert kept.sum() == len(around)
+    assert count.sum() == len(around)
 
 
 def test_a_graph_without_edges_has_no_neighbours():
-    kept, around, _ = surroundings.surroundings(Graph.from_edges([], ids=[1, 2]), np.arange(2))
-    assert kept.tolist() == [0, 0]
+    count, around, _ = page_neighbors(Graph.from_edges([], ids=[1, 2]), np.arange(2))
+    assert count.tolist() == [0, 0]
     assert len(around) == 0
 
 
 # ----------------------------------------------------------------------------------- packing
 
 
-def test_arrays_come_back_as_they_went_in():
+def test_packed_arrays_are_read_back_unchanged():
     arrays = {
         "a": np.arange(5, dtype=np.uint8),
         "b": np.linspace(0, 1, 3, dtype=np.float32),
         "none": np.empty(0, np.uint32),
         "c": np.array([[1, 2], [3, 70_000]], np.uint32),
     }
-    back = unpacked(packed(arrays))
+    back = unpack(pack_arrays(arrays))
 
     assert all(np.array_equal(back[name], array.ravel()) for name, array in arrays.items())
     with pytest.raises(ValueError, match="int64"):
-        packed({"x": np.arange(3)})
+        pack_arrays({"x": np.arange(3)})
 
 
-def test_ids_are_counted_in_the_units_of_the_page():
+def test_lengths_of_ids_are_in_utf16_units():
     names = ["", "a", "é", "𝔘x", "\0"]
-    arrays = packed_ids(pa.array(names))
+    arrays = id_arrays(pa.array(names))
     text = arrays["text"].tobytes().decode()
     units = text.encode("utf-16-le")
     at = [0, *np.cumsum(arrays["lengths"]).tolist()]
 
     assert [units[2 * (a + 1) : 2 * b].decode("utf-16-le") for a, b in pairwise(at)] == names
-    assert packed_ids(pa.array([7, 8]))["text"].tobytes() == b"\x007\x008\x00"
+    assert id_arrays(pa.array([7, 8]))["text"].tobytes() == b"\x007\x008\x00"
 
 
 # ----------------------------------------------------------------------------------- columns
@@ -310,7 +281,7 @@ def test_few_numbers_are_coded_exactly_and_many_by_quantiles():
 
     values = np.random.default_rng(0).lognormal(size=5_000)
     many = number_column("x", "node", values)
-    assert len(many.table) <= columns.LEVELS
+    assert len(many.table) <= columns.MOST_LEVELS
     assert np.all(np.diff(many.codes[np.argsort(values)].astype(int)) >= 0)
     assert np.abs(many.table[many.codes] - values)[values < 5].max() < 0.5
 
@@ -321,8 +292,8 @@ def test_the_most_common_words_have_a_code_each_and_the_rest_share_one():
 
     assert column.levels[0] == "x"
     assert column.codes[[0, 1, -1]].tolist() == [0, 255, 0]
-    assert len(column.levels) == columns.LEVELS
-    assert (column.codes == columns.OTHER).sum() == 401 - columns.LEVELS
+    assert len(column.levels) == columns.MOST_LEVELS
+    assert (column.codes == columns.OTHER).sum() == 401 - columns.MOST_LEVELS
 
 
 @pytest.mark.parametrize(
@@ -351,39 +322,39 @@ def test_a_whole_number_as_a_label_is_written_without_a_point():
 def test_features_that_fit_are_kept_those_of_the_cards_first(monkeypatch):
     x = sp.random_array((100, 6), density=0.2, format="csr", rng=np.random.default_rng(0), dtype=np.float32)
     x = sp.csr_array(sp.hstack([x, sp.csr_array((100, 1), dtype=np.float32), np.ones((100, 1), np.float32)]))
-    found = feature_columns(x, list("abcdefgh"), first=[3, 6])
+    by_number = feature_columns(x, list("abcdefgh"), first=[3, 6])
 
-    assert next(iter(found)) == 3
-    assert 6 not in found  # nobody has it
-    assert found[7].rows is None  # everybody has it
-    assert found[3].table[0] == 0
+    assert next(iter(by_number)) == 3
+    assert 6 not in by_number  # nobody has it
+    assert by_number[7].rows is None  # everybody has it
+    assert by_number[3].table[0] == 0
     back = np.zeros(100, np.float32)
-    back[found[3].rows] = found[3].table[found[3].codes]
+    back[by_number[3].rows] = by_number[3].table[by_number[3].codes]
     assert np.allclose(back, x[:, [3]].toarray().ravel())
 
-    monkeypatch.setattr(columns, "ROOM", 130)
+    monkeypatch.setattr(columns, "MOST_BYTES", 130)
     assert list(feature_columns(x, list("abcdefgh"), first=[3])) == [3]
 
 
 def test_dense_features_and_negative_sparse_ones_are_coded_whole():
     x = np.array([[1, 0], [0, -1], [2, 0], [0, 0]], np.float32)
     for matrix in (x, sp.csr_array(x)):
-        found = feature_columns(matrix, ["a", "b"])
-        assert found[1].table[found[1].codes].tolist() == [0, -1, 0, 0]
+        by_number = feature_columns(matrix, ["a", "b"])
+        assert by_number[1].table[by_number[1].codes].tolist() == [0, -1, 0, 0]
 
 
 def test_columns_are_packed_end_to_end():
-    thin = columns.Column("t", "feature", np.array([1], np.uint8), np.array([0, 4], np.float32), rows=np.array([2]))
-    told, arrays = packed_columns([number_column("n", "node", np.array([5.0, 6, 5])), thin])
+    sparse = columns.Column("t", "feature", np.array([1], np.uint8), np.array([0, 4], np.float32), rows=np.array([2]))
+    descriptions, arrays = pack_columns([number_column("n", "node", np.array([5.0, 6, 5])), sparse])
 
-    assert told == [
+    assert descriptions == [
         {"name": "n", "group": "node", "kind": "number", "dense": 0},
         {"name": "t", "group": "feature", "kind": "number", "sparse": 0},
     ]
     assert arrays["dense"].tolist() == [0, 1, 0]
     assert (arrays["rows"].tolist(), arrays["codes"].tolist(), arrays["starts"].tolist()) == ([2], [1], [0, 1])
     assert arrays["tables"][arrays["table_at"][1] :].tolist() == [0, 4]
-    assert packed_columns([])[1]["dense"].tolist() == []
+    assert pack_columns([])[1]["dense"].tolist() == []
 
 
 # ----------------------------------------------------------------------------------- labels
@@ -443,34 +414,34 @@ class Elements(html.parser.HTMLParser):
             self.inline.append((tag, attrs, before + data))
 
 
-def test_no_id_can_leave_its_place(run):
+def test_no_id_becomes_an_element_or_a_script(run):
     text = page.page_text(run, Subject(title=EVIL[0], labels=()), 100, lambda *_: None)
-    seen = Elements(text)
+    elements = Elements(text)
 
-    assert not [t for t, _ in seen.tags if t in ("img", "iframe", "object", "embed", "link", "base")]
-    assert not [a for _, attrs in seen.tags for a in attrs if a.startswith("on")]
-    assert len([t for t, _ in seen.tags if t == "script"]) == 2 + 5  # the facts, the script, five parts
+    assert not [t for t, _ in elements.tags if t in ("img", "iframe", "object", "embed", "link", "base")]
+    assert not [a for _, attrs in elements.tags for a in attrs if a.startswith("on")]
+    assert len([t for t, _ in elements.tags if t == "script"]) == 2 + 5  # the facts, the script, five parts
     assert "<img" not in text
     assert facts(text)["title"] == EVIL[0]
 
 
-def test_the_policy_admits_the_one_script_and_the_one_style_and_nothing_else(run):
-    seen = Elements(page.page_text(run, Subject(), 100, lambda *_: None))
-    policy = next(a["content"] for t, a in seen.tags if t == "meta" and "http-equiv" in a)
+def test_the_policy_allows_the_one_script_and_the_one_style_and_nothing_else(run):
+    elements = Elements(page.page_text(run, Subject(), 100, lambda *_: None))
+    policy = next(a["content"] for t, a in elements.tags if t == "meta" and "http-equiv" in a)
     sources = dict(part.split(" ", 1) for part in policy.split("; "))
 
     def digest(tag: str) -> str:
-        ((_, _, text),) = [e for e in seen.inline if e[0] == tag and not e[1]]
+        ((_, _, text),) = [e for e in elements.inline if e[0] == tag and not e[1]]
         return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
     assert sources["default-src"] == "'none'"
     assert sources["script-src"] == digest("script")
     assert sources["style-src"] == digest("style")
     assert not re.search(r"unsafe|http|\*", policy)
-    assert not [a for _, attrs in seen.tags for a in attrs if a in ("src", "action")]
+    assert not [a for _, attrs in elements.tags for a in attrs if a in ("src", "action")]
 
 
-def test_what_is_filled_in_is_not_filled_in_again():
+def test_a_value_with_braces_is_not_filled_in_again():
     assert "{{script}}" in render("{{script}}", {}, {})
     assert "<" not in as_json({"a": "<!--<script>&"})
     with pytest.raises(ValueError):
@@ -479,23 +450,23 @@ def test_what_is_filled_in_is_not_filled_in_again():
 
 def test_the_page_holds_the_run(run):
     text = page.page_text(run, Subject(thing="a thing"), 100, lambda *_: None)
-    told, held = facts(text), parts(text)
+    page_facts, data = facts(text), parts(text)
     ids, z = run.embeddings()
     roles = page_roles(run)
 
-    assert told["nodes"] == told["shown"] == 60
-    assert told["thing"] == "a thing"
-    assert told["training"][0]["steps"][-1] == 2
-    assert [c["name"] for c in told["columns"]] == ["degree", "confidence"]
-    assert sum(card["size"] for card in told["roles"]) == 60
-    assert all(len(card["prototypes"]) == 5 for card in told["roles"])
-    assert all(roles.role[p] == r for r, card in enumerate(told["roles"]) for p in card["prototypes"])
-    assert held["map"]["role"].tolist() == roles.role.tolist()
-    assert held["map"]["degree"].tolist() == run.graph().degrees.tolist()
-    index, _ = most_alike(z, 10)
-    assert held["near"]["index"].reshape(60, 10).tolist() == index.tolist()
-    assert held["ids"]["text"].tobytes().decode().strip("\0").split("\0") == ids.to_pylist()
-    assert np.allclose(held["near"]["membership"].reshape(60, 3).sum(1), 255, atol=2)
+    assert page_facts["nodes"] == page_facts["shown"] == 60
+    assert page_facts["thing"] == "a thing"
+    assert page_facts["training"][0]["steps"][-1] == 2
+    assert [c["name"] for c in page_facts["columns"]] == ["degree", "confidence"]
+    assert sum(card["size"] for card in page_facts["roles"]) == 60
+    assert all(len(card["prototypes"]) == 5 for card in page_facts["roles"])
+    assert all(roles.role[p] == r for r, card in enumerate(page_facts["roles"]) for p in card["prototypes"])
+    assert data["map"]["role"].tolist() == roles.role.tolist()
+    assert data["map"]["degree"].tolist() == run.graph().degrees.tolist()
+    index, _ = nearest(z, 10)
+    assert data["near"]["index"].reshape(60, 10).tolist() == index.tolist()
+    assert data["ids"]["text"].tobytes().decode().strip("\0").split("\0") == ids.to_pylist()
+    assert np.allclose(data["near"]["membership"].reshape(60, 3).sum(1), 255, atol=2)
 
 
 def test_the_same_run_gives_the_same_page(run, tmp_path):
@@ -504,28 +475,28 @@ def test_the_same_run_gives_the_same_page(run, tmp_path):
 
 
 def test_a_sampled_page_knows_the_other_nodes_too(run, monkeypatch):
-    monkeypatch.setattr(page, "KNOWN", 40)
+    monkeypatch.setattr(page, "MOST_KNOWN", 40)
     text = page.page_text(run, Subject(), 24, lambda *_: None)
-    told, held = facts(text), parts(text)
+    page_facts, data = facts(text), parts(text)
 
-    assert told["shown"] <= 24
-    assert len(held["ids"]["lengths"]) == len(held["map"]["role"]) == 40
-    assert len(held["map"]["x"]) == told["shown"]
-    assert held["graph"]["around"].max() < 40
-    assert "40 of 60 ids" in told["rules"]["search"]
-    assert f"{told['shown']} of 60 nodes" in told["rules"]["sample"]
+    assert page_facts["shown"] <= 24
+    assert len(data["ids"]["lengths"]) == len(data["map"]["role"]) == 40
+    assert len(data["map"]["x"]) == page_facts["shown"]
+    assert data["graph"]["around"].max() < 40
+    assert "40 of 60 ids" in page_facts["rules"]["search"]
+    assert f"{page_facts['shown']} of 60 nodes" in page_facts["rules"]["sample"]
 
 
 def test_a_run_without_a_graph_has_a_page_without_neighbourhoods(tmp_path):
-    lean = made(tmp_path / "lean", [f"n{i}" for i in range(30)], keep_graph=False)
+    lean = small_run(tmp_path / "lean", [f"n{i}" for i in range(30)], keep_graph=False)
     text = write_page(lean).read_text()
-    told = facts(text)
+    page_facts = facts(text)
 
-    assert lean.has_roles  # they were found on the way
-    assert told["rules"]["around"] == rules.NO_GRAPH
-    assert [c["name"] for c in told["columns"]] == ["confidence"]
+    assert lean.has_roles  # they were fitted on the way
+    assert page_facts["rules"]["around"] == captions.NO_GRAPH
+    assert [c["name"] for c in page_facts["columns"]] == ["confidence"]
     assert not parts(text)["map"]["degree"].any()
-    assert all(card["profile"] == [] for card in told["roles"])
+    assert all(card["profile"] == [] for card in page_facts["roles"])
 
 
 @pytest.mark.parametrize("named", [True, False])
@@ -541,14 +512,14 @@ def test_features_colour_the_map_and_set_roles_apart(tmp_path, named):
     run = _with_features(tmp_path / "r", ids, table)
     run.fit_roles(3)
     text = write_page(run, subject=Subject(labels=(word_column("kind", "label", ["a", "b"] * 30),))).read_text()
-    told = facts(text)
-    names = [c["name"] for c in told["columns"]]
+    page_facts = facts(text)
+    names = [c["name"] for c in page_facts["columns"]]
 
     assert names[:3] == ["degree", "confidence", "kind"]
     assert set(names[3:]) == ({"spends", "age", EVIL[0]} if named else {"feature 0", "feature 1", "feature 2"})
-    assert "3 of 4 features" in told["rules"]["features"]
-    use = next(f for card in told["roles"] for f in card["features"])
-    assert told["columns"][use["column"]]["name"] == use["name"]
+    assert "3 of 4 features" in page_facts["rules"]["features"]
+    use = next(f for card in page_facts["roles"] for f in card["features"])
+    assert page_facts["columns"][use["column"]]["name"] == use["name"]
     assert "×" in use["strength"]
 
 
@@ -559,14 +530,13 @@ def _with_features(folder, ids, table):
     return Run.create(folder, model, graph.id_column, planted(n), graph=graph, features=table, counts={"nodes": n})
 
 
-def test_a_shifted_feature_is_told_in_deviations():
-    from rae.explore.cards import _use
+def test_a_shifted_feature_is_given_in_standard_deviations():
+    from rae.explore.cards import _feature
 
-    told = _use({"feature": "age", "column": 4, "shift": -1.25, "mean": 3.0, "overall": 5.0}, {})
-    assert (told["strength"], told["column"]) == ("-1.2 sd", None)
-    assert (
-        _use({"feature": "f", "column": 1, "lift": 120.4, "share": 0.5, "overall": 0.01}, {1: 9})["strength"] == "120×"
-    )
+    entry = _feature({"feature": "age", "column": 4, "shift": -1.25, "mean": 3.0, "overall": 5.0}, {})
+    assert (entry["strength"], entry["column"]) == ("-1.2 sd", None)
+    entry = _feature({"feature": "f", "column": 1, "lift": 120.4, "share": 0.5, "overall": 0.01}, {1: 9})
+    assert (entry["strength"], entry["column"]) == ("120×", 9)
     assert sentence("x.") == "X."
 
 
@@ -574,14 +544,14 @@ def test_roles_that_do_not_fit_their_cards_are_refused(run, tmp_path):
     import shutil
 
     copy = shutil.copytree(run.path, tmp_path / "copy")
-    told = json.loads((copy / "roles.json").read_text())
-    told["cards"].pop()
-    (copy / "roles.json").write_text(json.dumps(told))
+    record = json.loads((copy / "roles.json").read_text())
+    record["cards"].pop()
+    (copy / "roles.json").write_text(json.dumps(record))
     with pytest.raises(RunError, match="rae roles"):
         write_page(Run.open(copy))
 
 
-def test_a_page_of_ours_is_made_anew_and_anything_else_is_left_alone(run, tmp_path):
+def test_a_page_of_ours_is_replaced_and_anything_else_is_refused(run, tmp_path):
     first = write_page(run, tmp_path / "p", subject=Subject("one"))
     assert facts(first.read_text())["title"] == "one"
     assert write_page(run, tmp_path / "p", subject=Subject("two")) == first
@@ -602,10 +572,10 @@ def test_a_page_of_ours_is_made_anew_and_anything_else_is_left_alone(run, tmp_pa
     assert not (tmp_path / "q").exists()
 
 
-def test_progress_is_told_from_nothing_to_all(run, tmp_path):
-    told = []
-    write_page(run, tmp_path / "p", progress=lambda *a: told.append(a))
-    assert [done for _, done, _, _ in told] == [0, 1, 2, 3, 4]
+def test_progress_is_reported_from_the_first_stage_to_the_last(run, tmp_path):
+    calls = []
+    write_page(run, tmp_path / "p", progress=lambda *a: calls.append(a))
+    assert [done for _, done, _, _ in calls] == [0, 1, 2, 3, 4]
 
 
 # ----------------------------------------------------------------------------------- the assets
@@ -649,11 +619,11 @@ def served(tmp_path):
         thread.join()
 
 
-def asked(server, path: str = "/", host: str | None = None) -> tuple[int, str]:
+def request(server, path: str = "/", host: str | None = None) -> tuple[int, str]:
     address = f"http://127.0.0.1:{server.server_address[1]}{path}"
-    request = urllib.request.Request(address, headers={"Host": host} if host else {})
+    query = urllib.request.Request(address, headers={"Host": host} if host else {})
     try:
-        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request) as answer:
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(query) as answer:
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         with error:
@@ -662,11 +632,11 @@ def asked(server, path: str = "/", host: str | None = None) -> tuple[int, str]:
 
 def test_the_page_is_served_to_this_machine_alone(served):
     assert served.server_address[0] == "127.0.0.1"
-    assert asked(served) == (200, "the page")
-    assert asked(served, host=f"localhost:{served.server_address[1]}")[0] == 200
-    assert asked(served, host="evil.example:80")[0] == 403  # a name that was bent to point here
-    assert asked(served, "/below/")[0] == 404
-    assert asked(served, "/../../etc/passwd")[0] == 404
+    assert request(served) == (200, "the page")
+    assert request(served, host=f"localhost:{served.server_address[1]}")[0] == 200
+    assert request(served, host="evil.example:80")[0] == 403  # DNS rebinding
+    assert request(served, "/below/")[0] == 404
+    assert request(served, "/../../etc/passwd")[0] == 404
 
 
 # ----------------------------------------------------------------------------------- the command
@@ -691,10 +661,10 @@ def test_explore_writes_the_page_into_the_run_and_says_where(run, rae, tmp_path)
 def test_explore_colours_by_labels_of_the_user(run, rae, tmp_path):
     labels = tmp_path / "labels.csv"
     labels.write_text("who,team\n" + "".join(f"n{i:03d},t{i % 2}\n" for i in range(50)))
-    told = rae(
+    code, _, _ = rae(
         "explore", run.path, "--out", tmp_path / "p", "--labels", labels, "--label-column", "team", "--id-column", "who"
     )
-    assert told[0] == 0
+    assert code == 0
     column = next(c for c in facts((tmp_path / "p" / "index.html").read_text())["columns"] if c["group"] == "label")
     assert column["name"] == "team"
     assert column["levels"] == ["t0", "t1"]

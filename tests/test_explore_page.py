@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 import scipy.sparse as sp
 
-from chromium import Chromium, found
+from chromium import Chromium, find_chromium
 from rae import RAE, Graph, Run
 from rae.explore import Subject, write_page
 from rae.explore.columns import word_column
@@ -22,10 +22,10 @@ IMAGE = "<img src=x onerror=alert(1)>"
 SCRIPT = "</script><script>alert(1)</script>"
 FORMULA = '=HYPERLINK("http://x","y")'
 
-pytestmark = pytest.mark.skipif(found() is None, reason="no Chromium: install it, or name it in RAE_CHROMIUM")
+pytestmark = pytest.mark.skipif(find_chromium() is None, reason="no Chromium: install it, or name it in RAE_CHROMIUM")
 
 
-def made(folder, n: int, roles: int, names: dict[int, str], features: bool) -> Run:
+def planted_run(folder, n: int, roles: int, names: dict[int, str], features: bool) -> Run:
     """A run with planted roles; neighbours are near in row order, and row 0 is a hub."""
     rng = np.random.default_rng(0)
     ids = [names.get(i, f"node-{i:06d}") for i in range(n)]
@@ -49,7 +49,7 @@ def made(folder, n: int, roles: int, names: dict[int, str], features: bool) -> R
 @pytest.fixture(scope="module")
 def small(tmp_path_factory):
     """A page of a thousand nodes with hostile names, and the run behind it."""
-    run = made(
+    run = planted_run(
         tmp_path_factory.mktemp("small") / "run", 1_000, 5, {3: IMAGE, 4: SCRIPT, 7: FORMULA, 9: 'a, "b"\n'}, True
     )
     kinds = word_column("kind", "label", [IMAGE if i % 4 == 0 else f"kind {i % 4}" for i in range(1_000)])
@@ -58,7 +58,7 @@ def small(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def browser():
-    with Chromium(found()) as opened:
+    with Chromium(find_chromium()) as opened:
         yield opened
 
 
@@ -73,7 +73,7 @@ def tab(browser, small):
     assert browser.value("document.images.length") == 0
 
 
-def place(tab: Chromium, node: int) -> tuple[float, float]:
+def screen_position(tab: Chromium, node: int) -> tuple[float, float]:
     """Where a node of the map stands in the window."""
     x, y = tab.value(
         f"(() => {{ const b = document.getElementById('stage').getBoundingClientRect(); "
@@ -150,7 +150,7 @@ def test_search_finds_prefixes_before_substrings_and_walks_by_keyboard(tab):
 def test_a_click_on_a_mark_opens_its_node_with_role_alikes_and_neighbourhood(tab, small):
     run, _ = small
     row = 500
-    tab.click_at(*place(tab, row))
+    tab.click_at(*screen_position(tab, row))
     _, role, _, membership = run.role_table()
     ids, z = run.embeddings()
     unit = z / np.linalg.norm(z, axis=1, keepdims=True)
@@ -224,7 +224,7 @@ def test_a_lit_role_is_saved_as_csv_with_every_cell_safe(tab, small):
 def test_a_box_selects_and_the_table_holds_the_column_that_colours(tab):
     choose(tab, "kind")
     assert IMAGE in tab.text("#legend")
-    x, y = place(tab, 3)
+    x, y = screen_position(tab, 3)
     tab.mouse("mouseMoved", x - 40, y - 40)
     tab.mouse("mousePressed", x - 40, y - 40, buttons=1, shift=True)
     tab.mouse("mouseMoved", x + 40, y + 40, buttons=1, shift=True)
@@ -278,7 +278,7 @@ def test_a_label_that_is_a_feature_too_is_listed_once(browser, small, tmp_path):
 
 
 def test_one_role_is_counted_as_one(browser, tmp_path):
-    browser.open(write_page(made(tmp_path / "run", 700, 1, {}, False)))
+    browser.open(write_page(planted_run(tmp_path / "run", 700, 1, {}, False)))
 
     assert browser.text("#subtitle").endswith(" · 1 role")
 
@@ -305,7 +305,7 @@ def test_it_can_be_used_by_keyboard_alone(tab):
 
 
 def test_dark_follows_the_reader_and_can_be_switched(small):
-    with Chromium(found(), dark=True) as tab:
+    with Chromium(find_chromium(), dark=True) as tab:
         tab.open(small[1])
         ground = "getComputedStyle(document.body).backgroundColor"
         dark = tab.value(ground)
@@ -319,11 +319,11 @@ def test_dark_follows_the_reader_and_can_be_switched(small):
 
 def test_without_webgl_a_plain_canvas_draws_the_same_page(small):
     flags = ("--disable-3d-apis",)
-    with Chromium(found(), flags=flags) as tab:
+    with Chromium(find_chromium(), flags=flags) as tab:
         tab.open(small[1])
         assert tab.value("document.documentElement.dataset.drawing") == "canvas"
         assert _colours(tab) > 5
-        tab.click_at(*place(tab, 500))
+        tab.click_at(*screen_position(tab, 500))
         assert tab.text("#node-name").startswith("node-")
         before = tab.value("window.raePage.view.affine().scale")
         tab.click("#closer")
@@ -335,7 +335,7 @@ def test_without_webgl_a_plain_canvas_draws_the_same_page(small):
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory):
-    run = made(tmp_path_factory.mktemp("large") / "run", 200_000, 6, {150_000: IMAGE}, False)
+    run = planted_run(tmp_path_factory.mktemp("large") / "run", 200_000, 6, {150_000: IMAGE}, False)
     return run, write_page(run, sample=8_000)
 
 
@@ -359,7 +359,7 @@ def test_two_hundred_thousand_nodes_are_sampled_searched_and_explored(browser, l
     open_id(tab, IMAGE)
     assert tab.text("#node-name") == IMAGE
     tab.press("Escape")
-    tab.click_at(*place(tab, 4_000))
+    tab.click_at(*screen_position(tab, 4_000))
     assert tab.count("#nearest li") == 10
     tab.press("Escape")
     tab.click(".card[data-role='1'] .head")

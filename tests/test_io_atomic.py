@@ -26,10 +26,10 @@ def tiny_disk(tmp_path: Path) -> Iterator[Path]:
     disk = tmp_path / "disk"
     disk.mkdir()
     mount = shutil.which("mount")
-    made = mount and subprocess.run(
+    mounted = mount and subprocess.run(
         [mount, "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(disk)], check=False, capture_output=True
     )
-    if not made or made.returncode:
+    if not mounted or mounted.returncode:
         pytest.skip("mounting a small disk is not allowed here")
     yield disk
     subprocess.run(["umount", str(disk)], check=True)

@@ -171,7 +171,9 @@ def test_half_precision_comes_back_rounded_and_what_it_cannot_hold_is_refused(tm
 
 
 @pytest.mark.parametrize("pieces", [(5,), (1, 1, 1, 1, 1), (2, 3), (3, 2), (4, 1)])
-def test_rows_may_come_in_any_pieces(tmp_path: Path, pieces: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_chunks_of_append_change_nothing(
+    tmp_path: Path, pieces: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(embeddings, "GROUP_BYTES", 24)  # two rows a group
     write_embeddings(tmp_path / "whole.parquet", IDS[2], Z)
     at = 0

@@ -101,7 +101,7 @@ def test_every_kind_of_number_in_parquet_becomes_float32(tmp_path: Path) -> None
     assert dense(table) == [[1, 1, 0.5, 1, 1.25], [2, 2**40, 1.5, 0, -3]]
 
 
-def test_dictionary_coded_columns_are_read_as_what_they_code(tmp_path: Path) -> None:
+def test_dictionary_encoded_columns_are_decoded(tmp_path: Path) -> None:
     coded = {"id": pa.array(["a", "b"]).dictionary_encode(), "x": pa.array([4.0, 4.5]).dictionary_encode()}
     pyarrow.feather.write_feather(pa.table(coded), tmp_path / "f")
     table = keyed(tmp_path / "f")
@@ -174,7 +174,7 @@ def test_ids_are_text_when_asked_for(tmp_path: Path) -> None:
         assert keyed(path, as_text=True, **choices).id_column.to_pylist() == ["7", "8"]
 
 
-def test_a_wrong_column_name_is_said_with_the_nearest_right_one(tmp_path: Path) -> None:
+def test_a_wrong_column_name_gets_a_suggestion(tmp_path: Path) -> None:
     path = file(tmp_path, "id,size\n1,2\n")
     for choices in ({"id": "sizes"}, {"columns": ["sizes"]}, {"feature": "sizes"}):
         with pytest.raises(FeatureError, match=r"there is no column 'sizes'; did you mean 'size'\?"):
@@ -208,7 +208,7 @@ def test_items_that_are_numbers_have_the_same_names_in_csv_and_parquet(tmp_path:
     assert dense(from_text) == dense(from_parquet)
 
 
-def test_pairs_serve_a_graph(tmp_path: Path) -> None:
+def test_pairs_are_joined_to_a_graph(tmp_path: Path) -> None:
     table = keyed(file(tmp_path, PAIRS), feature="word")
     x: Any = table.aligned(Graph.from_edges([(5, 7)]))
 
@@ -238,7 +238,7 @@ def test_a_bad_long_table_is_one_sentence(tmp_path: Path, content: Any, choices:
 X = np.arange(6.0).reshape(3, 2)
 
 
-def test_matrices_without_ids_come_back_bare(tmp_path: Path) -> None:
+def test_matrices_without_ids_are_read_without_a_table(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", X)
     np.savez(tmp_path / "x.npz", x=X, other=X.T)
     np.savez(tmp_path / "one.npz", anything=X)
@@ -402,7 +402,7 @@ def words(index: Any = np.int32, value: Any = np.float32) -> Any:
     return matrix
 
 
-def stored(path: Path, **changes: Any) -> Path:
+def save_stored(path: Path, **changes: Any) -> Path:
     matrix = words()
     arrays = {"data": matrix.data, "indices": matrix.indices, "indptr": matrix.indptr, "shape": np.array(matrix.shape)}
     np.savez(path, **csr(**(arrays | changes)))
@@ -412,7 +412,7 @@ def stored(path: Path, **changes: Any) -> Path:
 @pytest.mark.parametrize("piece", [1000, 1 << 22])
 @pytest.mark.parametrize("index", [np.int32, np.int64])
 def test_a_stored_csr_stays_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, index: Any, piece: int) -> None:
-    monkeypatch.setattr("rae.features.PIECE", piece)
+    monkeypatch.setattr("rae.features.features.PIECE", piece)
     monkeypatch.setattr(features, "PIECE", piece)
     matrix = words(index)
     sp.save_npz(tmp_path / "x.npz", matrix, compressed=False)
@@ -426,7 +426,7 @@ def test_a_stored_csr_stays_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert np.array_equal(read[rows].toarray(), matrix[rows].toarray())
 
 
-def test_what_cannot_be_mapped_is_read_and_a_log_line_says_how_it_could(
+def test_what_cannot_be_mapped_is_read_and_the_log_says_how_to_map_it(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     sp.save_npz(tmp_path / "packed.npz", words())
@@ -449,7 +449,7 @@ def test_what_cannot_be_mapped_is_read_and_a_log_line_says_how_it_could(
 
 def test_a_stored_csr_with_ids_in_the_graphs_order_stays_on_disk(tmp_path: Path) -> None:
     graph = Graph.from_edges([(i, i + 1) for i in range(1999)])
-    table = keyed(stored(tmp_path / "x.npz", ids=np.arange(2000), names=np.arange(100).astype(str)))
+    table = keyed(save_stored(tmp_path / "x.npz", ids=np.arange(2000), names=np.arange(100).astype(str)))
 
     assert table.names is not None
     assert len(table.names) == 100
@@ -457,16 +457,16 @@ def test_a_stored_csr_with_ids_in_the_graphs_order_stays_on_disk(tmp_path: Path)
     assert mapped(aligned.data) is not None
 
 
-def test_stored_entries_out_of_order_or_given_twice_are_put_right_in_memory(
+def test_stored_entries_out_of_order_or_given_twice_are_sorted_in_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rae.features.PIECE", 1000)
+    monkeypatch.setattr("rae.features.features.PIECE", 1000)
     matrix = words()
     indices = matrix.indices.copy()
     last = slice(matrix.indptr[-2], matrix.indptr[-1])
     indices[last] = indices[last][::-1]
     indices[last][1] = indices[last][0]
-    path = stored(tmp_path / "x.npz", indices=indices)
+    path = save_stored(tmp_path / "x.npz", indices=indices)
     expected = sp.coo_array((matrix.data, (np.repeat(np.arange(2000), np.diff(matrix.indptr)), indices)), matrix.shape)
     read: Any = read_features(path)
 
@@ -480,11 +480,11 @@ def test_an_entry_outside_a_stored_csr_is_found(tmp_path: Path, monkeypatch: pyt
     indices = words().indices.copy()
     indices[-7] = bad
     with pytest.raises(FeatureError, match=r"x\.npz: the sparse matrix is damaged \(column indices .* 0 to 99"):
-        read_features(stored(tmp_path / "x.npz", indices=indices))
+        read_features(save_stored(tmp_path / "x.npz", indices=indices))
 
 
 def test_one_flipped_bit_of_a_stored_csr_is_found(tmp_path: Path) -> None:
-    path = stored(tmp_path / "x.npz")
+    path = save_stored(tmp_path / "x.npz")
     content = bytearray(path.read_bytes())
     content[100_000] ^= 1
     path.write_bytes(content)
@@ -521,15 +521,15 @@ def test_arrays_of_every_header_and_order_are_read_as_numpy_does(tmp_path: Path)
             archive.writestr(f"v{version[0]}.npy", with_header(x, version))
         archive.writestr("fortran.npy", with_header(x.T.copy(), shape=x.shape, fortran_order=True))
         archive.writestr("note.txt", "no array")
-    found = npz.open_npz(tmp_path / "x.npz")
+    arrays = npz.open_npz(tmp_path / "x.npz")
 
-    assert set(found) == {"v1", "v2", "v3", "fortran"}
-    assert all(np.array_equal(array, x) for array in found.values())
-    assert [name for name, array in found.items() if mapped(array) is not None] == ["v1", "v2"]
+    assert set(arrays) == {"v1", "v2", "v3", "fortran"}
+    assert all(np.array_equal(array, x) for array in arrays.values())
+    assert [name for name, array in arrays.items() if mapped(array) is not None] == ["v1", "v2"]
 
 
 def test_a_locked_file_is_refused(tmp_path: Path) -> None:
-    path = stored(tmp_path / "x.npz")
+    path = save_stored(tmp_path / "x.npz")
     content = bytearray(path.read_bytes())
     place = content.find(b"PK\x01\x02")
     content[place + 8] |= 1  # "encrypted", in the directory at the end

@@ -30,7 +30,7 @@ def pairs(ids: st.SearchStrategy[Any]) -> st.SearchStrategy[list[tuple[Any, Any]
     return st.lists(st.tuples(ids, ids), min_size=1, max_size=8)
 
 
-def written(graph: Graph) -> tuple[set[str], set[frozenset[str]]]:
+def edge_texts(graph: Graph) -> tuple[set[str], set[frozenset[str]]]:
     names = [str(i) for i in graph.ids]
     ends = {frozenset((names[u], names[v])) for u in range(graph.n_nodes) for v in graph.neighbors(u)}
     return set(names), ends
@@ -52,7 +52,7 @@ def test_any_pairs_survive_a_text_table(edges: list[tuple[Any, Any]], delimiter:
             writer.writerows(edges)
         graph = read_edges(path)
 
-    assert written(graph) == expected(edges)
+    assert edge_texts(graph) == expected(edges)
     assert graph.counts.rows == len(edges)
 
 
@@ -65,7 +65,7 @@ def test_any_whole_numbers_survive_an_edge_list(edges: list[tuple[int, int]], de
         graph = read_edges(path)
 
     assert graph.id_column.type == pa.int64()
-    assert written(graph) == expected(edges)
+    assert edge_texts(graph) == expected(edges)
 
 
 @settings(max_examples=50, deadline=None)
@@ -78,7 +78,7 @@ def test_any_pairs_survive_parquet(edges: list[tuple[Any, Any]]) -> None:
         pq.write_table(pa.table({"u": pa.array(ends[0], kind), "v": pa.array(ends[1], kind)}), path)
         graph = read_edges(path)
 
-    assert written(graph) == expected(edges)
+    assert edge_texts(graph) == expected(edges)
     assert type(graph.ids[0].item() if kind or isinstance(edges[0][0], int) else graph.ids[0]) is type(edges[0][0])
 
 

@@ -22,7 +22,7 @@ def table():
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_lines_of_text_are_guessed_from_the_first_ones(packed, tmp_path):
+def test_the_number_of_lines_is_estimated_from_the_first_ones(packed, tmp_path):
     text = "".join(f"{u}\t{v}\n" for u, v in ENDS.tolist()).encode()
     path = tmp_path / "edges.tsv"
     path.write_bytes(gzip.compress(text) if packed else text)
@@ -30,7 +30,7 @@ def test_lines_of_text_are_guessed_from_the_first_ones(packed, tmp_path):
     assert expected_rows(open_table(path)) == pytest.approx(ROWS, rel=0.1)
 
 
-def test_rows_of_parquet_are_known(table, tmp_path):
+def test_the_number_of_rows_of_parquet_is_exact(table, tmp_path):
     folder = tmp_path / "parts"
     folder.mkdir()
     for name in "ab":
@@ -40,7 +40,7 @@ def test_rows_of_parquet_are_known(table, tmp_path):
     assert expected_rows(open_table(folder)) == 2 * ROWS
 
 
-def test_where_rows_cannot_be_told_nothing_is_said(table, tmp_path):
+def test_the_number_of_rows_of_other_files_is_unknown(table, tmp_path):
     pyarrow.feather.write_feather(table, tmp_path / "edges.feather")
     pq.write_table(table, tmp_path / "edges.parquet")
     (tmp_path / "edges.parquet.gz").write_bytes(gzip.compress((tmp_path / "edges.parquet").read_bytes(), 1))
@@ -49,13 +49,13 @@ def test_where_rows_cannot_be_told_nothing_is_said(table, tmp_path):
     assert expected_rows(open_table(tmp_path / "edges.parquet.gz")) is None
 
 
-def test_what_was_read_of_parquet_is_given_back_on_the_way(table, tmp_path, monkeypatch):
+def test_reading_parquet_in_batches_keeps_memory_small(table, tmp_path, monkeypatch):
     monkeypatch.setattr("rae.io.tables.BATCH", 10_000)
     pq.write_table(table, tmp_path / "edges.parquet", row_group_size=10_000, use_dictionary=False, compression="none")
-    before, held, rows = pa.total_allocated_bytes(), 0, 0
+    before, extra, rows = pa.total_allocated_bytes(), 0, 0
     for columns in open_table(tmp_path / "edges.parquet").batches([0, 1]):
         rows += len(columns[0])
-        held = max(held, pa.total_allocated_bytes() - before - sum(c.nbytes for c in columns))
+        extra = max(extra, pa.total_allocated_bytes() - before - sum(c.nbytes for c in columns))
 
     assert rows == ROWS
-    assert held < table.nbytes / 4
+    assert extra < table.nbytes / 4

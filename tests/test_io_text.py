@@ -144,7 +144,7 @@ def test_a_header_is_text_over_numbers_or_names_that_no_node_has(
         ("from,to\nbob,cid\n", logging.INFO, "the first row (from, to) was taken as a header; pass header=False"),
     ],
 )
-def test_what_was_taken_for_a_header_is_said_and_in_doubt_said_aloud(
+def test_a_detected_header_is_logged_and_in_doubt_as_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, content: str, level: int, sentence: str
 ) -> None:
     with caplog.at_level(logging.INFO, "rae"):
@@ -156,7 +156,7 @@ def test_what_was_taken_for_a_header_is_said_and_in_doubt_said_aloud(
     assert (opened.doubts if level == logging.WARNING else opened.notes)[0].startswith(sentence)
 
 
-def test_a_doubt_about_features_says_which_reader_settles_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_warning_about_features_names_the_reader(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "f.csv"
     path.write_text("who,what\nann,milk\nbob,rice\n")
     with caplog.at_level(logging.WARNING, "rae"):
@@ -191,7 +191,7 @@ def test_the_header_can_be_forced_either_way(tmp_path: Path) -> None:
         ("1,2\n3," + "x" * 200_000 + "\n", "a cell of more than 131,072 characters"),
     ],
 )
-def test_a_bad_line_is_named(tmp_path: Path, content: str | bytes, sentence: str) -> None:
+def test_an_error_names_the_bad_line(tmp_path: Path, content: str | bytes, sentence: str) -> None:
     with pytest.raises(FileError, match=sentence) as caught:
         cells(table(tmp_path, content))
     assert "\n" not in str(caught.value)
@@ -233,7 +233,7 @@ def test_a_line_too_long_for_the_reader_is_still_one_sentence(tmp_path: Path, mo
         cells(table(tmp_path, content))
 
 
-def test_a_doubled_or_wrong_column_name_is_said(tmp_path: Path) -> None:
+def test_a_repeated_or_wrong_column_name_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "e.csv"
     path.write_text("x,x,weight\n1,2,3\n")
     with pytest.raises(ValueError, match=r"2 columns are called 'x'; rename them"):
@@ -263,7 +263,7 @@ def test_a_doubled_or_wrong_column_name_is_said(tmp_path: Path) -> None:
         (b"1 2 3\n4 5 6\n", False),
     ],
 )
-def test_numbers_are_read_fast_only_where_their_writing_is_plain_for_sure(tmp_path, content, plain):
+def test_the_fast_reader_takes_only_numbers_in_their_shortest_form(tmp_path, content, plain):
     path = tmp_path / "e.txt"
     path.write_bytes(content)
     table = open_table(path, False)

@@ -10,8 +10,7 @@ import pytest
 from plain import random_graph, relabel
 from rae import Graph
 from rae.baselines.walks import random_walks
-from rae.ops import charfun as waves
-from rae.ops import cpu, walks
+from rae.ops import charfun, cpu, walks
 from rae.runtime import key
 
 GRAPH = random_graph(30, 120, seed=4)
@@ -21,7 +20,7 @@ VIEWS = np.arange(len(NODES)) % 3
 SALT = key(1, "test")
 PSI = np.random.default_rng(0).normal(size=(4, 150)) * (np.arange(150) % 3 > 0)
 PATH = Graph.from_edges([(0, 1), (1, 2)])
-MODULES = {"walks": walks, "waves": waves}
+MODULES = {"walks": walks, "charfun": charfun}
 
 CASES = {
     "walks weight": lambda: (OFFSETS, TARGETS, 3, TARGETS[OFFSETS[3]], 2.0, 4.0),
@@ -37,14 +36,16 @@ CASES = {
     "walks walk biased": lambda: (
         OFFSETS, TARGETS, NODES, VIEWS, 0.5, 2.0, SALT, np.zeros((len(NODES), 9), np.int32), 0, len(NODES)
     ),
-    "waves turn": lambda: (*np.random.default_rng(1).normal(size=(2, waves.LANES)), *np.zeros((2, 5, waves.LANES))),
-    "waves characteristic": lambda: (PSI, 200, 0.5, 1e-3, np.zeros((4, 10)), 0, 4),
+    "charfun add_powers": lambda: (
+        *np.random.default_rng(1).normal(size=(2, charfun.LANES)), *np.zeros((2, 5, charfun.LANES))
+    ),
+    "charfun characteristic_function": lambda: (PSI, 200, 0.5, 1e-3, np.zeros((4, 10)), 0, 4),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.filterwarnings("ignore:overflow encountered")  # NumPy warns where 64-bit hashes wrap on purpose
-def test_the_compiled_kernel_does_what_its_source_says(case, monkeypatch):
+def test_the_compiled_kernel_equals_its_python_source(case, monkeypatch):
     home, name = case.split()[:2]
     kernel = getattr(MODULES[home], name)
     compiled, plain = CASES[case](), CASES[case]()
@@ -52,7 +53,7 @@ def test_the_compiled_kernel_does_what_its_source_says(case, monkeypatch):
     for module, inner in (
         (cpu, ("mix", "stream", "draw", "has_edge")),
         (walks, ("draw", "has_edge", "stream", "weight", "next_node")),
-        (waves, ("turn",)),
+        (charfun, ("add_powers",)),
     ):
         for called in inner:
             monkeypatch.setattr(module, called, getattr(getattr(module, called), "py_func", None))
@@ -74,10 +75,10 @@ def test_every_kernel_is_covered():
 
 @pytest.mark.parametrize(("p", "q"), [(1.0, 1.0), (0.25, 4.0)])
 def test_every_step_of_a_walk_is_an_edge(p, q):
-    found = random_walks(GRAPH, walks=3, length=12, p=p, q=q, seed=2)
+    walked = random_walks(GRAPH, walks=3, length=12, p=p, q=q, seed=2)
 
-    assert GRAPH.adjacent(found[:, :-1].reshape(-1), found[:, 1:].reshape(-1)).all()
-    assert np.array_equal(np.bincount(found[:, 0], minlength=30), 3 * (GRAPH.degrees > 0))
+    assert GRAPH.adjacent(walked[:, :-1].reshape(-1), walked[:, 1:].reshape(-1)).all()
+    assert np.array_equal(np.bincount(walked[:, 0], minlength=30), 3 * (GRAPH.degrees > 0))
 
 
 def test_a_walk_depends_on_the_seed_its_first_node_and_its_number_alone():
@@ -119,9 +120,9 @@ def test_walks_of_a_graph_without_edges_are_none():
 
 def test_uniform_walks_visit_a_node_as_often_as_it_has_neighbours():
     graph = relabel(random_graph(20, 200, seed=1), np.random.default_rng(0).permutation(20))
-    seen = np.bincount(random_walks(graph, walks=400, length=30, seed=1)[:, 10:].reshape(-1), minlength=20)
+    visits = np.bincount(random_walks(graph, walks=400, length=30, seed=1)[:, 10:].reshape(-1), minlength=20)
 
-    assert np.allclose(seen / seen.sum(), graph.degrees / graph.degrees.sum(), atol=0.005)
+    assert np.allclose(visits / visits.sum(), graph.degrees / graph.degrees.sum(), atol=0.005)
 
 
 # --------------------------------------------------------------- characteristic functions
@@ -129,7 +130,7 @@ def test_uniform_walks_visit_a_node_as_often_as_it_has_neighbours():
 
 def test_the_characteristic_function_is_the_mean_of_its_definition():
     out = np.empty((4, 50))
-    waves.characteristic(PSI, 200, 4.0, 0.0, out, 0, 4)
+    charfun.characteristic_function(PSI, 200, 4.0, 0.0, out, 0, 4)
     t = 4.0 * np.arange(1, 26)
     padded = np.hstack([PSI, np.zeros((4, 50))])
     truth = np.exp(1j * padded[:, :, None] * t).mean(1)

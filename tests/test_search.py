@@ -1,4 +1,4 @@
-"""Look-alikes: the nearest by cosine, exact or with a recall that is measured; ids found or guessed at."""
+"""The nearest nodes by cosine, exact or with a measured recall; the row of an id, or a suggestion."""
 
 from __future__ import annotations
 
@@ -8,17 +8,19 @@ import time
 import numpy as np
 import pyarrow as pa
 import pytest
+import threadpoolctl
 
 import rae
 from rae import search
 from rae.errors import ConfigError, FeatureError, GraphError, MissingExtraError, RunError
-from rae.search import Index, exact, row_of, similar, similar_to_each, unit_rows
+from rae.runtime import set_threads
+from rae.search import Index, nearest_by_cosine, row_of, similar, similar_to_each
 
 Z = np.random.default_rng(0).normal(size=(300, 8)).astype(np.float32)
 
 
-class Box:
-    """What search needs of a run."""
+class FakeRun:
+    """The part of a run that the search uses."""
 
     def __init__(self, ids, z, checksum=None):
         self.ids, self.z, self.model_checksum = pa.array(ids), z, checksum
@@ -38,7 +40,7 @@ def truth(z, row, k):
 @pytest.mark.parametrize("block", [1 << 26, 1 << 12, 64])
 def test_the_nearest_are_those_of_the_whole_product(block, monkeypatch):
     monkeypatch.setattr(search, "BLOCK", block)
-    near, cosine = exact(Z, unit_rows(Z[:20]), 7, np.arange(20))
+    near, cosine = nearest_by_cosine(Z, Z[:20], 7, skip=np.arange(20))
 
     for row in range(20):
         rows, values = truth(Z, row, 7)
@@ -47,22 +49,22 @@ def test_the_nearest_are_those_of_the_whole_product(block, monkeypatch):
 
 
 def test_the_public_function_names_nodes():
-    found = rae.similar(Z, 17, k=3)
+    answer = rae.similar(Z, 17, k=3)
     rows, values = truth(Z, 17, 3)
 
-    assert found.id == 17
-    assert [name for name, _ in found.matches] == rows.tolist()
-    np.testing.assert_allclose([c for _, c in found.matches], values, atol=1e-5)
-    assert (found.method, found.recall) == ("exact", 1.0)
+    assert answer.id == 17
+    assert [name for name, _ in answer.matches] == rows.tolist()
+    np.testing.assert_allclose([c for _, c in answer.matches], values, atol=1e-5)
+    assert (answer.method, answer.recall) == ("exact", 1.0)
 
 
-def test_length_does_not_matter_and_a_node_is_not_its_own_look_alike():
+def test_length_does_not_matter_and_a_node_is_not_its_own_neighbour():
     z = np.array([[1, 0], [100, 1], [0, 5], [0, 0]], np.float32)
-    found = similar(z, "a", k=10, ids=list("abcd"))
+    answer = similar(z, "a", k=10, ids=list("abcd"))
 
-    assert [name for name, _ in found.matches] == ["b", "c", "d"]
-    assert found.matches[0][1] == pytest.approx(1, abs=1e-3)
-    assert found.matches[2][1] == 0
+    assert [name for name, _ in answer.matches] == ["b", "c", "d"]
+    assert answer.matches[0][1] == pytest.approx(1, abs=1e-3)
+    assert answer.matches[2][1] == 0
 
 
 def test_among_equals_the_lower_row_comes_first():
@@ -71,20 +73,58 @@ def test_among_equals_the_lower_row_comes_first():
     assert [i for i, _ in similar(z, 4, k=6).matches] == [0, 1, 2, 3, 5, 6]
 
 
-def test_the_query_may_be_a_node_of_another_run():
-    here, there = Box(["a", "b"], Z[:2], "m"), Box([7, 8, 9], Z[[5, 0, 6]], "m")
-    found = similar(here, "a", k=2, among=there)
+@pytest.mark.parametrize("block", [1 << 26, 1 << 14, 64])
+def test_equal_vectors_come_in_row_order_whatever_the_block(block, monkeypatch):
+    """Products of equal vectors differ in the last bits; those must not decide."""
+    monkeypatch.setattr(search, "BLOCK", block)
+    monkeypatch.setattr(search, "TILE", 150)
+    kind = np.random.default_rng(2).integers(4, size=400)
+    z = np.random.default_rng(3).normal(size=(4, 33)).astype(np.float32)[kind]
+    near, cosine = nearest_by_cosine(z, z, 9, skip=np.arange(400))
 
-    assert found.matches[0][0] == 8
-    assert found.matches[0][1] == pytest.approx(1)
+    for row in range(400):
+        same = np.flatnonzero(kind == kind[row])
+        assert near[row].tolist() == same[same != row][:9].tolist()
+    assert (cosine == 1).all()
+
+
+@pytest.mark.parametrize("block", [1 << 26, 1 << 12])
+def test_rows_that_are_ever_nearer_are_all_considered(block, monkeypatch):
+    monkeypatch.setattr(search, "BLOCK", block)
+    angle = np.linspace(1.5, 0, 500)
+    near, cosine = nearest_by_cosine(np.stack([np.cos(angle), np.sin(angle)], 1), np.array([[1.0, 0.0]]), 4)
+
+    assert near.tolist() == [[499, 498, 497, 496]]
+    np.testing.assert_allclose(cosine, [np.cos(angle[:-5:-1])], atol=1e-6)
+
+
+def test_the_number_of_threads_changes_nothing():
+    z = np.random.default_rng(5).normal(size=(1500, 64)).astype(np.float32)
+    answers = []
+    for count in (1, 2, 3):
+        set_threads(count)
+        with threadpoolctl.threadpool_limits(count, user_api="blas"):
+            answers.append(nearest_by_cosine(z, z, 15, skip=np.arange(1500)))
+
+    for rows, cosine in answers[1:]:
+        assert np.array_equal(rows, answers[0][0])
+        assert np.array_equal(cosine, answers[0][1])
+
+
+def test_the_query_may_be_a_node_of_another_run():
+    here, there = FakeRun(["a", "b"], Z[:2], "m"), FakeRun([7, 8, 9], Z[[5, 0, 6]], "m")
+    answer = similar(here, "a", k=2, among=there)
+
+    assert answer.matches[0][0] == 8
+    assert answer.matches[0][1] == pytest.approx(1)
     assert similar(here, "a", k=1, among=([7, 8, 9], Z[[5, 0, 6]])).matches[0][0] == 8
     with pytest.raises(RunError, match="different models"):
-        similar(here, "a", among=Box([1], Z[:1], "other"))
+        similar(here, "a", among=FakeRun([1], Z[:1], "other"))
     with pytest.raises(FeatureError, match="widths 8 and 3"):
         similar(here, "a", among=np.ones((2, 3)))
 
 
-def test_many_are_asked_at_once():
+def test_many_queries_at_once():
     both = similar_to_each(Z, [3, 250], k=4)
 
     assert [s.id for s in both] == [3, 250]
@@ -99,14 +139,14 @@ def test_an_index_finds_nearly_all_and_measures_how_many():
     draw = np.random.default_rng(1)
     z = (3 * draw.normal(size=(20, 16))[draw.integers(20, size=6000)] + draw.normal(size=(6000, 16))).astype(np.float32)
     index = Index(z, method="approximate")
-    asked = np.arange(0, 6000, 60)
-    near, cosine = index.nearest(z[asked], 10, asked)
-    _, best = exact(z, unit_rows(z[asked]), 10, asked)
+    queries = np.arange(0, 6000, 60)
+    near, cosine = index.nearest(z[queries], 10, queries)
+    _, best = nearest_by_cosine(z, z[queries], 10, queries)
 
     assert index.method == "approximate"
     assert index.recall >= 0.95
     assert (cosine >= best[:, -1:] - 1e-5).mean() > 0.9
-    assert not (near == asked[:, None]).any()
+    assert not (near == queries[:, None]).any()
     assert similar(z, 5, method="approximate").recall == index.recall
 
 
@@ -117,21 +157,21 @@ def test_equal_vectors_do_not_spoil_the_recall():
     assert Index(z, method="approximate").recall == 1
 
 
-def test_an_index_is_built_only_for_many_questions_to_many_vectors(monkeypatch):
+def test_an_index_is_built_only_for_many_queries_and_many_vectors(monkeypatch):
     built = []
     monkeypatch.setattr(Index, "_build", lambda self: built.append(len(self.z)))
-    Index(Z, questions=10**6)
+    Index(Z, n_queries=10**6)
     monkeypatch.setattr(search, "EXACT_ROWS", 100)
-    Index(Z, questions=1)
+    Index(Z, n_queries=1)
     assert built == []
-    Index(Z, questions=10**6)
+    Index(Z, n_queries=10**6)
     assert built == [300]
 
 
 def test_without_the_library_the_search_is_exact_and_says_so(monkeypatch):
     monkeypatch.setitem(sys.modules, "faiss", None)
     monkeypatch.setattr(search, "EXACT_ROWS", 100)
-    index = Index(Z, questions=10**6)
+    index = Index(Z, n_queries=10**6)
 
     assert index.method == "exact"
     assert "rae[search]" in index.note
@@ -147,7 +187,7 @@ def test_without_rows_to_skip_a_vector_finds_itself():
     assert cosine[0, 0] == pytest.approx(1)
 
 
-def test_fewer_vectors_than_asked_for_leave_places_empty():
+def test_with_fewer_vectors_than_k_the_row_is_minus_one():
     near, _ = Index(Z[:2]).nearest(Z[:1], 4, np.array([0]))
 
     assert near.tolist() == [[1, -1, -1, -1]]
@@ -181,7 +221,7 @@ def test_an_unknown_id_gets_a_suggestion():
 
 
 @pytest.mark.parametrize("wanted", ["", " "])
-def test_nothing_is_not_like_every_id(wanted):
+def test_blank_text_is_not_similar_to_every_id(wanted):
     with pytest.raises(GraphError, match=r"no node ' ?'; ids here are string such as 'a b'"):
         row_of(pa.array(["a b", "c d"]), wanted)
     assert row_of(pa.array(["a", wanted]), wanted) == 1

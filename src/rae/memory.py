@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import mmap
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,15 @@ def aligned_empty(shape: tuple[int, ...], dtype: Any = np.float32) -> Any:
     space = np.empty(size + CACHE_LINE, np.uint8)
     start = -space.ctypes.data % CACHE_LINE
     return space[start : start + size].view(dtype).reshape(shape)
+
+
+def row_chunks(n: int, size: int) -> Iterator[tuple[int, int]]:
+    """(start, stop) of the chunks of at most `size` rows that cut 0..n, in order.
+
+    >>> list(row_chunks(5, 2))
+    [(0, 2), (2, 4), (4, 5)]
+    """
+    return ((start, min(n, start + size)) for start in range(0, n, size))
 
 
 def mapped(array: Any) -> mmap.mmap | None:

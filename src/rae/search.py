@@ -1,8 +1,8 @@
-"""Look-alikes: the nodes whose vectors point the same way, exactly or by an index, with its recall measured.
+"""Nearest neighbours by cosine: exact, or approximate with a measured recall.
 
-One question is one pass over the vectors, which no index beats once building it is counted. Many
-questions at once to many vectors are answered by an inverted index (faiss), whose recall is
-measured on questions answered both ways before its first answer is given.
+`nearest_by_cosine` is the one exact search; the page of a run uses it too. One query is one pass over the
+vectors, which is faster than building an index. Many queries against many vectors use an inverted index
+(faiss), whose recall is measured on a sample of queries before it is used.
 """
 
 from __future__ import annotations
@@ -17,24 +17,28 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rae.errors import ConfigError, FeatureError, GraphError, MissingExtraError, RunError
-from rae.graph.ids import id_array, index_in, shown
-from rae.runtime import generator
+from rae.graph.ids import id_array, index_in, is_text, shown
+from rae.memory import row_chunks
+from rae.runtime import generator, in_ranges
 
 Floats = np.ndarray[Any, np.dtype[np.float32]]
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 
-EXACT_ROWS = 200_000  # up to so many vectors every question is answered exactly
-EXACT_QUESTIONS = 5_000  # up to so many questions too: building an index for fewer takes longer than it saves
-RECALL = 0.95  # an index looks through more of its lists until it finds this share of the true nearest
-PROBES, TRIED = (8, 16, 32, 64, 128, 256), 200  # lists looked through, questions answered both ways
-BLOCK = 1 << 26  # bytes of the product that is alive at a time
-CANDIDATES = 5_000  # ids compared letter by letter for "did you mean"
+EXACT_ROWS = 200_000  # up to so many vectors the search is exact
+EXACT_QUERIES = 5_000  # up to so many queries too: building an index for fewer takes longer than it saves
+RECALL = 0.95  # an index probes more of its lists until it finds this share of the true nearest
+PROBES, TRIALS = (8, 16, 32, 64, 128, 256), 200  # lists probed, queries answered both ways to measure the recall
+TILE = 512  # queries per matrix product
+BLOCK, FIRST = 1 << 24, 64  # bytes of a product, rows in the first and smallest one
+CROWDED = 8  # times k candidates of one query in one product
+DECIMALS, SAME = 6, 4e-7  # of a cosine, and a difference that rounding may still remove
+CANDIDATES = 5_000  # ids compared by edit distance for "did you mean"
 METHODS = ("auto", "exact", "approximate")
 
 
 @dataclass(frozen=True)
 class Similar:
-    """A node and its look-alikes, nearest first, each with its cosine; `recall` is 1 where the search was exact."""
+    """A node and the nodes nearest to it, each with its cosine; `recall` is 1 where the search was exact."""
 
     id: Any
     matches: tuple[tuple[Any, float], ...]
@@ -51,10 +55,10 @@ def similar(
     among: Any = None,
     method: str = "auto",
 ) -> Similar:
-    """The k nodes most alike to this one by cosine.
+    """The k nodes whose vectors have the highest cosine with that of `query`.
 
     `source` is a Run, a pair (ids, vectors), or vectors with `ids` (row numbers where there are none);
-    `query` is one of its ids. `among` is another Run of the same model, or such a pair, to look in
+    `query` is one of its ids. `among` is another Run of the same model, or such a pair, to search
     instead: similar(read_embeddings("tomorrow.parquet"), "newcomer", among=run).
 
     >>> z = np.array([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0]])
@@ -72,32 +76,31 @@ def similar_to_each(
         raise ConfigError(f"k must be a whole number of 1 or more, got {k!r}")
     own_ids, z = vectors(source, ids)
     rows = np.array([row_of(own_ids, query) for query in queries], np.int64)
-    there, other, skip = own_ids, z, rows
+    searched_ids, searched, skip = own_ids, z, rows
     if among is not None:
-        _same_model(source, among)
-        there, other = vectors(among)
-        if other.shape[1] != z.shape[1]:
-            raise FeatureError(f"both must be vectors of one model, got widths {z.shape[1]} and {other.shape[1]}")
+        _check_same_model(source, among)
+        searched_ids, searched = vectors(among)
+        if searched.shape[1] != z.shape[1]:
+            raise FeatureError(f"both must be vectors of one model, got widths {z.shape[1]} and {searched.shape[1]}")
         skip = np.full(len(rows), -1)
-    index = Index(other, method=method, questions=len(rows))
-    near, cosine = index.nearest(z[rows], k, skip)
+    index = Index(searched, method=method, n_queries=len(rows))
+    neighbors, cosines = index.nearest(z[rows], k, skip)
     out = []
-    for row, found, value in zip(rows, near, cosine, strict=True):
-        kept = found >= 0
-        names = there.take(pa.array(found[kept])).to_pylist()
-        matches = tuple(zip(names, (float(v) for v in value[kept]), strict=True))
+    for row, near, cosine in zip(rows, neighbors, cosines, strict=True):
+        names = searched_ids.take(pa.array(near[near >= 0])).to_pylist()
+        matches = tuple(zip(names, (float(c) for c in cosine[near >= 0]), strict=True))
         out.append(Similar(own_ids[int(row)].as_py(), matches, index.method, index.recall))
     return out
 
 
 class Index:
-    """Vectors that can be asked for the nearest of others; `recall` says what share of those it finds."""
+    """Vectors to search; `recall` is the share of the true nearest that a search returns."""
 
-    def __init__(self, z: Any, *, method: str = "auto", questions: int = 1) -> None:
+    def __init__(self, z: Any, *, method: str = "auto", n_queries: int = 1) -> None:
         if method not in METHODS:
             raise ConfigError(f"method must be one of {', '.join(map(repr, METHODS))}, got {method!r}")
         self.z: Floats = np.ascontiguousarray(z, dtype=np.float32)
-        large = len(self.z) > EXACT_ROWS and questions > EXACT_QUESTIONS
+        large = len(self.z) > EXACT_ROWS and n_queries > EXACT_QUERIES
         self.method, self.recall, self.note = "exact", 1.0, ""
         self._lists: Any = None
         if method == "approximate" or (method == "auto" and large):
@@ -109,68 +112,117 @@ class Index:
                 self.note = f"searched exactly, which takes longer: {error}"
 
     def nearest(self, queries: Floats, k: int, skip: Ints | None = None) -> tuple[Ints, Floats]:
-        """Rows and cosines, nearest first; row skip[i] is left out.  (q, d) -> (q, k), (q, k)
-
-        Places that are left over hold -1.
-        """
-        unit = unit_rows(np.asarray(queries, np.float32))
-        skip = np.full(len(unit), -1, np.int64) if skip is None else np.asarray(skip, np.int64)
+        """Rows and cosines, nearest first, without row skip[i]; -1 for no row.  (q, d) -> (q, k), (q, k)"""
         if self._lists is None:
-            return exact(self.z, unit, k, skip)
-        cosine, rows = self._lists.search(unit, k + 1)
-        return _without(rows.astype(np.int64), cosine, skip, k)
+            return nearest_by_cosine(self.z, queries, k, skip)
+        skip = np.full(len(queries), -1) if skip is None else np.asarray(skip, np.int64)
+        cosine, rows = self._lists.search(unit_rows(np.asarray(queries, np.float32)), k + 1)
+        return _drop_skipped(rows.astype(np.int64), cosine, skip, k)
 
     def _build(self) -> None:
         faiss = _faiss()
         n, width = self.z.shape
-        lists = max(1, min(int(4 * n**0.5), n // 39))  # 39 vectors to a list is what its k-means asks for
-        draw = generator(0, "search")
-        learn = np.sort(draw.choice(n, min(n, 64 * lists), replace=False))
+        lists = max(1, min(int(4 * n**0.5), n // 39))  # faiss warns of fewer than 39 vectors per list
+        rng = generator(0, "search")
+        training = np.sort(rng.choice(n, min(n, 64 * lists), replace=False))
         index = faiss.IndexIVFFlat(faiss.IndexFlatIP(width), width, lists, faiss.METRIC_INNER_PRODUCT)
-        index.train(unit_rows(self.z[learn]))
-        for start in range(0, n, 65_536):
-            index.add(unit_rows(self.z[start : start + 65_536]))
+        index.train(unit_rows(self.z[training]))
+        for start, stop in row_chunks(n, 65_536):
+            index.add(unit_rows(self.z[start:stop]))
         self._lists, self.method = index, "approximate"
-        asked = np.sort(draw.choice(n, min(n, TRIED), replace=False)).astype(np.int64)
-        unit, k = unit_rows(self.z[asked]), min(10, n - 1)
-        _, truth = exact(self.z, unit, k, asked)
+        trial = np.sort(rng.choice(n, min(n, TRIALS), replace=False)).astype(np.int64)
+        queries, k = self.z[trial], min(10, n - 1)
+        _, truth = nearest_by_cosine(self.z, queries, k, trial)
         for probes in PROBES:
             index.nprobe = min(probes, lists)
-            _, found = self.nearest(unit, k, asked)
-            self.recall = float((found >= truth[:, -1:] - 1e-5).mean()) if k else 1.0  # equals are as good
+            _, cosine = self.nearest(queries, k, trial)
+            self.recall = float((cosine >= truth[:, -1:] - 1e-5).mean()) if k else 1.0  # equals are as good
             if self.recall >= RECALL:
                 break
 
 
-def exact(z: Floats, unit: Floats, k: int, skip: Ints) -> tuple[Ints, Floats]:
-    """The k nearest by cosine of each unit vector, a block of rows at a time; among equals the lower row."""
-    q = len(unit)
-    best, near = np.full((q, k), -np.inf, np.float32), np.full((q, k), -1, np.int64)
-    size = max(1, BLOCK // (4 * max(q, z.shape[1])))
-    for start in range(0, len(z), size):
-        block = unit_rows(z[start : start + size])
-        cosine = unit @ block.T
-        here = np.flatnonzero((skip >= start) & (skip < start + len(block)))
+def nearest_by_cosine(z: Floats, queries: Floats, k: int, skip: Ints | None = None) -> tuple[Ints, Floats]:
+    """Rows of z and cosines of the k nearest of each query, nearest first.  (n, d), (q, d) -> (q, k), (q, k)
+
+    Row skip[i] is left out for query i; where fewer than k rows are left, the row is -1. Cosines are rounded
+    to six decimals, and of equal ones the lower row comes first. The result does not depend on the number of
+    threads: each product has a fixed shape and runs on one thread.
+
+    >>> z = np.array([[1, 0], [0, 1], [2, 1]], np.float32)
+    >>> nearest_by_cosine(z, z, 1, skip=np.arange(3))[0].ravel().tolist()
+    [2, 2, 0]
+    """
+    from threadpoolctl import threadpool_limits
+
+    z, unit = np.asarray(z, np.float32), unit_rows(np.asarray(queries, np.float32))
+    skip = np.full(len(unit), -1) if skip is None else np.asarray(skip, np.int64)
+    scale: Floats = np.float32(1) / _lengths(z)
+    rows, best = np.full((len(unit), k), -1, np.int64), np.full((len(unit), k), -np.inf, np.float32)
+    tiles = list(row_chunks(len(unit), TILE))
+
+    def search_tiles(first: int, last: int) -> None:
+        for start, stop in tiles[first:last]:
+            _search_tile(z, scale, unit[start:stop], skip[start:stop], rows[start:stop], best[start:stop])
+
+    with threadpool_limits(1, user_api="blas"):
+        in_ranges(search_tiles, len(tiles))
+    return rows, np.clip(best, -1, 1)
+
+
+def _search_tile(z: Floats, scale: Floats, unit: Floats, skip: Ints, rows: Ints, best: Floats) -> None:
+    """Update the nearest of a few queries by a pass over z, in blocks that grow so that few entries are candidates."""
+    most = max(1, BLOCK // (4 * max(len(unit), z.shape[1])))
+    start, size = 0, min(FIRST, most)
+    while start < len(z):
+        stop = min(len(z), start + size)
+        cosine = unit @ z[start:stop].T
+        cosine *= scale[start:stop]
+        here = np.flatnonzero((skip >= start) & (skip < stop))
         cosine[here, skip[here] - start] = -np.inf
-        kept = min(k, len(block))
-        top = np.argpartition(-cosine, kept - 1, axis=1)[:, :kept]
-        best = np.hstack([best, np.take_along_axis(cosine, top, 1)])
-        near = np.hstack([near, top + start])
-        order = np.lexsort((near, -np.round(best, 6)), axis=1)[:, :k]
-        best, near = np.take_along_axis(best, order, 1), np.take_along_axis(near, order, 1)
-    near[np.isneginf(best)] = -1
-    return near, np.clip(best, -1, 1)
+        # Rows come in ascending order, so one that is equal to the k-th best comes too late.
+        better = cosine > best[:, -1:] + np.float32(SAME)
+        crowded = np.flatnonzero(np.count_nonzero(better, axis=1) > CROWDED * rows.shape[1])
+        if len(crowded):  # sorting all of these would take longer than the product
+            kth = np.partition(cosine[crowded], -rows.shape[1], axis=1)[:, -rows.shape[1], None]
+            better[crowded] &= cosine[crowded] >= kth - np.float32(10.0**-DECIMALS)
+        candidates = np.flatnonzero(better)
+        if len(candidates):
+            query, column = np.divmod(candidates, stop - start)
+            _merge(rows, best, query, start + column, np.round(cosine.ravel()[candidates], DECIMALS))
+        start, size = stop, min(2 * size, most)
+
+
+def _merge(rows: Ints, best: Floats, query: Ints, row: Ints, cosine: Floats) -> None:
+    """Update the k best of each query by candidates (query, row, cosine), sorted by query, then by row."""
+    k = rows.shape[1]
+    order = np.lexsort((-cosine, query))
+    row, cosine = row[order], cosine[order]
+    first = np.flatnonzero(np.diff(query, prepend=-1))
+    group = np.repeat(np.arange(len(first)), np.diff(first, append=len(query)))
+    rank = np.arange(len(query)) - first[group]
+    top = rank < k
+    changed, group, rank = query[first], group[top], k + rank[top]
+    both_rows = np.hstack([rows[changed], np.full((len(changed), k), -1)])
+    both_best = np.hstack([best[changed], np.full((len(changed), k), -np.inf, np.float32)])
+    both_rows[group, rank], both_best[group, rank] = row[top], cosine[top]
+    order = np.argsort(-both_best, axis=1, kind="stable")[:, :k]
+    rows[changed] = np.take_along_axis(both_rows, order, 1)
+    best[changed] = np.take_along_axis(both_best, order, 1)
 
 
 def unit_rows(z: Floats) -> Floats:
-    """The rows with length one; a row of zeros stays so."""
-    lengths = np.sqrt(np.einsum("ij,ij->i", z, z))[:, None]
-    out: Floats = (z / np.maximum(lengths, np.float32(1e-12))).astype(np.float32, copy=False)
+    """The rows scaled to length one; a row of zeros stays zeros."""
+    out: Floats = (z / _lengths(z)[:, None]).astype(np.float32, copy=False)
     return out
 
 
-def _without(rows: Ints, cosine: Floats, skip: Ints, k: int) -> tuple[Ints, Floats]:
-    """k of k + 1 answers: the asking row goes, or else the last one."""
+def _lengths(z: Floats) -> Floats:
+    lengths: Floats = np.maximum(np.sqrt(np.einsum("ij,ij->i", z, z)), np.float32(1e-12))
+    return lengths
+
+
+def _drop_skipped(rows: Ints, cosine: Floats, skip: Ints, k: int) -> tuple[Ints, Floats]:
+    """The k + 1 nearest without the skipped row, or without the last where it is not among them."""
     own = rows == skip[:, None]
     own[~own.any(1), -1] = True
     shape = (len(rows), k)
@@ -189,10 +241,10 @@ def _faiss() -> Any:
 
 
 def vectors(source: Any, ids: Any = None) -> tuple[pa.Array, Floats]:
-    """Ids and vectors of a Run, of a pair (ids, vectors), or of vectors alone, called 0, 1, 2, ..."""
+    """Ids and vectors of a Run, of a pair (ids, vectors), or of vectors alone, with the ids 0, 1, 2, ..."""
     if hasattr(source, "embeddings"):
-        found: tuple[pa.Array, Floats] = source.embeddings()
-        return found
+        embeddings: tuple[pa.Array, Floats] = source.embeddings()
+        return embeddings
     if isinstance(source, tuple):
         ids, source = source
     z = np.ascontiguousarray(source, dtype=np.float32)
@@ -205,31 +257,30 @@ def vectors(source: Any, ids: Any = None) -> tuple[pa.Array, Floats]:
 
 
 def row_of(ids: pa.Array, wanted: Any) -> int:
-    """The row of this id; text is read as the ids' own kind, an unknown id is refused with the nearest ones."""
-    kind = ids.type
+    """The row of this id, converted to the type of the ids; an unknown id is refused with the most similar ones."""
     try:
         value = pa.array([wanted if not isinstance(wanted, np.generic) else wanted.item()])
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
         value = pa.array([str(wanted)])
-    place = index_in(value, ids)
-    if place.null_count:
-        hint = _nearest_ids(ids, str(wanted))
+    row = index_in(value, ids)
+    if row.null_count:
+        hint = _suggestion(ids, str(wanted))
         raise GraphError(
-            f"there is no node {wanted!r}; " + (hint or f"ids here are {kind} such as {shown(ids.slice(0, 3))}")
+            f"there is no node {wanted!r}; " + (hint or f"ids here are {ids.type} such as {shown(ids.slice(0, 3))}")
         )
-    return int(place[0].as_py())
+    return int(row[0].as_py())
 
 
-def _nearest_ids(ids: pa.Array, wanted: str) -> str:
-    """ "did you mean ...?", for ids that are text; of many ids only likely ones are compared."""
-    if not (pa.types.is_string(ids.type) or pa.types.is_large_string(ids.type)) or not wanted.strip():
-        return ""  # every id contains nothing
+def _suggestion(ids: pa.Array, wanted: str) -> str:
+    """ "did you mean ...?" for ids that are text, else ""; of many ids only likely ones are compared."""
+    if not is_text(ids.type) or not wanted.strip():
+        return ""  # blank text is a part of every id
     likely = ids
     if len(ids) > CANDIDATES:
-        part = pc.match_substring(ids, wanted, ignore_case=True)
-        start = pc.starts_with(ids, wanted[:2], ignore_case=True)
-        length = pc.less_equal(pc.abs(pc.subtract(pc.utf8_length(ids), len(wanted))), 3)
-        likely = ids.filter(pc.or_(part, pc.and_(start, length))).slice(0, CANDIDATES)
+        contains = pc.match_substring(ids, wanted, ignore_case=True)
+        begins = pc.starts_with(ids, wanted[:2], ignore_case=True)
+        similar_length = pc.less_equal(pc.abs(pc.subtract(pc.utf8_length(ids), len(wanted))), 3)
+        likely = ids.filter(pc.or_(contains, pc.and_(begins, similar_length))).slice(0, CANDIDATES)
     names = likely.to_pylist()
     folded = {name.lower(): name for name in reversed(names)}
     close = [folded[f] for f in difflib.get_close_matches(wanted.lower(), folded, n=3, cutoff=0.6)]
@@ -237,7 +288,7 @@ def _nearest_ids(ids: pa.Array, wanted: str) -> str:
     return f"did you mean {' or '.join(map(repr, close))}?" if close else ""
 
 
-def _same_model(source: Any, among: Any) -> None:
+def _check_same_model(source: Any, among: Any) -> None:
     first, second = (getattr(x, "model_checksum", None) for x in (source, among))
     if first is not None and second is not None and first != second:
         raise RunError(

@@ -1,8 +1,8 @@
-"""Other methods a researcher compares with, one file each, behind the contract that rae.RAE obeys.
+"""Other embedding methods to compare with, one file each, with the interface of rae.RAE.
 
-Settings are named; `fit_transform(graph)` gives one float32 row per node in the graph's row order,
-and the methods that can embed a graph they have not seen have `fit` and `transform` too. They read
-the graph alone: `features` is accepted, so that every embedder is called alike, and left aside.
+Settings are keyword arguments; `fit_transform(graph)` returns one float32 row per node in the graph's row
+order, and the methods that can embed an unseen graph have `fit` and `transform` too. `features` is accepted,
+so that every method is called in the same way, and ignored.
 
 >>> from rae import Graph
 >>> Degree().fit_transform(Graph.from_edges([("ann", "bob"), ("bob", "cid")])).round(2).tolist()

@@ -1,4 +1,4 @@
-"""Degree: the logarithm of the number of neighbours, and nothing else. The floor of every role table."""
+"""Degree: the logarithm of the number of neighbours. The lower bound in every table of roles."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""DeepWalk (Perozzi et al. 2014) and node2vec (Grover & Leskovec 2016): nodes met on one walk lie close.
+"""DeepWalk (Perozzi et al. 2014) and node2vec (Grover & Leskovec 2016): skip-gram vectors of random walks.
 
-Walks are sentences, nodes are words, and gensim's skip-gram with negative sampling does the rest.
+Walks are sentences and nodes are words of gensim's skip-gram with negative sampling.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 
 from rae.baselines.walks import Ints, random_walks
-from rae.datasets.options import whole
+from rae.datasets.options import whole_number
 from rae.errors import ConfigError, MissingExtraError
 from rae.graph import Graph
+from rae.memory import row_chunks
 from rae.runtime import key
 
 Floats = np.ndarray[Any, np.dtype[np.float32]]
@@ -41,9 +42,9 @@ class DeepWalk:
 
     def __post_init__(self) -> None:
         for name, low in (("dims", 1), ("walks", 1), ("length", 2), ("window", 1), ("negatives", 1), ("passes", 1)):
-            whole(name, getattr(self, name), low)
-        whole("seed", self.seed, 0)
-        _above_zero("learning_rate", self.learning_rate)
+            whole_number(name, getattr(self, name), low)
+        whole_number("seed", self.seed, 0)
+        _check_positive("learning_rate", self.learning_rate)
 
     def fit_transform(self, graph: Graph, features: Any = None) -> Floats:
         """One vector per node, in row order.  -> (n, dims)"""
@@ -59,13 +60,13 @@ class DeepWalk:
         z = np.zeros((n_nodes, self.dims), np.float32)
         if len(walks) == 0:
             return z
-        with _quiet():
+        with _gensim_warnings_off():
             model = word2vec(
                 vector_size=self.dims, window=self.window, negative=self.negatives, sg=1, hs=0, sample=0, min_count=1,
                 alpha=self.learning_rate, min_alpha=self.learning_rate / 250,
                 seed=int(key(self.seed, "skip-gram") >> np.uint64(32)), workers=1,
             )  # fmt: skip
-            # The vocabulary is known: counting rows here saves gensim a pass in Python over every word.
+            # Counting rows here saves gensim a pass in Python over every word.
             counts = np.bincount(walks.reshape(-1), minlength=n_nodes)
             words = np.flatnonzero(counts)
             frequency = dict(zip(words.tolist(), counts[words].tolist(), strict=True))
@@ -77,7 +78,7 @@ class DeepWalk:
 
 @dataclass(frozen=True, kw_only=True)
 class Node2Vec(DeepWalk):
-    """Skip-gram vectors of biased walks: p above 1 turns back less often, q above 1 stays near the start.
+    """Skip-gram vectors of biased walks: p above 1 returns less often, q above 1 stays near the start.
 
     The defaults are q = 0.5, outward walks; with p = q = 1 it is DeepWalk.
     """
@@ -87,22 +88,22 @@ class Node2Vec(DeepWalk):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _above_zero("p", self.p)
-        _above_zero("q", self.q)
+        _check_positive("p", self.p)
+        _check_positive("q", self.q)
 
     def _bias(self) -> tuple[float, float]:
         return float(self.p), float(self.q)
 
 
 class _Sentences:
-    """The walks as lists of whole numbers, a block of them in memory at a time."""
+    """The walks as lists of ints, one chunk of them in memory at a time."""
 
     def __init__(self, walks: Ints, size: int = 10_000) -> None:
         self.walks, self.size = walks, size
 
     def __iter__(self) -> Any:
-        for start in range(0, len(self.walks), self.size):
-            yield from self.walks[start : start + self.size].tolist()
+        for start, stop in row_chunks(len(self.walks), self.size):
+            yield from self.walks[start:stop].tolist()
 
 
 def _word2vec() -> Any:
@@ -114,8 +115,8 @@ def _word2vec() -> Any:
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """gensim keeps its warnings of few words, which is what a small graph has, to itself in this block."""
+def _gensim_warnings_off() -> Iterator[None]:
+    """No warnings of gensim in this block: it warns of few words, and a small graph has few."""
     log = logging.getLogger("gensim")
     before = log.level
     log.setLevel(logging.ERROR)
@@ -125,6 +126,6 @@ def _quiet() -> Iterator[None]:
         log.setLevel(before)
 
 
-def _above_zero(name: str, value: Any) -> None:
+def _check_positive(name: str, value: Any) -> None:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < float("inf"):
         raise ConfigError(f"{name} must be a number above 0, got {value!r}")

@@ -1,4 +1,4 @@
-"""Data sets by name: generators with known answers, public benchmarks, and the standard library.
+"""Data sets by name: generators with known roles or groups, public benchmarks, and the standard library.
 
 >>> from rae import datasets
 >>> datasets.load("barbell")

@@ -1,8 +1,7 @@
-"""Air traffic with activity classes, and edge lists without labels.
+"""Airports with activity classes, and edge lists without labels.
 
-The airports of Brazil, Europe and the USA come from struc2vec, with four classes of activity;
-mirrored karate, its barbell and facebook348 come from there too. ca-AstroPh and web-Google (SNAP)
-are for speed.
+The airports of Brazil, Europe and the USA are struc2vec's, with four classes of activity, as are
+mirrored karate, its barbell and facebook348. ca-AstroPh and web-Google (SNAP) serve to measure speed.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ EDGE_LISTS = {
     "ca-AstroPh": ("ca-AstroPh/ca-AstroPh.txt.gz",),
     "facebook348": ("struc2vec/facebook348.edgelist",),
     "karate-mirrored": ("struc2vec/karate-mirrored.edgelist",),
-    # the second is SNAP's own file, which no checksum is known of
+    # the second is SNAP's own file, whose checksum is not known
     "web-Google": ("web-Google/web_Google.txt.gz", "web-Google/web-Google.txt.gz"),
 }
 _MOST_LABEL_BYTES = 1 << 26
@@ -31,14 +30,14 @@ def load(name: str, *, home: Home | None = None) -> Dataset:
     """The airports of one region, labelled by activity from 0 (least) to 3 (most)."""
     home = home or Home.from_environment()
     edges = home.get(f"struc2vec/{name}-airports.edgelist")
-    activity = home.get(f"struc2vec/labels-{name}-airports.txt")
-    header, _, body = read_bytes(activity, _MOST_LABEL_BYTES).partition(b"\n")
+    labels_path = home.get(f"struc2vec/labels-{name}-airports.txt")
+    header, _, body = read_bytes(labels_path, _MOST_LABEL_BYTES).partition(b"\n")
     if header.split() != [b"node", b"label"]:
-        raise DatasetError(f"{activity} must start with the line 'node label', got {header[:60].decode('latin1')!r}")
-    pairs = parse_integers(body, activity.name)[0]
+        raise DatasetError(f"{labels_path} must start with the line 'node label', got {header[:60].decode('latin1')!r}")
+    pairs = parse_integers(body, labels_path.name)[0]
     ids, classes = pairs[::2], pairs[1::2]
     if len(pairs) % 2 or len(np.unique(ids)) != len(ids) or np.any(classes < 0):
-        raise DatasetError(f"{activity} must give every node one class from 0 on; the file is damaged")
+        raise DatasetError(f"{labels_path} must give every node one class from 0 on; the file is damaged")
     graph = read_edges(edges, header=False).with_nodes(ids)
     labels = np.full(graph.n_nodes, -1, np.int64)
     labels[graph.rows(ids)] = classes
@@ -48,5 +47,5 @@ def load(name: str, *, home: Home | None = None) -> Dataset:
 def load_edges(name: str, *, home: Home | None = None) -> Dataset:
     """The graph of a public edge list, without features or labels."""
     home = home or Home.from_environment()
-    found = [path for path in EDGE_LISTS[name] if home.find(path) is not None]
-    return Dataset(name, read_edges(home.get((found or EDGE_LISTS[name])[0])))
+    local = [path for path in EDGE_LISTS[name] if home.find(path) is not None]
+    return Dataset(name, read_edges(home.get((local or EDGE_LISTS[name])[0])))

@@ -1,4 +1,4 @@
-"""load(name): every data set there is, under its name."""
+"""Data sets by name: `load` and `names`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rae.datasets import airports, planetoid, random_graphs, roles, stdlib, tu
 from rae.datasets.dataset import Dataset, GraphCollection
 from rae.errors import ConfigError, DatasetError
 
-_MAKERS: dict[str, Callable[..., Any]] = {
+_LOADERS: dict[str, Callable[..., Any]] = {
     "house": roles.house,
     "barbell": roles.barbell,
     "planted-roles": roles.planted_roles,
@@ -31,13 +31,13 @@ _ALIASES = {
     "reddit-5k": "REDDIT-MULTI-5K",
     "reddit-12k": "REDDIT-MULTI-12K",
     **{f"{name}-airports": name for name in airports.LABELLED},
-    **{name.lower(): name for name in _MAKERS},
+    **{name.lower(): name for name in _LOADERS},
 }
 
 
 def names() -> tuple[str, ...]:
-    """The names that `load` knows, sorted."""
-    return tuple(sorted(_MAKERS, key=str.lower))
+    """The names that `load` accepts, sorted."""
+    return tuple(sorted(_LOADERS, key=str.lower))
 
 
 def load(name: str, **options: Any) -> Any:
@@ -45,23 +45,23 @@ def load(name: str, **options: Any) -> Any:
 
     Generators take options (`load("planted-roles", n_nodes=5000, noise=0.1, seed=3)`); sets that
     come from files take `home=`, a Home to look in. Files come from the folder RAE_DATA, else from
-    the cache folder, else from their public home, checked.
+    the cache folder, else they are downloaded and their checksum is verified.
     """
     if not isinstance(name, str):
-        raise DatasetError(f"a data set is asked for by name, got {name!r}; the names are {', '.join(names())}")
-    known = _ALIASES.get(name.lower())
-    if known is None:
+        raise DatasetError(f"a data set has a name of text, got {name!r}; the names are {', '.join(names())}")
+    full_name = _ALIASES.get(name.lower())
+    if full_name is None:
         near = difflib.get_close_matches(name.lower(), _ALIASES, n=1)
         hint = f"did you mean {_ALIASES[near[0]]!r}?" if near else f"the names are {', '.join(names())}"
         raise DatasetError(f"unknown data set {name!r}; {hint}")
-    maker = _MAKERS[known]
-    _check_options(known, maker, options)
-    made: Dataset | GraphCollection = maker(**options)
-    return made
+    loader = _LOADERS[full_name]
+    _check_options(full_name, loader, options)
+    data: Dataset | GraphCollection = loader(**options)
+    return data
 
 
-def _check_options(name: str, maker: Callable[..., Any], options: dict[str, Any]) -> None:
-    parameters = inspect.signature(maker).parameters.values()
+def _check_options(name: str, loader: Callable[..., Any], options: dict[str, Any]) -> None:
+    parameters = inspect.signature(loader).parameters.values()
     allowed = [p.name for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY]
     for option in options:
         if option not in allowed:

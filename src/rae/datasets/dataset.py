@@ -1,4 +1,4 @@
-"""What a data set is: one graph with features, labels and a split, or many small graphs."""
+"""Dataset: one graph with features, labels and a split. GraphCollection: many small graphs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Labels = np.ndarray[Any, np.dtype[np.int64]]
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Rows to learn from, to choose by, and to judge on."""
+    """Rows for training, validation and test."""
 
     train: Labels
     val: Labels
@@ -28,7 +28,7 @@ class Split:
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """One graph; features and labels are in its row order, a label of -1 means that there is none."""
+    """One graph; features and labels are in its row order, and a label of -1 means none."""
 
     name: str
     graph: Graph
@@ -39,15 +39,15 @@ class Dataset:
     split: Split | None = None
 
     def __post_init__(self) -> None:
-        for what, rows in (("features", self.features), ("labels", self.labels)):
+        for name, rows in (("features", self.features), ("labels", self.labels)):
             if rows is not None and rows.shape[0] != self.graph.n_nodes:
                 raise DatasetError(
-                    f"{self.name}: {what} must have one row per node ({self.graph.n_nodes:,}), got {rows.shape[0]:,}"
+                    f"{self.name}: {name} must have one row per node ({self.graph.n_nodes:,}), got {rows.shape[0]:,}"
                 )
 
     @property
     def n_classes(self) -> int:
-        """How many classes the labels tell apart; 0 without labels."""
+        """The number of classes; 0 without labels."""
         return 0 if self.labels is None else int(self.labels.max(initial=-1)) + 1
 
     def __repr__(self) -> str:
@@ -71,17 +71,17 @@ class GraphCollection:
     folds: tuple[Labels, ...] | None = None
 
     def __post_init__(self) -> None:
-        for what, rows in (("labels", self.labels), ("features", self.features)):
+        for name, rows in (("labels", self.labels), ("features", self.features)):
             if rows is not None and len(rows) != len(self.graphs):
                 count = len(self.graphs)
-                raise DatasetError(f"{self.name}: {what} must be one per graph ({count:,}), got {len(rows):,}")
+                raise DatasetError(f"{self.name}: {name} must be one per graph ({count:,}), got {len(rows):,}")
 
     def __len__(self) -> int:
         return len(self.graphs)
 
     @property
     def n_classes(self) -> int:
-        """How many classes the labels tell apart."""
+        """The number of classes."""
         return int(self.labels.max(initial=-1)) + 1
 
     def __repr__(self) -> str:

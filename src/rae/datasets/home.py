@@ -1,9 +1,8 @@
-"""Home: where the files of the public data sets are, and how they get there.
+"""Home: the folders with the files of the public data sets, and their download.
 
-A file is looked for in the folder that RAE_DATA names, then in the cache folder, and is otherwise
-downloaded into the cache. Only downloads are held against their SHA-256 sum: what a user has put
-into RAE_DATA or the cache by hand is his own choice (a newer release, a repaired file), and the
-loaders check the content of every file anyway.
+A file comes from the folder RAE_DATA, else from the cache folder, else it is downloaded into the cache.
+Only downloads are compared with their SHA-256 checksum: a file that the user has put there may be a newer
+release or a repaired one, and the loaders check the content of every file anyway.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ from rae.storage.atomic import atomic_path
 
 log = logging.getLogger("rae.datasets")
 
-_PIECE = 1 << 20
-_MOST_BYTES = 1 << 30  # far above every file of the public sets
+_CHUNK_BYTES = 1 << 20
+_MOST_BYTES = 1 << 30  # far above every public file
 
 
 @dataclass(frozen=True)
 class Home:
-    """The folders to look in, and the public home of what is in neither."""
+    """The folders with data files, and the sources of files that are in neither."""
 
     folder: Path | None
     cache: Path
@@ -38,41 +37,40 @@ class Home:
 
     @classmethod
     def from_environment(cls) -> Home:
-        """The home that RAE_DATA and the platform's cache folder make."""
-        named = os.environ.get("RAE_DATA")
-        return cls(Path(named) if named else None, cache_folder())
+        """The folder RAE_DATA and the platform's cache folder."""
+        folder = os.environ.get("RAE_DATA")
+        return cls(Path(folder) if folder else None, cache_folder())
 
     def find(self, path: str) -> Path | None:
-        """The file where it lies on this machine, None if it does not."""
+        """The path of the file on this machine, None if it is not there."""
         for folder in (self.folder, self.cache):
             if folder is not None and (folder / path).is_file():
                 return folder / path
         return None
 
     def get(self, path: str) -> Path:
-        """The file on this machine, downloaded if need be."""
-        found = self.find(path)
-        if found is not None:
-            return found
+        """The path of the file on this machine; it is downloaded if needed."""
+        if (local := self.find(path)) is not None:
+            return local
         source = self.sources.get(path)
         if source is None or source.url is None:
             raise DatasetError(
-                f"{path} is not on this machine and has no download that can be checked; {self.by_hand(path)}"
+                f"{path} is not on this machine and has no download that can be checked; {self.manual_hint(path)}"
             )
-        download(source, self.cache / path, timeout=self.timeout, otherwise=self.by_hand(path))
+        download(source, self.cache / path, timeout=self.timeout, hint=self.manual_hint(path))
         return self.cache / path
 
-    def by_hand(self, path: str) -> str:
-        """What to tell a user whose file could not be had."""
-        places = [str(folder / path) for folder in (self.folder, self.cache) if folder is not None]
+    def manual_hint(self, path: str) -> str:
+        """The end of an error: where to put the file by hand."""
+        paths = [str(folder / path) for folder in (self.folder, self.cache) if folder is not None]
         unset = "" if self.folder is not None else ", or set RAE_DATA to the folder that holds it"
-        return f"put the file at {' or '.join(places)}{unset}"
+        return f"put the file at {' or '.join(paths)}{unset}"
 
 
 def cache_folder() -> Path:
-    """The folder for downloads: XDG_CACHE_HOME/rae, or what the platform has in its place."""
-    if named := os.environ.get("XDG_CACHE_HOME"):
-        return Path(named) / "rae"
+    """The folder for downloads: XDG_CACHE_HOME/rae, or the platform's equivalent."""
+    if cache := os.environ.get("XDG_CACHE_HOME"):
+        return Path(cache) / "rae"
     if sys.platform == "win32":
         return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "rae"
     if sys.platform == "darwin":
@@ -80,8 +78,8 @@ def cache_folder() -> Path:
     return Path.home() / ".cache" / "rae"
 
 
-def download(source: Source, path: Path, *, timeout: float, otherwise: str) -> None:
-    """Fetch the file to this path, whole and checked, or leave nothing there."""
+def download(source: Source, path: Path, *, timeout: float, hint: str) -> None:
+    """Download the file to this path, verified, or leave nothing there."""
     import urllib.request
 
     assert source.url is not None
@@ -89,35 +87,35 @@ def download(source: Source, path: Path, *, timeout: float, otherwise: str) -> N
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with atomic_path(path) as part:
-            with urllib.request.urlopen(source.url, timeout=timeout) as answer, Path(part).open("wb") as file:
-                size, sha256 = _copy(answer, file, source.size)
+            with urllib.request.urlopen(source.url, timeout=timeout) as response, Path(part).open("wb") as file:
+                size, sha256 = _copy(response, file, source.size)
             if size > source.size:
-                raise DatasetError(f"{source.url} should have {source.size:,} bytes and sends more; {otherwise}")
+                raise DatasetError(f"{source.url} should have {source.size:,} bytes and sends more; {hint}")
             if sha256 != source.sha256:
                 raise DatasetError(
                     f"{source.url} should have the SHA-256 sum {source.sha256}, got {sha256} ({size:,} bytes); "
-                    f"nothing was kept; try again, or {otherwise}"
+                    f"nothing was kept; try again, or {hint}"
                 )
     except (OSError, ValueError) as error:  # URLError, timeouts, a full disk, a malformed address
-        raise DatasetError(f"could not download {source.url}: {error}; {otherwise}") from None
-    log.info("kept %s", path)
+        raise DatasetError(f"could not download {source.url}: {error}; {hint}") from None
+    log.info("saved %s", path)
 
 
-def _copy(answer: IO[bytes], file: IO[bytes], expected: int) -> tuple[int, str]:
-    """How much came and its sum; stops soon after more has come than was expected."""
-    digest, size, told = hashlib.sha256(), 0, 0
-    while size <= expected and (piece := answer.read(_PIECE)):
-        size += len(piece)
-        digest.update(piece)
-        file.write(piece)
-        if size * 10 // max(1, expected) > told:
-            told = size * 10 // max(1, expected)
-            log.info("%3d %%", min(100, told * 10))
+def _copy(response: IO[bytes], file: IO[bytes], expected: int) -> tuple[int, str]:
+    """Size and SHA-256 of what was copied; stops once there is more than expected."""
+    digest, size, tenths = hashlib.sha256(), 0, 0
+    while size <= expected and (chunk := response.read(_CHUNK_BYTES)):
+        size += len(chunk)
+        digest.update(chunk)
+        file.write(chunk)
+        if size * 10 // max(1, expected) > tenths:
+            tenths = size * 10 // max(1, expected)
+            log.info("%3d %%", min(100, tenths * 10))
     return size, digest.hexdigest()
 
 
 def read_bytes(path: Path, most: int = _MOST_BYTES) -> bytes:
-    """The content of the file, unpacked if it ends in .gz; refused beyond `most` bytes."""
+    """The content of the file, decompressed if it ends in .gz; more than `most` bytes are refused."""
     import gzip
     import zlib
 

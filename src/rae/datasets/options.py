@@ -1,4 +1,4 @@
-"""Checks of what a caller asks a generator for."""
+"""Checks of the options of generators and baselines."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 from rae.errors import ConfigError
 
 
-def whole(name: str, value: Any, low: int) -> int:
-    """The value as a whole number, `low` or more."""
+def whole_number(name: str, value: Any, low: int) -> int:
+    """The value as an int of `low` or more; anything else is refused."""
     try:
         number = operator.index(value)
     except TypeError:
@@ -20,8 +20,8 @@ def whole(name: str, value: Any, low: int) -> int:
     return number
 
 
-def share(name: str, value: Any, high: float = 1.0) -> float:
-    """The value as a number from 0 to `high`."""
+def fraction(name: str, value: Any, high: float = 1.0) -> float:
+    """The value as a float from 0 to `high`; anything else is refused."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= high:
         limit = "" if math.isinf(high) else f" to {high:g}"
         raise ConfigError(f"{name} must be a number from 0{limit}, got {value!r}")

@@ -2,22 +2,22 @@
 
 The files number the nodes: those of `allx` first, then the test nodes, whose rows in `tx` are in
 the order of `test.index`. Test ids that `tx` lacks (15 in Citeseer) are nodes with zero features,
-label -1 and no place in the split.
+label -1, in no part of the split.
 """
 
 from __future__ import annotations
 
 from itertools import chain
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from rae.datasets import pickled
 from rae.datasets.dataset import Dataset, Labels, Split
 from rae.datasets.home import Home, read_bytes
 from rae.datasets.integers import parse_integers
+from rae.datasets.unpickle import CsrParts, unpickle
 from rae.errors import DatasetError
 from rae.graph import Graph
 
@@ -25,7 +25,7 @@ NAMES = ("citeseer", "cora", "pubmed")
 PARTS = ("x", "y", "tx", "ty", "allx", "ally", "graph", "test.index")
 
 _VALIDATION = 500
-_MOST_BYTES = 1 << 28
+_MOST_BYTES = 1 << 25  # four times the largest of the files
 _MOST_COLUMNS = 1 << 24
 
 
@@ -38,28 +38,28 @@ def load(name: str, *, home: Home | None = None) -> Dataset:
 def read(files: dict[str, Path], name: str) -> Dataset:
     """The data set in these eight files."""
     content = {part: read_bytes(path, _MOST_BYTES) for part, path in files.items()}
-    value = {part: pickled.read(content[part], files[part].name) for part in PARTS if part != "test.index"}
+    value = {part: unpickle(content[part], files[part].name) for part in PARTS if part != "test.index"}
     matrix = {part: _csr(value[part], files[part].name) for part in ("tx", "allx")}
     classes = {part: _one_hot(value[part], files[part].name) for part in ("y", "ty", "ally")}
     test = parse_integers(content["test.index"], files["test.index"].name)[0]
     n = _check_sizes(name, matrix, classes, test)
-    known = matrix["allx"].shape[0]
+    n_listed = matrix["allx"].shape[0]
 
-    order = np.concatenate([np.arange(known), test])
+    order = np.concatenate([np.arange(n_listed), test])
     stacked = sp.coo_array(sp.vstack([matrix["allx"], matrix["tx"]]))
     features: Any = sp.csr_array((stacked.data, (order[stacked.row], stacked.col)), shape=(n, stacked.shape[1]))
     labels = np.full(n, -1, np.int64)
     labels[order] = np.concatenate([classes["ally"], classes["ty"]])
 
     train = len(classes["y"])
-    val = np.arange(train, min(train + _VALIDATION, known))
-    graph = _graph(value["graph"], n, files["graph"].name, len(content["graph"]))
+    val = np.arange(train, min(train + _VALIDATION, n_listed))
+    graph = _graph(value["graph"], n, files["graph"].name)
     return Dataset(name, graph, features, labels=labels, split=Split(np.arange(train), val, np.sort(test)))
 
 
 def _check_sizes(name: str, matrix: dict[str, Any], classes: dict[str, Labels], test: Labels) -> int:
-    """How many nodes there are, once the parts are known to fit each other."""
-    known = matrix["allx"].shape[0]
+    """The number of nodes; parts that do not fit each other are refused."""
+    n_listed = matrix["allx"].shape[0]
     for rows, labels in (("allx", "ally"), ("tx", "ty")):
         if matrix[rows].shape[0] != len(classes[labels]):
             raise DatasetError(
@@ -70,26 +70,24 @@ def _check_sizes(name: str, matrix: dict[str, Any], classes: dict[str, Labels], 
         raise DatasetError(
             f"{name}: allx and tx must be equally wide, got {matrix['allx'].shape[1]:,} and {matrix['tx'].shape[1]:,}"
         )
-    if len(classes["y"]) > known:
-        raise DatasetError(f"{name}: y must be the first rows of ally ({known:,}), got {len(classes['y']):,}")
-    # Citeseer skips 15 ids among its thousand; a file that skips more than it names is not one of these.
-    in_range = np.all((test >= known) & (test < known + 2 * len(test)))
+    if len(classes["y"]) > n_listed:
+        raise DatasetError(f"{name}: y must be the first rows of ally ({n_listed:,}), got {len(classes['y']):,}")
+    # Citeseer skips 15 of its thousand ids; a file that skips more ids than it has is not one of these.
+    in_range = np.all((test >= n_listed) & (test < n_listed + 2 * len(test)))
     if len(test) != len(classes["ty"]) or len(np.unique(test)) != len(test) or not in_range:
         raise DatasetError(
             f"{name}: test.index must name each of the {len(classes['ty']):,} rows of tx once, "
-            f"from {known:,} on, got {len(test):,} ids"
+            f"from {n_listed:,} on, got {len(test):,} ids"
         )
-    return int(test.max(initial=known - 1)) + 1
+    return int(test.max(initial=n_listed - 1)) + 1
 
 
 def _csr(value: Any, what: str) -> Any:
-    """A fresh, checked matrix from what the file says a CSR matrix is."""
-    state = value.state if isinstance(value, pickled.CsrState) else None
-    if state is None:
-        came = "one without content" if isinstance(value, pickled.CsrState) else type(value).__name__
-        raise DatasetError(f"{what} must hold a CSR matrix, got {came}")
-    shape = state.get("_shape")
-    data, indices, offsets = parts = [cast(Any, state.get(part)) for part in ("data", "indices", "indptr")]
+    """The CSR matrix of these parts, once they fit each other."""
+    if not isinstance(value, CsrParts):
+        raise DatasetError(f"{what} must hold a CSR matrix, got {type(value).__name__}")
+    shape = value["_shape"]
+    data, indices, offsets = parts = value["data"], value["indices"], value["indptr"]
     if not isinstance(shape, tuple) or len(shape) != 2 or any(type(n) is not int or n < 0 for n in shape):
         raise DatasetError(f"{what} must hold a table of rows and columns; the file is damaged")
     rows, columns = shape
@@ -107,8 +105,8 @@ def _csr(value: Any, what: str) -> Any:
         or not np.all(np.isfinite(data))
     ):
         raise DatasetError(f"{what} holds a CSR matrix whose parts do not fit each other; the file is damaged")
-    kept = (data.astype(np.float32), indices.astype(np.int64), offsets.astype(np.int64))
-    return sp.csr_array(kept, shape=(rows, columns))
+    arrays = (data.astype(np.float32), indices.astype(np.int64), offsets.astype(np.int64))
+    return sp.csr_array(arrays, shape=(rows, columns))
 
 
 def _one_hot(value: Any, what: str) -> Labels:
@@ -121,13 +119,11 @@ def _one_hot(value: Any, what: str) -> Labels:
     return classes
 
 
-def _graph(value: Any, n: int, what: str, most: int) -> Graph:
-    """The graph of {node: [neighbours]}; `most` bounds the neighbours by the bytes they came in."""
-    if not isinstance(value, dict) or not all(type(k) is int and type(v) is list for k, v in value.items()):
-        raise DatasetError(f"{what} must hold a list of neighbours for each node; the file is damaged")
+def _graph(value: Any, n: int, what: str) -> Graph:
+    """The graph of {node: [neighbours]}."""
+    if isinstance(value, CsrParts) or not isinstance(value, dict):
+        raise DatasetError(f"{what} must hold a list of neighbours for each node, got {type(value).__name__}")
     lengths = np.fromiter((len(v) for v in value.values()), np.int64, len(value))
-    if lengths.sum() > most:
-        raise DatasetError(f"{what} names more neighbours than it has bytes; the file is damaged")
     source = np.repeat(np.fromiter(value, np.int64, len(value)), lengths)
     try:
         target = np.fromiter(chain.from_iterable(value.values()), np.int64, int(lengths.sum()))

@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from rae.datasets.dataset import Dataset, Split
-from rae.datasets.options import share, whole
+from rae.datasets.options import fraction, whole_number
 from rae.errors import ConfigError
 from rae.graph import Graph
 from rae.runtime import generator
@@ -29,33 +29,37 @@ def planted_actions(
     assortativity: float = 0.5,
     seed: int = 0,
 ) -> Dataset:
-    """Groups of nodes that do alike things among neighbours who do alike things.
+    """Groups of nodes with similar features and with neighbours of similar features.
 
     Every node draws `words` words: a share `signal` from the `topic_words` words of its group, the
     rest from all `n_words` words, few of them common and most rare. Of a node's edges (`degree` on
     average) a share `assortativity` leads into its own group, the others anywhere. A tenth of the
     nodes is for training, a tenth for validation.
     """
-    n, k = whole("n_nodes", n_nodes, 20), whole("groups", groups, 2)
-    n_words, topic_words = whole("n_words", n_words, 1), whole("topic_words", topic_words, 1)
-    words, degree, seed = whole("words", words, 1), whole("degree", degree, 1), whole("seed", seed, 0)
-    signal, assortativity = share("signal", signal), share("assortativity", assortativity)
+    n, k = whole_number("n_nodes", n_nodes, 20), whole_number("groups", groups, 2)
+    n_words, topic_words = whole_number("n_words", n_words, 1), whole_number("topic_words", topic_words, 1)
+    words, degree, seed = (
+        whole_number("words", words, 1),
+        whole_number("degree", degree, 1),
+        whole_number("seed", seed, 0),
+    )
+    signal, assortativity = fraction("signal", signal), fraction("assortativity", assortativity)
     if k > n or topic_words > n_words:
         raise ConfigError(
             f"groups must be at most n_nodes ({n:,}) and topic_words at most n_words ({n_words:,}), "
             f"got {k:,} and {topic_words:,}"
         )
-    luck = partial(generator, seed, "datasets", "planted-actions")
-    labels = luck("groups").permutation(np.arange(n) % k)
-    draw = luck("words")
-    topics = draw.permuted(np.tile(np.arange(n_words), (k, 1)), axis=1)[:, :topic_words]
-    own = topics[labels[:, None], draw.integers(topic_words, size=(n, words))]
+    rng_for = partial(generator, seed, "datasets", "planted-actions")
+    labels = rng_for("groups").permutation(np.arange(n) % k)
+    rng = rng_for("words")
+    topics = rng.permuted(np.tile(np.arange(n_words), (k, 1)), axis=1)[:, :topic_words]
+    own = topics[labels[:, None], rng.integers(topic_words, size=(n, words))]
     common = np.cumsum(1.0 / (10 + np.arange(n_words)))  # Zipf's law with a flat head
-    any_word = np.searchsorted(common, draw.random((n, words)) * common[-1]).clip(max=n_words - 1)
-    chosen = np.where(draw.random((n, words)) < signal, own, any_word)
+    any_word = np.searchsorted(common, rng.random((n, words)) * common[-1]).clip(max=n_words - 1)
+    chosen = np.where(rng.random((n, words)) < signal, own, any_word)
     features = _bag_of_words(chosen, n_words)
-    graph = _assortative(labels, n * degree // 2, assortativity, luck("edges"))
-    order = luck("split").permutation(n)
+    graph = _assortative(labels, n * degree // 2, assortativity, rng_for("edges"))
+    order = rng_for("split").permutation(n)
     split = Split(*(np.sort(part) for part in np.split(order, [n // 10, n // 5])))
     names = tuple(f"group {g}" for g in range(k))
     return Dataset("planted-actions", graph, features, None, labels, names, split)
@@ -70,17 +74,17 @@ def _bag_of_words(chosen: Ints, n_words: int) -> Any:
     return sp.csr_array((np.ones(len(indices), np.float32), indices, offsets), shape=(len(chosen), n_words))
 
 
-def _assortative(labels: Ints, n_edges: int, assortativity: float, draw: np.random.Generator) -> Graph:
+def _assortative(labels: Ints, n_edges: int, assortativity: float, rng: np.random.Generator) -> Graph:
     """Edges from random nodes, a share of them into the node's own group."""
     n = len(labels)
     members = np.argsort(labels, kind="stable")
     sizes = np.bincount(labels)
     first = np.cumsum(sizes) - sizes
-    source = draw.integers(n, size=n_edges)
+    source = rng.integers(n, size=n_edges)
     group = labels[source]
-    inside = members[first[group] + (draw.random(n_edges) * sizes[group]).astype(np.int64)]
-    target = np.where(draw.random(n_edges) < assortativity, inside, draw.integers(n, size=n_edges))
-    return _numbered(source, target, n)
+    inside = members[first[group] + (rng.random(n_edges) * sizes[group]).astype(np.int64)]
+    target = np.where(rng.random(n_edges) < assortativity, inside, rng.integers(n, size=n_edges))
+    return _graph_of_rows(source, target, n)
 
 
 def power_law(*, n_nodes: int = 10_000, n_edges: int = 50_000, exponent: float = 2.5, seed: int = 0) -> Dataset:
@@ -89,29 +93,29 @@ def power_law(*, n_nodes: int = 10_000, n_edges: int = 50_000, exponent: float =
     The ends of an edge are drawn with the weight (10 + i)^-a, a = 1 / (exponent - 1): the head is
     flat, as in graphs of the web, where no node is tied to everybody.
     """
-    n, m = whole("n_nodes", n_nodes, 2), whole("n_edges", n_edges, 0)
+    n, m = whole_number("n_nodes", n_nodes, 2), whole_number("n_edges", n_edges, 0)
     if not isinstance(exponent, (int, float)) or not exponent > 2:
         raise ConfigError(f"exponent must be a number above 2, got {exponent!r}")
-    room = n * (n - 1) // 2
-    if m > room // 4:
-        raise ConfigError(f"n_edges must leave the graph sparse ({room // 4:,} or fewer for {n:,} nodes), got {m:,}")
-    draw = generator(whole("seed", seed, 0), "datasets", "power-law")
+    n_pairs = n * (n - 1) // 2
+    if m > n_pairs // 4:
+        raise ConfigError(f"n_edges must leave the graph sparse ({n_pairs // 4:,} or fewer for {n:,} nodes), got {m:,}")
+    rng = generator(whole_number("seed", seed, 0), "datasets", "power-law")
     # The sum of the weights grows as (10 + i)^(1-a): the inverse of that turns a uniform number into a node.
     power = (exponent - 1) / (exponent - 2)
     low, high = 10 ** (1 / power), (10 + n) ** (1 / power)
     codes = np.empty(0, np.int64)
     while len(codes) < m:
-        uniform = draw.random((2, (m - len(codes)) * 5 // 4 + 64))
+        uniform = rng.random((2, (m - len(codes)) * 5 // 4 + 64))
         a, b = ((low + (high - low) * uniform) ** power - 10).astype(np.int64).clip(0, n - 1)
         fresh = (np.minimum(a, b) * n + np.maximum(a, b))[a != b]
         codes = np.sort(np.concatenate([codes, fresh]))
         codes = codes[np.diff(codes, prepend=-1) != 0]
-    codes = codes if len(codes) == m else np.delete(codes, draw.choice(len(codes), len(codes) - m, replace=False))
+    codes = codes if len(codes) == m else np.delete(codes, rng.choice(len(codes), len(codes) - m, replace=False))
     source, target = np.divmod(codes, n)
-    place = draw.permutation(n)
-    return Dataset("power-law", _numbered(place[source], place[target], n))
+    place = rng.permutation(n)
+    return Dataset("power-law", _graph_of_rows(place[source], place[target], n))
 
 
-def _numbered(source: Ints, target: Ints, n: int) -> Graph:
-    """The graph of nodes 0..n-1, without looking ids up, which would take longest on large graphs."""
+def _graph_of_rows(source: Ints, target: Ints, n: int) -> Graph:
+    """The graph of nodes 0..n-1, without a lookup of ids, which takes longest on large graphs."""
     return Graph.from_scipy(sp.coo_array((np.ones(len(source), np.int8), (source, target)), shape=(n, n)))

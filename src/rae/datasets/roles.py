@@ -2,9 +2,9 @@
 
 House and barbell are labelled with their automorphism classes: two nodes have one role when a
 symmetry of the graph moves one onto the other. Colour refinement finds these classes, exactly on
-graphs like these (cycles and paths that carry small distinct shapes). Planted roles stand at
-random places, where no symmetry of the whole graph is left; there a node's role is its place in
-its shape. Noise adds random edges and leaves the labels alone.
+graphs like these (cycles and paths that carry small distinct shapes). Planted shapes are at random
+sites, so the whole graph has no symmetry; there a node's role is its position in its shape. Noise adds
+random edges and does not change the labels.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from rae.datasets.dataset import Dataset
-from rae.datasets.options import share, whole
+from rae.datasets.options import fraction, whole_number
 from rae.errors import ConfigError
 from rae.graph import Graph
 from rae.runtime import generator
@@ -25,7 +25,7 @@ Ints = np.ndarray[Any, np.dtype[np.int64]]
 
 @dataclass(frozen=True)
 class Shape:
-    """A small graph that hangs by its node 0 on a node of the cycle."""
+    """A small graph whose node 0 is joined to a node of the cycle."""
 
     edges: Ints  # (e, 2)
     roles: tuple[str, ...]  # one per node
@@ -50,24 +50,24 @@ SHAPES = {"house": HOUSE, "star": STAR, "fan": FAN, "clique": CLIQUE}
 
 
 def house(*, cycle: int = 30, shapes: int = 10, noise: float = 0.0, seed: int = 0) -> Dataset:
-    """A cycle with houses at regular places: 7 roles in 80 nodes by default.
+    """A cycle with houses at regular distances: 7 roles in 80 nodes by default.
 
     Each house is a square with a roof, joined by one corner to its node of the cycle.
     """
-    cycle, shapes = whole("cycle", cycle, 3), whole("shapes", shapes, 1)
+    cycle, shapes = whole_number("cycle", cycle, 3), whole_number("shapes", shapes, 1)
     if shapes > cycle:
         raise ConfigError(f"shapes must be at most one per node of the cycle ({cycle:,}), got {shapes:,}")
-    places = np.arange(shapes) * cycle // shapes
-    edges = np.concatenate([_ring(cycle), _hang(HOUSE, places, cycle)])
-    step = np.abs(np.arange(cycle)[:, None] - places)
-    away = np.minimum(step, cycle - step).min(1)
-    names = [f"cycle, {d} from a house" for d in away.tolist()] + list(HOUSE.roles) * shapes
-    return _by_symmetry("house", edges, names, noise, seed)
+    sites = np.arange(shapes) * cycle // shapes
+    edges = np.concatenate([_ring(cycle), _attach(HOUSE, sites, cycle)])
+    step = np.abs(np.arange(cycle)[:, None] - sites)
+    distance = np.minimum(step, cycle - step).min(1)
+    names = [f"cycle, {d} from a house" for d in distance.tolist()] + list(HOUSE.roles) * shapes
+    return _labelled_by_symmetry("house", edges, names, noise, seed)
 
 
 def barbell(*, clique: int = 10, path: int = 10, noise: float = 0.0, seed: int = 0) -> Dataset:
     """Two complete graphs joined by a path: 7 roles in 30 nodes by default, as in struc2vec."""
-    clique, path = whole("clique", clique, 3), whole("path", path, 0)
+    clique, path = whole_number("clique", clique, 3), whole_number("path", path, 0)
     n = 2 * clique + path
     line = np.arange(clique - 1, clique + path + 1)
     edges = np.concatenate([_complete(0, clique), np.stack([line[:-1], line[1:]], 1), _complete(clique + path, clique)])
@@ -75,28 +75,28 @@ def barbell(*, clique: int = 10, path: int = 10, noise: float = 0.0, seed: int =
     names[[clique - 1, clique + path]] = "clique, on the path"
     inside = np.arange(path)
     names[clique : clique + path] = [f"path, {d} from a clique" for d in 1 + np.minimum(inside, path - 1 - inside)]
-    return _by_symmetry("barbell", edges, list(names), noise, seed)
+    return _labelled_by_symmetry("barbell", edges, list(names), noise, seed)
 
 
 def planted_roles(*, n_nodes: int = 1000, noise: float = 0.0, seed: int = 0) -> Dataset:
-    """A cycle with houses, stars, fans and cliques at random places, one shape for every ten nodes."""
-    n = whole("n_nodes", n_nodes, 30)
-    draw = generator(whole("seed", seed, 0), "datasets", "planted-roles")
-    kinds = draw.integers(len(SHAPES), size=n // 10)
+    """A cycle with houses, stars, fans and cliques at random sites, one shape for every ten nodes."""
+    n = whole_number("n_nodes", n_nodes, 30)
+    rng = generator(whole_number("seed", seed, 0), "datasets", "planted-roles")
+    kinds = rng.integers(len(SHAPES), size=n // 10)
     cycle = n - int(np.array([len(s.roles) for s in SHAPES.values()])[kinds].sum())
-    places = draw.choice(cycle, size=len(kinds), replace=False)
+    sites = rng.choice(cycle, size=len(kinds), replace=False)
 
     label_names = ["cycle"]
     edges, labels, first = [_ring(cycle)], [np.zeros(cycle, np.int64)], cycle
     for kind, (name, shape) in enumerate(SHAPES.items()):
-        mine = places[kinds == kind]
+        own_sites = sites[kinds == kind]
         label_names.append(f"cycle, at a {name}")
-        labels[0][mine] = len(label_names) - 1
+        labels[0][own_sites] = len(label_names) - 1
         roles = list(dict.fromkeys(shape.roles))
-        labels.append(np.tile([len(label_names) + roles.index(r) for r in shape.roles], len(mine)))
+        labels.append(np.tile([len(label_names) + roles.index(r) for r in shape.roles], len(own_sites)))
         label_names.extend(roles)
-        edges.append(_hang(shape, mine, first))
-        first += len(mine) * len(shape.roles)
+        edges.append(_attach(shape, own_sites, first))
+        first += len(own_sites) * len(shape.roles)
     graph = _with_noise("planted-roles", np.concatenate(edges), n, noise, seed)
     return Dataset("planted-roles", graph, labels=np.concatenate(labels), label_names=tuple(label_names))
 
@@ -108,23 +108,25 @@ def _ring(n: int) -> Ints:
     return np.stack([np.arange(n), (np.arange(n) + 1) % n], 1)
 
 
-def _hang(shape: Shape, places: Ints, first: int) -> Ints:
-    """The edges of one such shape at each place; their nodes are numbered from `first` on."""
-    starts = first + np.arange(len(places)) * len(shape.roles)
+def _attach(shape: Shape, sites: Ints, first: int) -> Ints:
+    """The edges of one copy of the shape per site; the new nodes are numbered from `first` on."""
+    starts = first + np.arange(len(sites)) * len(shape.roles)
     inside = (starts[:, None, None] + shape.edges).reshape(-1, 2)
-    return np.concatenate([inside, np.stack([places, starts], 1)])
+    return np.concatenate([inside, np.stack([sites, starts], 1)])
 
 
-def _by_symmetry(name: str, edges: Ints, names: list[str], noise: float, seed: int) -> Dataset:
-    """The graph with its automorphism classes as labels, each called after one of its nodes."""
+def _labelled_by_symmetry(name: str, edges: Ints, names: list[str], noise: float, seed: int) -> Dataset:
+    """The graph with its automorphism classes as labels, each named after its first node."""
     labels = refine(Graph.from_edges(edges, ids=np.arange(len(names))))
     firsts = [names[i] for i in np.unique(labels, return_index=True)[1]]
-    called = tuple(f if firsts.count(f) == 1 else f"{f} ({firsts[: i + 1].count(f)})" for i, f in enumerate(firsts))
-    return Dataset(name, _with_noise(name, edges, len(names), noise, seed), labels=labels, label_names=called)
+    label_names = tuple(
+        f if firsts.count(f) == 1 else f"{f} ({firsts[: i + 1].count(f)})" for i, f in enumerate(firsts)
+    )
+    return Dataset(name, _with_noise(name, edges, len(names), noise, seed), labels=labels, label_names=label_names)
 
 
 def refine(graph: Graph) -> Ints:
-    """The coarsest colours in which nodes of one colour see the same colours around them.  -> (n,)
+    """Colour refinement: the coarsest colours whose nodes have the same colours among their neighbours.  -> (n,)
 
     Colours are numbered in the order in which they first appear among the rows.
     """
@@ -136,10 +138,10 @@ def refine(graph: Graph) -> Ints:
     while True:
         around = colors[graph.targets]
         order = np.lexsort((around, rows))
-        seen = np.full((n, 1 + width), -1)
-        seen[:, 0] = colors
-        seen[rows, 1 + column] = around[order]
-        _, first, colors = np.unique(seen, axis=0, return_index=True, return_inverse=True)
+        signature = np.full((n, 1 + width), -1)
+        signature[:, 0] = colors
+        signature[rows, 1 + column] = around[order]
+        _, first, colors = np.unique(signature, axis=0, return_index=True, return_inverse=True)
         colors = np.argsort(np.argsort(first))[colors.reshape(-1)]
         if len(first) == count:
             return colors.astype(np.int64)
@@ -148,19 +150,19 @@ def refine(graph: Graph) -> Ints:
 
 def _with_noise(name: str, edges: Ints, n: int, noise: float, seed: int) -> Graph:
     """The graph of these edges and a share of random others that were not there."""
-    extra = round(share("noise", noise, float("inf")) * len(edges))
-    draw = generator(whole("seed", seed, 0), "datasets", name, "noise")
-    taken = np.minimum(*edges.T) * n + np.maximum(*edges.T)
-    free = n * (n - 1) // 2 - len(taken)
+    extra = round(fraction("noise", noise, float("inf")) * len(edges))
+    rng = generator(whole_number("seed", seed, 0), "datasets", name, "noise")
+    existing = np.minimum(*edges.T) * n + np.maximum(*edges.T)
+    free = n * (n - 1) // 2 - len(existing)
     if extra > free // 2:
         raise ConfigError(
             f"noise={noise} asks for {extra:,} more edges where {free:,} have room; ask for half of that or less"
         )
     added = np.empty(0, np.int64)
     while len(added) < extra:
-        ends = np.sort(draw.integers(n, size=(2 * extra, 2)), axis=1)
+        ends = np.sort(rng.integers(n, size=(2 * extra, 2)), axis=1)
         codes = ends[ends[:, 0] < ends[:, 1]] @ np.array([n, 1])
-        added = np.concatenate([added, codes[~np.isin(codes, taken)]])
+        added = np.concatenate([added, codes[~np.isin(codes, existing)]])
         added = added[np.sort(np.unique(added, return_index=True)[1])][:extra]
     noisy = np.concatenate([edges, np.stack(np.divmod(added, n), 1)])
     return Graph.from_edges(noisy, ids=np.arange(n))

@@ -1,8 +1,7 @@
-"""The public files: where each lives, how long it is and what its SHA-256 sum must be.
+"""The public files: address, size and SHA-256 checksum of each.
 
-A file without a home on the network (`url=None`) is one whose public form is packed differently
-(folds, one-file text forms, the web graph) or whose sum is not known; it is only read where a
-user put it.
+A file without an address (`url=None`) is one that is published in another archive (folds, one-file text
+forms, the web graph); the user puts it into a data folder.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ SNAP = "https://snap.stanford.edu/data/"
 
 @dataclass(frozen=True)
 class Source:
-    """One public file, as it must arrive."""
+    """One public file."""
 
     url: str | None
     size: int
@@ -25,7 +24,7 @@ class Source:
 
 
 # fmt: off
-_SUMS = (
+_CHECKSUMS = (
     ("IMDB-BINARY/10fold_idx.tar.gz", 2868, "63291d8d7c9c8d499a5a7224daafc38adf1b8cc6fc957a9454608e766c34266f"),
     ("IMDB-BINARY/IMDB-BINARY.zip", 581861, "d4e052793e9e5f91079abf6569ec490f6878e4cf8416305d8746b5636b6d0c3f"),
     ("IMDB-BINARY/IMDBBINARY.txt", 581321, "1068c698677c07c04f3ad56fc4a175cb2161523c840abfdaf50e101ecc30504f"),
@@ -87,5 +86,5 @@ def _url(path: str) -> str | None:
     return SNAP + name if folder == "ca-AstroPh" else None
 
 
-SOURCES: dict[str, Source] = {path: Source(_url(path), size, sha256) for path, size, sha256 in _SUMS}
-"""Every file by its path below RAE_DATA or the cache folder."""
+SOURCES: dict[str, Source] = {path: Source(_url(path), size, sha256) for path, size, sha256 in _CHECKSUMS}
+"""Every file by its path in RAE_DATA or the cache folder."""

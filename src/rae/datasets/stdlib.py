@@ -1,7 +1,7 @@
-"""The standard library of the running Python as a graph: what imports what, and who uses which names.
+"""The standard library of the running Python as a graph of imports, with the names that modules use as features.
 
 Modules are nodes, with their dotted names as ids; an import, at the top or inside a function, is
-an edge. Modules without source (sys, _socket, ...) are nodes when somebody imports them. The
+an edge. Modules without source (sys, _socket, ...) are nodes if they are imported. The
 names that a module uses, variables, attributes and imported names alike, are its action features.
 Sources are parsed, never imported.
 """
@@ -26,14 +26,14 @@ import numpy as np
 import scipy.sparse as sp
 
 from rae.datasets.dataset import Dataset
-from rae.datasets.options import share, whole
+from rae.datasets.options import fraction, whole_number
 from rae.errors import DatasetError
 from rae.graph import Graph
 
 log = logging.getLogger("rae.datasets")
 
-# Tests, bundled wheels, generated help texts and other people's packages are not the library.
-_LEFT_OUT = {
+# Tests, bundled wheels, generated help texts and installed packages.
+_EXCLUDED = {
     "__phello__",
     "__pycache__",
     "_bundled",
@@ -49,10 +49,10 @@ _LEFT_OUT = {
 
 @dataclass(frozen=True)
 class Module:
-    """What one source file says: its dotted name, what it imports, which names it uses how often."""
+    """One source file: its dotted name, its imports, and how often it uses each name."""
 
     name: str
-    imports: tuple[tuple[str, tuple[str, ...]], ...]  # (module, names taken from it)
+    imports: tuple[tuple[str, tuple[str, ...]], ...]  # (module, names imported from it)
     names: Counter[str]
 
 
@@ -60,9 +60,9 @@ def load(*, folder: str | Path | None = None, least: int = 2, most: float = 0.5)
     """The standard library in `folder`, by default the running Python's.
 
     A name is a feature when `least` modules or more use it, and at most a share `most` of them:
-    what everybody uses (self, None, len) tells nothing apart. Its value is log(1 + uses).
+    a name that most modules use (self, None, len) distinguishes none. Its value is log(1 + uses).
     """
-    least, most = whole("least", least, 1), share("most", most)
+    least, most = whole_number("least", least, 1), fraction("most", most)
     root = Path(sysconfig.get_path("stdlib") if folder is None else folder)
     with _collector_paused():
         modules = list(parse(root))
@@ -78,11 +78,11 @@ def load(*, folder: str | Path | None = None, least: int = 2, most: float = 0.5)
     return Dataset("stdlib", graph, features, words)
 
 
-# ---------------------------------------------------------------------------------- reading
+# ---------------------------------------------------------------------------------- parsing
 
 
 def parse(root: Path) -> Iterator[Module]:
-    """Every module below this folder, by name; a file that is no Python of this version is left out."""
+    """Every module below this folder, by name; a file that this Python cannot parse is left out."""
     for path in _files(root):
         parts = path.relative_to(root).with_suffix("").parts
         is_package = parts[-1] == "__init__"
@@ -99,17 +99,17 @@ def parse(root: Path) -> Iterator[Module]:
 
 def _files(root: Path) -> list[Path]:
     """The source files of importable modules below the folder, sorted."""
-    found = []
+    paths = []
     for folder, folders, files in os.walk(root):
-        folders[:] = [f for f in folders if f not in _LEFT_OUT and f.isidentifier()]
+        folders[:] = [f for f in folders if f not in _EXCLUDED and f.isidentifier()]
         names = [Path(f) for f in files if f != "__main__.py" and not (folder == str(root) and f == "__init__.py")]
-        found += [Path(folder) / f for f in names if f.suffix == ".py" and f.stem.isidentifier()]
-    return sorted(found)
+        paths += [Path(folder) / f for f in names if f.suffix == ".py" and f.stem.isidentifier()]
+    return sorted(paths)
 
 
 @contextlib.contextmanager
 def _collector_paused() -> Iterator[None]:
-    """Half the time of parsing goes into looking for cycles, which syntax trees do not have."""
+    """No garbage collection in this block: it takes half the time of parsing, and syntax trees have no cycles."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -123,12 +123,12 @@ def _module(name: str, is_package: bool, tree: ast.Module) -> Module:
     words, statements = _walk(tree)
     imports: list[tuple[str, tuple[str, ...]]] = []
     for node in statements:
-        taken = tuple(alias.name for alias in node.names)
+        imported = tuple(alias.name for alias in node.names)
         if isinstance(node, ast.Import):
-            imports.extend((module, ()) for module in taken)
+            imports.extend((module, ()) for module in imported)
         elif (source := _absolute(name, is_package, node.level, node.module)) is not None:
-            imports.append((source, taken))
-        words.extend(word.rpartition(".")[2] for word in taken if word != "*")
+            imports.append((source, imported))
+        words.extend(word.rpartition(".")[2] for word in imported if word != "*")
     return Module(name, tuple(imports), Counter(words))
 
 
@@ -136,36 +136,36 @@ def _walk(tree: ast.Module) -> tuple[list[str], list[ast.Import | ast.ImportFrom
     """The variables and attributes of the tree, and its imports; ast.walk takes twice as long."""
     words: list[str] = []
     imports: list[ast.Import | ast.ImportFrom] = []
-    todo: list[Any] = [tree]
-    while todo:
-        node = todo.pop()
+    pending: list[Any] = [tree]
+    while pending:
+        node = pending.pop()
         kind = type(node)
         if kind is ast.Name:
             words.append(node.id)
         elif kind is ast.Attribute:
             words.append(node.attr)
-            todo.append(node.value)
+            pending.append(node.value)
         elif kind is ast.Import or kind is ast.ImportFrom:
             imports.append(node)
         elif kind is not ast.Constant and isinstance(node, ast.AST):
             for field in node._fields:
                 part = getattr(node, field)
-                todo.extend(part) if type(part) is list else todo.append(part)
+                pending.extend(part) if type(part) is list else pending.append(part)
     return words, imports
 
 
 def _absolute(name: str, is_package: bool, level: int, module: str | None) -> str | None:
-    """The full name behind `from ..module import`, None if it leads out of the library."""
+    """The full name behind `from ..module import`, None if it leaves the library."""
     if level == 0:
         return module
     parts = name.split(".")
-    kept = len(parts) - level + is_package
-    if kept < 1:
+    depth = len(parts) - level + is_package
+    if depth < 1:
         return None
-    return ".".join([*parts[:kept], *([module] if module else [])])
+    return ".".join([*parts[:depth], *([module] if module else [])])
 
 
-# ----------------------------------------------------------------------------------- making
+# ----------------------------------------------------------------------------------- graph and features
 
 
 def import_edges(modules: Iterable[Module]) -> list[tuple[str, str]]:
@@ -174,16 +174,16 @@ def import_edges(modules: Iterable[Module]) -> list[tuple[str, str]]:
     sources = {m.name for m in modules}
     edges = set()
     for module in modules:
-        for source, taken in module.imports:
-            for wanted in [f"{source}.{t}" for t in taken] or [source]:
-                target = _known(wanted, source, sources)
+        for source, imported in module.imports:
+            for wanted in [f"{source}.{t}" for t in imported] or [source]:
+                target = _resolve(wanted, source, sources)
                 if target is not None and target != module.name:
                     edges.add((module.name, target))
     return sorted(edges)
 
 
-def _known(wanted: str, source: str, sources: set[str]) -> str | None:
-    """The module that an import leads to: the submodule itself, else what holds the name."""
+def _resolve(wanted: str, source: str, sources: set[str]) -> str | None:
+    """The imported module: the submodule itself, else the module that holds the name, else None."""
     for name in (wanted, source):
         while name:
             if name in sources:
@@ -199,7 +199,7 @@ def _columns(edges: list[tuple[str, str]]) -> tuple[np.ndarray[Any, Any], np.nda
 
 
 def _features(names: list[str], modules: list[Module], least: int, most: float) -> tuple[Any, tuple[str, ...]]:
-    """log(1 + uses) of every kept name in every module; modules without source have a row of zeros."""
+    """log(1 + uses) of every feature name in every module, zeros for modules without source; and the names."""
     users = Counter(word for module in modules for word in module.names)
     words = sorted(word for word, count in users.items() if least <= count <= most * len(modules))
     row, column = ({name: i for i, name in enumerate(items)} for items in (names, words))

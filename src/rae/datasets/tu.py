@@ -1,6 +1,6 @@
 """Collections of small graphs: the TU form (a zip of text files) and the one-file text form.
 
-Where both forms lie on the machine the one-file form is read, because the public folds number
+If both forms are on the machine the one-file form is read, because the public folds number
 its graphs; the zip of MUTAG holds the same molecules in another order. Graph labels become
 0..C-1 in the order of their codes. Node labels become one column each; a set whose nodes all
 carry the same label has no features.
@@ -40,7 +40,7 @@ _MOST_FOLD_BYTES = 1 << 24
 
 @dataclass(frozen=True)
 class Tables:
-    """A collection as columns: all nodes in one count, graph by graph."""
+    """A collection as columns, its nodes numbered through all graphs."""
 
     graph_of: Ints  # (n,) the graph of each node, from 0
     source: Ints  # (m,) node
@@ -57,8 +57,8 @@ def load(name: str, *, home: Home | None = None) -> GraphCollection:
     folds = home.find(f"{name}/10fold_idx.tar.gz")
     if text is not None:
         return collection(name, read_text(text), folds)
-    packed = home.get(f"{name}/{name}.zip")
-    return collection(name, read_zip(packed, name), folds if name in FOLDS_FIT_THE_ZIP else None)
+    archive = home.get(f"{name}/{name}.zip")
+    return collection(name, read_zip(archive, name), folds if name in FOLDS_FIT_THE_ZIP else None)
 
 
 def collection(name: str, tables: Tables, folds: Path | None = None) -> GraphCollection:
@@ -66,8 +66,8 @@ def collection(name: str, tables: Tables, folds: Path | None = None) -> GraphCol
     codes, labels = np.unique(tables.labels, return_inverse=True)
     if not len(labels):
         raise DatasetError(f"{name} must hold a graph or more, got none")
-    tables = _in_order(tables)
-    graphs, starts = _cut(name, tables)
+    tables = _sorted_by_graph(tables)
+    graphs, starts = _split_graphs(name, tables)
     features: tuple[Any, ...] | None = None
     names = None
     if tables.tags is not None and len(kinds := np.unique(tables.tags)) > 1:
@@ -88,19 +88,19 @@ def collection(name: str, tables: Tables, folds: Path | None = None) -> GraphCol
 # --------------------------------------------------------------------------------- to graphs
 
 
-def _in_order(tables: Tables) -> Tables:
-    """The same collection with the nodes of each graph side by side."""
+def _sorted_by_graph(tables: Tables) -> Tables:
+    """The same collection with the nodes of each graph numbered consecutively."""
     if np.all(tables.graph_of[1:] >= tables.graph_of[:-1]):
         return tables
     order = np.argsort(tables.graph_of, kind="stable")
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order))
+    new_number = np.empty(len(order), np.int64)
+    new_number[order] = np.arange(len(order))
     tags = None if tables.tags is None else tables.tags[order]
-    return Tables(tables.graph_of[order], place[tables.source], place[tables.target], tables.labels, tags)
+    return Tables(tables.graph_of[order], new_number[tables.source], new_number[tables.target], tables.labels, tags)
 
 
-def _cut(name: str, tables: Tables) -> tuple[tuple[Graph, ...], Ints]:
-    """Every graph as a slice of the one big graph, and the first node of each."""
+def _split_graphs(name: str, tables: Tables) -> tuple[tuple[Graph, ...], Ints]:
+    """Every graph as a slice of one large graph, and the first node of each."""
     graph_of, source, target = tables.graph_of, tables.source, tables.target
     g = len(tables.labels)
     sizes = np.bincount(graph_of, minlength=g)
@@ -184,11 +184,11 @@ def _heads(what: str, values: Ints, first: Ints, width: Ints, count: int) -> Int
 def read_zip(path: Path, name: str) -> Tables:
     """The TU form: edges, the graph of each node, labels of graphs and of nodes, one text file each."""
     try:
-        with zipfile.ZipFile(path) as packed:
-            edges = _member(packed, name, "A")
-            graph_of = _member(packed, name, "graph_indicator")
-            labels = _member(packed, name, "graph_labels")
-            tags = _member(packed, name, "node_labels", needed=False)
+        with zipfile.ZipFile(path) as archive:
+            edges = _member(archive, name, "A")
+            graph_of = _member(archive, name, "graph_indicator")
+            labels = _member(archive, name, "graph_labels")
+            tags = _member(archive, name, "node_labels", needed=False)
     except (OSError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
         raise DatasetError(f"could not read {path}: {error}") from None
     assert edges is not None
@@ -204,16 +204,16 @@ def read_zip(path: Path, name: str) -> Tables:
     return Tables(graph_of - 1, edges[::2] - 1, edges[1::2] - 1, labels, tags)
 
 
-def _member(packed: zipfile.ZipFile, name: str, part: str, needed: bool = True) -> Ints | None:
-    """The numbers of one file of the zip, read in memory: no path of the zip is ever written."""
-    wanted = f"{name}_{part}.txt"
-    for info in packed.infolist():
-        if info.filename in (wanted, f"{name}/{wanted}"):
+def _member(archive: zipfile.ZipFile, name: str, part: str, needed: bool = True) -> Ints | None:
+    """The integers of one file of the zip, read in memory: no path of the zip is written."""
+    file_name = f"{name}_{part}.txt"
+    for info in archive.infolist():
+        if info.filename in (file_name, f"{name}/{file_name}"):
             if info.file_size > _MOST_BYTES:
-                raise DatasetError(f"{wanted} must have {_MOST_BYTES:,} bytes at most, got {info.file_size:,}")
-            return parse_integers(packed.read(info), wanted)[0]
+                raise DatasetError(f"{file_name} must have {_MOST_BYTES:,} bytes at most, got {info.file_size:,}")
+            return parse_integers(archive.read(info), file_name)[0]
     if needed:
-        raise DatasetError(f"{packed.filename} must hold {wanted}; it is not the TU zip of {name}")
+        raise DatasetError(f"{archive.filename} must hold {file_name}; it is not the TU zip of {name}")
     return None
 
 
@@ -225,13 +225,13 @@ def read_folds(path: Path, n_graphs: int) -> tuple[Ints, ...]:
     content = read_bytes(path, _MOST_FOLD_BYTES)
     folds: dict[int, Ints] = {}
     try:
-        with tarfile.open(fileobj=io.BytesIO(content), mode="r:") as packed:
-            for member in packed:
-                named = re.fullmatch(r"(?:\./)?(?:[\w-]+/)?test_idx-(\d{1,3})\.txt", member.name)
-                if named and member.isreg() and not member.issparse() and member.size <= len(content):
-                    file = packed.extractfile(member)
+        with tarfile.open(fileobj=io.BytesIO(content), mode="r:") as archive:
+            for member in archive:
+                name = re.fullmatch(r"(?:\./)?(?:[\w-]+/)?test_idx-(\d{1,3})\.txt", member.name)
+                if name and member.isreg() and not member.issparse() and member.size <= len(content):
+                    file = archive.extractfile(member)
                     assert file is not None
-                    folds[int(named[1])] = parse_integers(file.read(), member.name)[0]
+                    folds[int(name[1])] = parse_integers(file.read(), member.name)[0]
     except tarfile.TarError as error:
         raise DatasetError(f"could not read {path}: {error}") from None
     if sorted(folds) != list(range(1, 11)):

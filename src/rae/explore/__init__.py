@@ -1,4 +1,4 @@
-"""The page of a run: a map of its nodes, its roles as cards, and what is around each node."""
+"""The page of a run: a map of its nodes, its roles as cards, and the neighbourhood of each node."""
 
 from rae.explore.labels import read_labels
 from rae.explore.page import Subject, write_page

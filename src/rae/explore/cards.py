@@ -1,4 +1,4 @@
-"""The roles of a run as the page tells them: nodes and features by the numbers they have there."""
+"""The roles of a run for the page, with nodes and features numbered as on the page."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MEASURES = {
 
 @dataclass(frozen=True, eq=False)
 class PageRoles:
-    """The roles of every node, their cards as roles.json holds them, and how their number was found."""
+    """The role of every node, the cards of roles.json, and the sentence on how the number of roles was chosen."""
 
     role: Ints  # (n,) from 0 on
     confidence: Floats  # (n,)
@@ -40,15 +40,15 @@ class PageRoles:
         """The feature columns that the cards name."""
         return [action["column"] for card in self.cards for action in card["actions"]]
 
-    def told(self, place: Mapping[int, int], columns: Mapping[int, int]) -> list[dict[str, Any]]:
-        """The cards for the page; `place` numbers the nodes on the map, `columns` the feature columns."""
+    def page_cards(self, position: Mapping[int, int], columns: Mapping[int, int]) -> list[dict[str, Any]]:
+        """The cards for the page; `position` maps rows to nodes on the map, `columns` feature columns to the page's."""
         return [
             {
                 "size": card["size"],
                 "summary": sentence(card["summary"]),
-                "prototypes": [place[row] for row in rows if row in place],
-                "profile": [_measure(name, found) for name, found in card["structure"].items()],
-                "features": [_use(action, columns) for action in card["actions"]],
+                "prototypes": [position[row] for row in rows if row in position],
+                "profile": [_measure(name, values) for name, values in card["structure"].items()],
+                "features": [_feature(action, columns) for action in card["actions"]],
                 "edges": card["edges"].get("to", []),
             }
             for card, rows in zip(self.cards, self.prototypes, strict=True)
@@ -56,7 +56,7 @@ class PageRoles:
 
 
 def sentence(text: str) -> str:
-    """The text as a sentence.
+    """The text with a capital letter and a full stop.
 
     >>> sentence("hubs: degree 90")
     'Hubs: degree 90.'
@@ -65,7 +65,7 @@ def sentence(text: str) -> str:
 
 
 def page_roles(run: Run) -> PageRoles:
-    """The roles of this run, found now if it has none."""
+    """The roles of this run; they are fitted if it has none."""
     if not run.has_roles:
         run.fit_roles()
     record = run.role_record()
@@ -73,28 +73,28 @@ def page_roles(run: Run) -> PageRoles:
     cards = tuple(record["cards"])
     if len(cards) != membership.shape[1] or len(ids) != record["nodes"]:
         raise RunError(f"the roles in {run.path} do not fit together; find them again: rae roles {run.path}")
-    return PageRoles(role, confidence, membership, cards, rows_of(ids, cards), sentence(record["rule"]))
+    return PageRoles(role, confidence, membership, cards, _prototype_rows(ids, cards), sentence(record["rule"]))
 
 
-def rows_of(ids: pa.Array, cards: tuple[dict[str, Any], ...]) -> tuple[tuple[int, ...], ...]:
-    """The rows of each card's prototypes, which JSON may hold as text."""
+def _prototype_rows(ids: pa.Array, cards: tuple[dict[str, Any], ...]) -> tuple[tuple[int, ...], ...]:
+    """The rows of each card's prototypes, whose ids JSON may hold as text."""
     wanted = {str(name) for card in cards for name in card["prototypes"]}
     row = {text: i for i, value in enumerate(ids.to_pylist()) if (text := str(value)) in wanted}
     return tuple(tuple(row[str(name)] for name in card["prototypes"] if str(name) in row) for card in cards)
 
 
-def _measure(name: str, found: Mapping[str, Any]) -> dict[str, Any]:
-    low, middle, high = (percent / 100 for percent in found["percentiles"])
+def _measure(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    low, middle, high = (percent / 100 for percent in values["percentiles"])
     return {
         "name": MEASURES.get(name, name),
-        "value": found["quartiles"][1],
+        "value": values["quartiles"][1],
         "low": low,
         "middle": middle,
         "high": high,
     }
 
 
-def _use(action: Mapping[str, Any], columns: Mapping[int, int]) -> dict[str, Any]:
+def _feature(action: Mapping[str, Any], columns: Mapping[int, int]) -> dict[str, Any]:
     if "lift" in action:
         strength = f"{action['lift']:.2g}×" if action["lift"] < 100 else f"{action['lift']:.0f}×"
         note = f"{100 * action['share']:.0f} % of its members have it, {100 * action['overall']:.1f} % of all nodes"

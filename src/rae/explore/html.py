@@ -1,7 +1,7 @@
-"""The page as one HTML text: skeleton, style, data and script, with a policy that admits nothing else.
+"""The page as one HTML text: template, style, data and script, with a policy that allows nothing else.
 
-Ids, names and labels come in as JSON or as packed bytes, neither of which can hold a `<`, and the
-script writes them as text nodes only.
+Ids, names and labels are JSON or packed bytes, neither of which can hold a `<`, and the script
+writes them as text nodes only.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ ASSETS = files("rae.explore") / "assets"
 
 
 def render(title: str, facts: Mapping[str, Any], parts: Mapping[str, str]) -> str:
-    """The whole page."""
+    """The template with everything filled in."""
     script, style = asset("page.js"), asset("page.css")
     policy = (
         f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(style)}'; "
         "img-src data: blob:; base-uri 'none'; form-action 'none'"
     )
-    held = "\n".join(
+    data = "\n".join(
         f'<script type="application/octet-stream" id="part-{name}">{text}</script>' for name, text in parts.items()
     )
     filled = {
@@ -32,19 +32,19 @@ def render(title: str, facts: Mapping[str, Any], parts: Mapping[str, str]) -> st
         "title": html.escape(title, quote=True),
         "style": style,
         "facts": as_json(facts),
-        "parts": held,
+        "parts": data,
         "script": script,
     }
     pieces = asset("page.html").split("{{")
     out = [pieces[0]]
-    for piece in pieces[1:]:  # one pass: what is filled in is never looked at again
+    for piece in pieces[1:]:  # one pass: a value that contains {{ is not filled in again
         name, _, rest = piece.partition("}}")
         out += [filled[name], rest]
     return "".join(out)
 
 
 def asset(name: str) -> str:
-    """The text of one file that the page is made of."""
+    """The text of a file of the assets folder."""
     return (ASSETS / name).read_text(encoding="utf-8")
 
 

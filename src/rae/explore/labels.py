@@ -1,4 +1,4 @@
-"""Labels of the user's own from a table, joined to the nodes by id."""
+"""Labels from a table of the user, joined to the nodes by id."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ log = logging.getLogger("rae")
 def read_labels(
     path: str | os.PathLike[str], ids: pa.Array, columns: Sequence[str] = (), *, id_column: str | None = None
 ) -> tuple[Column, ...]:
-    """The columns of this table (by default all but the id) for these nodes; a node without a row has none.
+    """The columns of this table (by default all but the id) in the order of `ids`; missing where a node has no row.
 
-    The id stands in `id_column`, by default the one called id or node, else the first.
+    `id_column` is by default the column called id or node, else the first.
     """
-    # A column that is asked for by a name says that there is a header.
+    # A column that is named by a word implies a header.
     table = open_table(path, True if any(not c.isdigit() for c in (*columns, id_column or "0")) else None)
-    key = _place(path, table, id_column) if id_column is not None else (usual(table.names, ID) or 0)
-    wanted = [_place(path, table, name) for name in columns] or [i for i in range(len(table.names)) if i != key]
-    if not wanted:
+    key = _column_number(path, table, id_column) if id_column is not None else (usual(table.names, ID) or 0)
+    chosen = [_column_number(path, table, name) for name in columns] or [i for i in range(len(table.names)) if i != key]
+    if not chosen:
         raise FileError(f"{path} has only ids (column {table.names[key]!r}), expected one column of labels or more")
     (keys,) = read_ids(table, {"label": key})
     rows = index_in(ids, keys)
@@ -40,32 +40,32 @@ def read_labels(
             f"{path}: none of its {len(keys):,} ids is a node: its ids are {keys.type} such as {shown(keys)}, "
             f"node ids are {ids.type} such as {shown(ids)}; check --id-column"
         )
-    doubled = len(keys) - len(keys.unique())
+    repeated = len(keys) - len(keys.unique())
     unknown = len(keys.unique()) - (len(ids) - rows.null_count)
     for count, what in (
         (rows.null_count, "of the nodes have no label"),
         (unknown, "of its ids are no node"),
-        (doubled, "of its rows repeat an id: the first one counts"),
+        (repeated, "of its rows repeat an id: the first one counts"),
     ):
         if count:
             log.warning("%s: %s %s", path, f"{count:,}", what)
-    return tuple(label_column(table.names[i], _values(table, i).take(rows)) for i in wanted)
+    return tuple(label_column(table.names[i], _values(table, i).take(rows)) for i in chosen)
 
 
-def _place(path: str | os.PathLike[str], table: Table, name: str) -> int:
-    found = position(name, table.names)
-    if isinstance(found, str):
-        raise FileError(f"{Path(path)}: {found}")
-    return found
+def _column_number(path: str | os.PathLike[str], table: Table, name: str) -> int:
+    number_or_error = position(name, table.names)
+    if isinstance(number_or_error, str):
+        raise FileError(f"{Path(path)}: {number_or_error}")
+    return number_or_error
 
 
 def _values(table: Table, i: int) -> pa.Array:
-    """One column as numbers or text; in a text file, as numbers if every cell that is not empty is one."""
+    """One column as numbers or text; of a text file, as numbers if every cell that is not empty is one."""
     if isinstance(table, ArrowTable):
         (column,) = table.read([i])
-        return _one(column)
+        return _one_array(column)
     (column,) = table.read({i: pa.string()})
-    text = _one(column)
+    text = _one_array(column)
     text = pc.if_else(pc.equal(text, ""), pa.scalar(None, pa.string()), text)
     try:
         numbers = text.cast(pa.float64())
@@ -74,6 +74,6 @@ def _values(table: Table, i: int) -> pa.Array:
     return numbers if np.isfinite(numbers.drop_null().to_numpy()).all() else text
 
 
-def _one(column: pa.ChunkedArray) -> pa.Array:
-    whole = column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
-    return whole.dictionary_decode() if pa.types.is_dictionary(whole.type) else whole
+def _one_array(column: pa.ChunkedArray) -> pa.Array:
+    array = column.combine_chunks()
+    return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array

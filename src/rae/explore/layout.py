@@ -1,8 +1,8 @@
-"""Places in the plane: alike nodes pull each other together, all others push each other apart.
+"""Positions of the nodes in the plane: similar nodes attract, all others repel each other.
 
 The scheme is UMAP's (McInnes, Healy and Melville, 2018): fuzzy weights on the nearest neighbours,
-then steps along sampled edges with a few random strangers each, from the principal axes. It runs
-on one thread and draws its luck from hashes, so the same vectors give the same map everywhere.
+then steps along sampled edges with a few random negatives each, from the principal axes. It runs
+on one thread with counter-based random numbers, so the same vectors give the same map everywhere.
 """
 
 from __future__ import annotations
@@ -12,68 +12,70 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from rae.ops.layout import fuzzy, grain, settle
+from rae.ops.layout import fuzzy_weights, jitter, optimize_layout
 from rae.runtime import key
 from rae.search import unit_rows
 
 Floats = np.ndarray[Any, np.dtype[np.float32]]
-Ints = np.ndarray[Any, np.dtype[np.int32]]
+Ints = np.ndarray[Any, np.dtype[np.integer[Any]]]
 
-EVENED, TALL = 0.6, 0.72  # how far empty space is shortened, and the height of the map for a width of one
+HEIGHT = 0.72  # of the map, for a width of one
+RANK_SHARE = 0.6  # of a coordinate: how far empty space is shortened
 SMALL, FEW_ROUNDS, MANY_ROUNDS = 10_000, 200, 500
 
 
-def places(z: Floats, index: Ints, cosine: Floats, *, seed: int = 0) -> Floats:
-    """A place in the plane for every node, x from 0 to 1 and y from 0 to TALL.  (n, d) -> (n, 2)"""
+def map_positions(z: Floats, neighbors: Ints, cosine: Floats, *, seed: int = 0) -> Floats:
+    """A position for every node, x from 0 to 1 and y from 0 to HEIGHT.  (n, d), (n, k), (n, k) -> (n, 2)"""
     n = len(z)
-    start = principal(unit_rows(z), seed)
+    start = principal_axes(unit_rows(z), seed)
     if n < 4 or not start.any():
-        return evened(start)
-    edges = pull(index, cosine)
+        return shorten_gaps(start)
+    edges = attraction(neighbors, cosine)
     rounds = MANY_ROUNDS if n <= SMALL else FEW_ROUNDS
     strong = edges.data >= edges.data.max() / rounds
-    heads, tails, every = edges.row[strong], edges.col[strong], edges.data.max() / edges.data[strong]
+    heads, tails, interval = edges.row[strong], edges.col[strong], edges.data.max() / edges.data[strong]
     xy = np.ascontiguousarray(start)
-    settle(xy, heads.astype(np.int32), tails.astype(np.int32), every, rounds, np.uint64(key(seed, "layout")))
-    return evened(xy)
+    salt = np.uint64(key(seed, "layout"))
+    optimize_layout(xy, heads.astype(np.int32), tails.astype(np.int32), interval, rounds, salt)
+    return shorten_gaps(xy)
 
 
-def principal(unit: Floats, seed: int = 0) -> Floats:
-    """The two principal axes, ten wide, with a grain of noise that keeps equal vectors apart.  (n, d) -> (n, 2)"""
+def principal_axes(unit: Floats, seed: int = 0) -> Floats:
+    """The two principal components, within -10..10, with a little noise that separates equal vectors.
+
+    Zeros where all vectors are equal.  (n, d) -> (n, 2)
+    """
     centred = unit - unit.mean(axis=0)
-    spread = centred.T @ centred
-    _, axes = np.linalg.eigh(spread.astype(np.float64))
+    _, axes = np.linalg.eigh((centred.T @ centred).astype(np.float64))
     axes = axes[:, ::-1][:, :2]
     axes *= np.where(axes[np.abs(axes).argmax(axis=0), np.arange(axes.shape[1])] < 0, -1, 1)
-    flat = np.zeros((len(unit), 2), np.float32)
-    flat[:, : axes.shape[1]] = centred @ axes
-    reach = np.abs(flat).max()
-    if reach < 1e-6:
-        return np.zeros_like(flat)
-    salt = np.uint64(key(seed, "grain"))
-    return np.asarray(10 * flat / reach + grain(len(flat), salt), np.float32)
+    components = np.zeros((len(unit), 2), np.float32)
+    components[:, : axes.shape[1]] = centred @ axes
+    largest = np.abs(components).max()
+    if largest < 1e-6:
+        return np.zeros_like(components)
+    return np.asarray(10 * components / largest + jitter(len(unit), np.uint64(key(seed, "grain"))), np.float32)
 
 
-def pull(index: Ints, cosine: Floats) -> sp.coo_array:
-    """How strongly each pair of neighbours holds together: near ones of either side, in (0, 1].  -> (n, n)"""
-    n, k = index.shape
-    known = index >= 0
-    apart = np.sqrt(np.maximum(2 - 2 * cosine, 0)).astype(np.float32)
+def attraction(neighbors: Ints, cosine: Floats) -> sp.coo_array:
+    """The symmetric weight in (0, 1] of each pair of neighbours.  (n, k), (n, k) -> (n, n)"""
+    n, k = neighbors.shape
+    valid = neighbors >= 0
+    distance = np.sqrt(np.maximum(2 - 2 * cosine, 0)).astype(np.float32)
     weight = np.zeros((n, k), np.float32)
-    fuzzy(apart, known, weight)
-    rows = np.repeat(np.arange(n, dtype=np.int32), k)[known.ravel()]
-    one_way = sp.csr_array((weight[known], (rows, index[known])), shape=(n, n))
-    both = one_way + one_way.T - one_way * one_way.T
-    return sp.coo_array(both)
+    fuzzy_weights(distance, valid, weight)
+    rows = np.repeat(np.arange(n, dtype=np.int32), k)[valid.ravel()]
+    one_way = sp.csr_array((weight[valid], (rows, neighbors[valid])), shape=(n, n))
+    return sp.coo_array(one_way + one_way.T - one_way * one_way.T)
 
 
-def evened(xy: Floats) -> Floats:
-    """The places with empty space shortened: each side a blend of where a node is and how many are before it.
+def shorten_gaps(xy: Floats) -> Floats:
+    """The positions with empty space shortened: each coordinate a blend of itself and of its rank.
 
-    Order along both sides is kept, so near stays near.  (n, 2) -> (n, 2)
+    The order along both axes stays, so near points stay near.  (n, 2) -> (n, 2)
     """
-    low, reach = xy.min(axis=0), np.ptp(xy, axis=0)
-    shares = (xy - low) / np.maximum(reach, 1e-12)
+    low, extent = xy.min(axis=0), np.ptp(xy, axis=0)
+    shares = (xy - low) / np.maximum(extent, 1e-12)
     ranks = np.column_stack([np.unique(side, return_inverse=True)[1] for side in xy.T])
     ranks = ranks / np.maximum(ranks.max(axis=0), 1)
-    return np.asarray(((1 - EVENED) * shares + EVENED * ranks) * [1, TALL], np.float32)
+    return np.asarray(((1 - RANK_SHARE) * shares + RANK_SHARE * ranks) * [1, HEIGHT], np.float32)

@@ -1,4 +1,4 @@
-"""Which nodes stand on the map: all of them, or a faithful sample of a large graph."""
+"""The nodes on the map: all of them, or a sample of a large graph that is stratified by role."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from rae.runtime import generator
 
 Ints = np.ndarray[Any, np.dtype[np.integer[Any]]]
 
-LEAST = 300  # nodes of each role in a sample, if it has them
+LEAST_PER_ROLE = 300  # nodes of each role in a sample, if it has them
 
 
-def on_the_map(role: Ints, prototypes: Iterable[int], most: int, *, seed: int = 0) -> Ints:
-    """The rows to show, ascending: every node up to `most`, else a sample stratified by role.
+def map_rows(role: Ints, prototypes: Iterable[int], most: int, *, seed: int = 0) -> Ints:
+    """The rows on the map, ascending: every node up to `most`, else a sample stratified by role.
 
-    Each role gets a few places for itself and of the rest its share, so that a rare role is seen
-    too; its prototypes come first, then rows drawn at random.
+    Each role has a minimum and a share of the rest, so that a rare role is on the map too; its prototypes
+    come first, then random rows.
     """
     n = len(role)
     if n <= most:
         return np.arange(n)
     sizes = np.bincount(role)
-    least = min(LEAST, most // (2 * len(sizes)))
+    least = min(LEAST_PER_ROLE, most // (2 * len(sizes)))
     quota = np.minimum(sizes, least + (most - least * len(sizes)) * sizes // n)
     order = generator(seed, "sample").permutation(n)
     first = np.asarray(sorted(set(prototypes)), np.int64)

@@ -1,4 +1,4 @@
-"""The page over HTTP, for this machine alone."""
+"""The page over HTTP, for this machine only."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any
 HOST = "127.0.0.1"
 
 
-class _Quiet(SimpleHTTPRequestHandler):
-    """Files of one folder, to callers who name this machine: a foreign site cannot borrow a reader's browser."""
+class _LocalHandler(SimpleHTTPRequestHandler):
+    """Files of one folder, without a log. Other Host names are refused, which prevents DNS rebinding."""
 
     def send_head(self) -> Any:
-        name = (self.headers.get("Host") or "").rpartition(":")[0]
-        if name not in (HOST, "localhost"):
+        host = (self.headers.get("Host") or "").rpartition(":")[0]
+        if host not in (HOST, "localhost"):
             self.send_error(HTTPStatus.FORBIDDEN)
             return None
         return super().send_head()
@@ -29,5 +29,5 @@ class _Quiet(SimpleHTTPRequestHandler):
 
 
 def page_server(folder: Path, port: int = 0) -> ThreadingHTTPServer:
-    """A server of this folder on 127.0.0.1, on a free port unless one is named; call serve_forever()."""
-    return ThreadingHTTPServer((HOST, port), partial(_Quiet, directory=str(folder)))
+    """A server of this folder on 127.0.0.1, on a free port if `port` is 0; call serve_forever()."""
+    return ThreadingHTTPServer((HOST, port), partial(_LocalHandler, directory=str(folder)))

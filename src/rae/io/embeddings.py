@@ -1,4 +1,4 @@
-"""Embeddings in a file: the column id, exactly as it came in, and the column embedding."""
+"""Embeddings in a file: the column id, exactly as in the input, and the column embedding."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ Floats = np.ndarray[Any, np.dtype[np.float32]]
 def write_embeddings(
     path: str | os.PathLike[str], ids: Any, z: Any, *, model: str | None = None, dtype: str = "float32"
 ) -> None:
-    """Write ids and their vectors, whole or not at all: .parquet (id, embedding) or .csv (id, e0, e1, ...).
+    """Write ids and their vectors atomically: .parquet (id, embedding) or .csv (id, e0, e1, ...).
 
     `model`, the checksum of the model file, is kept in a Parquet file's header. `dtype="float16"`
     rounds the vectors to half precision and halves the file.
     """
     check_writable(path, column := id_array(ids), dtype)
-    matrix = _checked(column, z)
+    matrix = _check_embeddings(column, z)
     with (
         atomic_path(path) as hidden,
         EmbeddingWriter(hidden, column, int(matrix.shape[1]), Path(path).suffix, model=model, dtype=dtype) as writer,
@@ -43,48 +43,48 @@ def write_embeddings(
 
 
 def check_writable(path: str | os.PathLike[str], ids: pa.Array, dtype: str = "float32") -> None:
-    """Refuse a name, a kind of ids or a precision that embeddings cannot be written with."""
+    """Refuse a suffix, a type of ids or a precision that embeddings cannot be written with."""
     suffix = Path(path).suffix.lower()
     if suffix not in (".parquet", ".csv"):
         raise FileError(f"embeddings are written as .parquet or .csv, since ids go with them; got {path}")
-    if suffix == ".csv" and not _is_writable(ids.type):
+    if suffix == ".csv" and not _fits_csv(ids.type):
         raise FileError(f"ids of type {ids.type} cannot be written as CSV; write .parquet")
     if dtype not in DTYPES:
         raise FileError(f"embeddings are written as {' or '.join(DTYPES)}, got dtype {dtype!r}")
 
 
 class EmbeddingWriter:
-    """A file of embeddings that grows: append rows in order, in any pieces; row groups are cut the same.
+    """A file of embeddings to append rows to, in chunks of any size; the row groups do not depend on them.
 
-    Use it as a context; a file whose rows are fewer than its ids is not finished.
+    Use it as a context manager; it raises at the end if there are fewer rows than ids.
     """
 
     def __init__(
         self, path: Path, ids: pa.Array, width: int, suffix: str, *, model: str | None = None, dtype: str = "float32"
     ) -> None:
         self._ids, self._width, self._kind = ids, width, np.dtype(dtype)
-        # Parquet writes halves by way of a pointer each, ten bytes a byte: smaller groups make up for it.
+        # PyArrow writes float16 with a pointer per value, ten bytes per byte: smaller groups bound its memory.
         self._rows = max(1, GROUP_BYTES // ((4 if self._kind == np.float32 else 8) * width))
-        self._done, self._waiting = 0, 0
+        self._written, self._buffered = 0, 0
         self._group = np.empty((min(self._rows, len(ids)), width), self._kind)
         self._parquet = suffix.lower() == ".parquet"
         self._sink: Any = self._open_parquet(path, model) if self._parquet else self._open_csv(path)
 
     def append(self, z: Any) -> None:
-        """Take the next rows; whole row groups are written at once, the rest waits."""
-        if self._done + self._waiting + len(z) > len(self._ids):
+        """Write the next rows; whole row groups are written at once, the rest is buffered."""
+        if self._written + self._buffered + len(z) > len(self._ids):
             raise FileError(f"embeddings must have one row per id ({len(self._ids):,}), got more rows")
         at = 0
         while at < len(z):
-            taken = min(len(z) - at, self._rows - self._waiting)
+            taken = min(len(z) - at, self._rows - self._buffered)
             rows = rounded(z[at : at + taken], self._kind)
             at += taken
             if taken == self._rows:
                 self._write(rows)
                 continue
-            self._group[self._waiting : self._waiting + taken] = rows
-            self._waiting += taken
-            if self._waiting == self._rows:
+            self._group[self._buffered : self._buffered + taken] = rows
+            self._buffered += taken
+            if self._buffered == self._rows:
                 self._flush()
 
     def __enter__(self) -> EmbeddingWriter:
@@ -92,19 +92,19 @@ class EmbeddingWriter:
 
     def __exit__(self, *raised: object) -> None:
         try:
-            if raised[0] is None and self._waiting:
+            if raised[0] is None and self._buffered:
                 self._flush()
         finally:
             self._sink.close()
-        if raised[0] is None and self._done != len(self._ids):
-            raise FileError(f"embeddings must have one row per id ({len(self._ids):,}), got {self._done:,} rows")
+        if raised[0] is None and self._written != len(self._ids):
+            raise FileError(f"embeddings must have one row per id ({len(self._ids):,}), got {self._written:,} rows")
 
     def _flush(self) -> None:
-        self._write(self._group[: self._waiting])
-        self._waiting = 0
+        self._write(self._group[: self._buffered])
+        self._buffered = 0
 
     def _write(self, z: Any) -> None:
-        ids = self._ids.slice(self._done, len(z))
+        ids = self._ids.slice(self._written, len(z))
         schema = self._sink.schema if self._parquet else self._schema
         if self._parquet:
             lists = pa.FixedSizeListArray.from_arrays(pa.array(z.ravel()), type=schema.field("embedding").type)
@@ -112,15 +112,15 @@ class EmbeddingWriter:
         else:
             columns = [pa.array(np.ascontiguousarray(column)) for column in z.astype(np.float32).T]
             self._sink.write_table(pa.table([ids, *columns], schema=schema))
-        self._done += len(z)
+        self._written += len(z)
 
     def _open_parquet(self, path: Path, model: str | None) -> Any:
         vectors = pa.list_(pa.from_numpy_dtype(self._kind), self._width)
-        note = {"format": FORMAT} | ({} if model is None else {"model": model})
-        schema = pa.schema([("id", self._ids.type), ("embedding", vectors)], {"rae": json.dumps(note)})
+        header = {"format": FORMAT} | ({} if model is None else {"model": model})
+        schema = pa.schema([("id", self._ids.type), ("embedding", vectors)], {"rae": json.dumps(header)})
         # Vectors do not compress; ids do.
-        packing = {"id": "snappy", "embedding.list.element": "none"}
-        return pq.ParquetWriter(path, schema, compression=packing, use_dictionary=["id"])
+        compression = {"id": "snappy", "embedding.list.element": "none"}
+        return pq.ParquetWriter(path, schema, compression=compression, use_dictionary=["id"])
 
     def _open_csv(self, path: Path) -> Any:
         names = [f"e{i}" for i in range(self._width)]
@@ -129,7 +129,7 @@ class EmbeddingWriter:
 
 
 def rounded(z: Any, kind: np.dtype[Any]) -> Any:
-    """The rows in the precision of the file, refused where that cannot hold them."""
+    """The rows in the precision of the file; values that it cannot hold are refused."""
     if kind == np.float32:
         return np.ascontiguousarray(z)
     with np.errstate(over="ignore"):
@@ -140,12 +140,12 @@ def rounded(z: Any, kind: np.dtype[Any]) -> Any:
 
 
 def embeddings_model(path: str | os.PathLike[str]) -> str | None:
-    """The checksum of the model that made these embeddings, None where the file does not say."""
+    """The checksum of the model of these embeddings, None if it is not in the file."""
     table = open_table(path)
     if not isinstance(table, ArrowTable):
         return None
-    told = _note(path, (table.schema.metadata or {}).get(b"rae", b"{}")).get("model")
-    return told if isinstance(told, str) else None
+    model = _file_header(path, table).get("model")
+    return model if isinstance(model, str) else None
 
 
 def embeddings_width(z: Any) -> int:
@@ -160,48 +160,48 @@ def read_embeddings(path: str | os.PathLike[str]) -> tuple[pa.Array, Floats]:
         if isinstance(table, ArrowTable):
             return _read_arrow(path, table)
         if table.names != ("id", *(f"e{i}" for i in range(len(table.names) - 1))) or len(table.names) < 2:
-            raise _foreign(path, table.names)
-        read = read_features(path, id="id", header=True)
+            raise _not_embeddings(path, table.names)
+        table_of_text = read_features(path, id="id", header=True)
     except (FeatureError, GraphError) as error:
         where = "" if str(error).startswith(str(path)) else f"{path}: "
         raise FileError(f"{where}{error}") from None
-    return read.id_column, read.matrix  # type: ignore[union-attr, return-value]  # a table of text is keyed and dense
+    return table_of_text.id_column, table_of_text.matrix  # type: ignore[union-attr, return-value]  # a table of text is keyed and dense
 
 
 def _read_arrow(path: str | os.PathLike[str], table: ArrowTable) -> tuple[pa.Array, Floats]:
     if not {"id", "embedding"} <= set(table.names):
-        raise _foreign(path, table.names)
-    _refuse_newer(path, (table.schema.metadata or {}).get(b"rae", b"{}"))
+        raise _not_embeddings(path, table.names)
+    _refuse_newer(path, table)
     at = {name: table.names.index(name) for name in ("id", "embedding")}
     (ids,) = read_ids(table, {"embedding": at["id"]})
     (vectors,) = table.read([at["embedding"]])
     if not pa.types.is_fixed_size_list(vectors.type) and not pa.types.is_list(vectors.type):
         raise FeatureError(f"the column embedding must hold lists of numbers, got {vectors.type}")
     z = np.ascontiguousarray(list_matrix(vectors, "embedding"))
-    return ids, _checked(ids, z)
+    return ids, _check_embeddings(ids, z)
 
 
-def _note(path: str | os.PathLike[str], note: bytes) -> dict[str, Any]:
-    """What the header says, refused where it says nothing whole."""
+def _file_header(path: str | os.PathLike[str], table: ArrowTable) -> dict[str, Any]:
+    """The metadata that rae writes, with the format version; damaged metadata is refused."""
     try:
-        told = json.loads(note)
-        return {**told, "format": int(told.get("format", FORMAT))}
+        header = json.loads((table.schema.metadata or {}).get(b"rae", b"{}"))
+        return {**header, "format": int(header.get("format", FORMAT))}
     except (ValueError, TypeError, AttributeError):
         raise FileError(f"{path} has a damaged header; write it again") from None
 
 
-def _refuse_newer(path: str | os.PathLike[str], note: bytes) -> None:
-    written = _note(path, note)["format"]
-    if written > FORMAT:
-        raise FileError(f"{path} was written by a newer rae (format {written}, this one knows {FORMAT}); update rae")
+def _refuse_newer(path: str | os.PathLike[str], table: ArrowTable) -> None:
+    version = _file_header(path, table)["format"]
+    if version > FORMAT:
+        raise FileError(f"{path} was written by a newer rae (format {version}, this one knows {FORMAT}); update rae")
 
 
-def _foreign(path: str | os.PathLike[str], names: tuple[str, ...]) -> FileError:
+def _not_embeddings(path: str | os.PathLike[str], names: tuple[str, ...]) -> FileError:
     listed = ", ".join(map(repr, names[:8])) + (", ..." if len(names) > 8 else "")
     return FileError(f"{path} holds no embeddings: expected the columns id and embedding, got {listed}")
 
 
-def _checked(ids: pa.Array, z: Any) -> Floats:
+def _check_embeddings(ids: pa.Array, z: Any) -> Floats:
     matrix: Floats = np.ascontiguousarray(z, dtype=np.float32)
     if matrix.ndim != 2 or matrix.shape[0] != len(ids) or matrix.shape[1] == 0:
         raise FeatureError(
@@ -214,7 +214,7 @@ def _checked(ids: pa.Array, z: Any) -> Floats:
     return matrix
 
 
-def _is_writable(kind: pa.DataType) -> bool:
+def _fits_csv(kind: pa.DataType) -> bool:
     """Whether a CSV file keeps ids of this kind."""
     number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
     return bool(number or is_text(kind) or pa.types.is_boolean(kind) or pa.types.is_temporal(kind))

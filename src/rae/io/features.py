@@ -1,8 +1,7 @@
-"""Action features from a file: one row per id, one row per (id, word), or a bare matrix."""
+"""Features from a file: one row per id, one row per (id, word), or a matrix without ids."""
 
 from __future__ import annotations
 
-import itertools
 import logging
 import os
 import zipfile
@@ -23,12 +22,12 @@ from rae.features.matrix import CHUNK as PIECE
 from rae.graph.column_names import ID, position, usual
 from rae.graph.frames import float_column
 from rae.graph.ids import id_array
-from rae.io.files import File, look, parts
+from rae.io.files import File, identify, parquet_parts
 from rae.io.header import is_number
-from rae.io.npz import LEAST, open_npz
+from rae.io.npz import LEAST_MAPPED, open_npz
 from rae.io.tables import Table, open_table, read_ids
 from rae.io.text import TextTable
-from rae.memory import forget, mapped
+from rae.memory import forget, mapped, row_chunks
 
 log = logging.getLogger("rae")
 
@@ -56,27 +55,27 @@ def read_features(
     are whole numbers as text. Memory-mapped, and so never in memory as a whole: a .npy of float32 or
     float16 in C order, and a CSR of float32 that was saved with `scipy.sparse.save_npz(compressed=False)`.
     """
-    if not parts(path) and (file := look(path)).kind in ("zip", "npy"):
-        return _from_numpy(file, as_text)
+    if not parquet_parts(path) and (file := identify(path)).kind in ("zip", "npy"):
+        return _read_numpy(file, as_text)
     table = open_table(path, header, "read_features")
     where = Path(path)
-    key = _position(where, table, id) if id is not None else (usual(table.names, ID) or 0)
-    with _about(where):
+    key = _column_number(where, table, id) if id is not None else (usual(table.names, ID) or 0)
+    with _errors_name(where):
         if feature is not None:
-            return _long(where, table, key, feature, value, as_text)
+            return _read_long(where, table, key, feature, value, as_text)
         if value is not None:
             raise FeatureError("value= goes with feature=, the column of words; pass both or columns=")
-        return _wide(where, table, key, columns, as_text)
+        return _read_wide(where, table, key, columns, as_text)
 
 
 # ------------------------------------------------------------------------------------- wide
 
 
-def _wide(path: Path, table: Table, key: int, columns: Sequence[str] | None, as_text: bool) -> FeatureTable:
+def _read_wide(path: Path, table: Table, key: int, columns: Sequence[str] | None, as_text: bool) -> FeatureTable:
     if columns is None:
         chosen = [i for i in range(len(table.names)) if i != key]
     else:
-        chosen = [_position(path, table, name) for name in columns]
+        chosen = [_column_number(path, table, name) for name in columns]
     if not chosen:
         raise FeatureError(f"there are only ids (column {table.names[key]!r}), expected one column of numbers or more")
     names = [table.names[i] for i in chosen]
@@ -93,7 +92,7 @@ def _wide(path: Path, table: Table, key: int, columns: Sequence[str] | None, as_
         matrix = np.empty((len(ids), len(names)), np.float32)
         for j, (name, column) in enumerate(zip(names, numbers, strict=True)):
             matrix[:, j] = _floats(column, name)
-    _refuse_gaps(matrix, ids, None if lists else names)
+    _refuse_non_finite(matrix, ids, None if lists else names)
     return FeatureTable(ids, matrix, None if lists else tuple(names))
 
 
@@ -105,7 +104,7 @@ def _text_numbers(table: TextTable, chosen: list[int]) -> list[pa.ChunkedArray]:
             kinds[i] = pa.bool_()
         elif (odd := next((c for c in cells if not is_number(c)), None)) is not None:
             name = table.names[i]
-            raise FeatureError(f"column {name!r} must hold numbers, got {odd!r}; {_way_out(name)}")
+            raise FeatureError(f"column {name!r} must hold numbers, got {odd!r}; {_columns_hint(name)}")
         else:
             kinds[i] = pa.float32()
     return table.read(kinds)
@@ -129,14 +128,14 @@ def _floats(column: pa.ChunkedArray, name: str) -> Floats:
     try:
         return float_column(column, name)
     except FeatureError as error:
-        raise FeatureError(f"{error}; {_way_out(name)}") from None
+        raise FeatureError(f"{error}; {_columns_hint(name)}") from None
 
 
-def _way_out(name: str) -> str:
+def _columns_hint(name: str) -> str:
     return f"choose the columns of numbers with columns=, or pass feature={name!r} if each row is one (id, word) pair"
 
 
-def _refuse_gaps(matrix: Floats, ids: pa.Array, names: list[str] | None) -> None:
+def _refuse_non_finite(matrix: Floats, ids: pa.Array, names: list[str] | None) -> None:
     bad = ~np.isfinite(matrix)
     if bad.any():
         row, column = (int(a[0]) for a in np.nonzero(bad))
@@ -155,8 +154,8 @@ def _is_list(kind: pa.DataType) -> bool:
 # ------------------------------------------------------------------------------------- long
 
 
-def _long(path: Path, table: Table, key: int, feature: str, value: str | None, as_text: bool) -> FeatureTable:
-    word = _position(path, table, feature)
+def _read_long(path: Path, table: Table, key: int, feature: str, value: str | None, as_text: bool) -> FeatureTable:
+    word = _column_number(path, table, feature)
     if word == key:
         raise FeatureError(f"the id and the feature must be two columns, got {feature!r} for both; pass id= too")
     (ids,) = read_ids(table, {"feature": key}, as_text=as_text)
@@ -165,10 +164,10 @@ def _long(path: Path, table: Table, key: int, feature: str, value: str | None, a
         raise FeatureError("there are no rows, only column names; expected one (id, word) pair or more")
     numbers = np.ones(len(ids), np.float64)
     if value is not None:
-        at = _position(path, table, value)
+        at = _column_number(path, table, value)
         column = (_text_numbers(table, [at]) if isinstance(table, TextTable) else table.read([at]))[0]
         single = _floats(column, value)
-        _refuse_gaps(single[:, None], ids, [value])
+        _refuse_non_finite(single[:, None], ids, [value])
         numbers = single.astype(np.float64)
     try:
         rows, names = ids.dictionary_encode(), words.cast(pa.string()).dictionary_encode()
@@ -187,17 +186,17 @@ def _long(path: Path, table: Table, key: int, feature: str, value: str | None, a
 # ------------------------------------------------------------------------------ NumPy and SciPy
 
 
-def _from_numpy(file: File, as_text: bool) -> FeatureTable | Matrix:
-    if file.packed:
+def _read_numpy(file: File, as_text: bool) -> FeatureTable | Matrix:
+    if file.compression:
         raise FileError(f"{file.path} is a packed NumPy file; unpack it first")
-    # allow_pickle=False throughout: an array of Python objects could run code.
+    # allow_pickle=False everywhere: an array of Python objects could run code.
     try:
         loaded: Any = open_npz(file.path) if file.kind == "zip" else _mapped_array(file.path)
     except _UNREADABLE as error:
         reason = str(error).strip().splitlines()[0].rstrip(".") if str(error).strip() else type(error).__name__
         raise FileError(f"{file.path} is no NumPy file of plain numbers ({reason}); save it again") from None
-    with _about(file.path):
-        return _keyed(file.path, loaded, as_text) if file.kind == "zip" else _bare(file.path, loaded)
+    with _errors_name(file.path):
+        return _table_or_matrix(file.path, loaded, as_text) if file.kind == "zip" else _bare_matrix(file.path, loaded)
 
 
 _UNREADABLE = (
@@ -209,14 +208,14 @@ def _mapped_array(path: Path) -> Any:
     return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
 
 
-def _bare(path: Path, array: Any) -> Matrix:
+def _bare_matrix(path: Path, array: Any) -> Matrix:
     matrix = check_matrix(array)
-    if mapped(matrix) is None and array.nbytes >= LEAST:
+    if mapped(matrix) is None and array.nbytes >= LEAST_MAPPED:
         log.info("%s is read into memory; it could be mapped as float32 or float16 in C order", path)
     return matrix
 
 
-def _keyed(path: Path, arrays: dict[str, Any], as_text: bool) -> FeatureTable | Matrix:
+def _table_or_matrix(path: Path, arrays: dict[str, Any], as_text: bool) -> FeatureTable | Matrix:
     matrix = check_matrix(_sparse(path, arrays) if "format" in arrays else _dense(arrays))
     if "ids" not in arrays:
         return matrix
@@ -230,16 +229,16 @@ def _keyed(path: Path, arrays: dict[str, Any], as_text: bool) -> FeatureTable | 
 
 
 def _dense(arrays: dict[str, Any]) -> Any:
-    found = [name for name, array in arrays.items() if array.ndim == 2 and name not in ("ids", "names")]
+    matrices = [name for name, array in arrays.items() if array.ndim == 2 and name not in ("ids", "names")]
     if "x" in arrays:
         return arrays["x"]
-    if len(found) != 1:
+    if len(matrices) != 1:
         raise FeatureError(f"expected an array called x, or just one matrix, got {', '.join(arrays) or 'nothing'}")
-    return arrays[found[0]]
+    return arrays[matrices[0]]
 
 
 def _sparse(path: Path, arrays: dict[str, Any]) -> Any:
-    """The SciPy matrix of such a file, its indices checked: the kernels trust them."""
+    """The SciPy matrix of the file, with checked indices: the kernels do not check them."""
     for name in ("indices", "indptr", "row", "col", "offsets"):
         if name in arrays and arrays[name].dtype.kind != "i":
             raise FeatureError(f"{name} of a sparse matrix must be whole numbers, got {arrays[name].dtype}")
@@ -257,7 +256,7 @@ def _sparse(path: Path, arrays: dict[str, Any]) -> Any:
 
 
 def _csr(path: Path, arrays: dict[str, Any]) -> Any:
-    """The CSR of these arrays, which are not copied where their types allow it; ValueError where it is none."""
+    """The CSR of these arrays, not copied where their types allow it; ValueError if they do not fit."""
     data, indices, indptr = (arrays[name] for name in ("data", "indices", "indptr"))
     n, width = (int(size) for size in arrays["shape"].tolist())
     if min(n, width) < 0 or (data.ndim, indices.ndim, indptr.shape) != (1, 1, (n + 1,)):
@@ -269,7 +268,7 @@ def _csr(path: Path, arrays: dict[str, Any]) -> Any:
     rows: Any = sp.csr_array((n, width), dtype=np.float32)
     rows.data, rows.indices, rows.indptr = data[:last], indices[:last].astype(kind, copy=False), indptr.astype(kind)
     _refuse_outside(rows.indices, width)
-    if mapped(indices) is None and indices.nbytes >= LEAST:
+    if mapped(indices) is None and indices.nbytes >= LEAST_MAPPED:
         log.info("%s is packed and read into memory; save_npz(compressed=False) lets it be mapped", path)
     elif mapped(data) is not None and data.dtype != np.float32:
         log.info("%s holds %s and its values are read into memory; those of float32 are mapped", path, data.dtype)
@@ -277,20 +276,20 @@ def _csr(path: Path, arrays: dict[str, Any]) -> Any:
 
 
 def _refuse_outside(indices: Any, width: int) -> None:
-    """Refuse entries that point outside the matrix, looking at a piece at a time."""
-    for start, stop in itertools.pairwise((*range(0, len(indices), PIECE), len(indices))):
+    """Refuse column indices outside the matrix, one chunk in memory at a time."""
+    for start, stop in row_chunks(len(indices), PIECE):
         part = indices[start:stop]
         if part.min() < 0 or part.max() >= width:
             raise ValueError(f"column indices must be from 0 to {width - 1:,}, got {part.min():,} to {part.max():,}")
         forget(indices)
 
 
-# ------------------------------------------------------------------------------------- shared
+# ------------------------------------------------------------------------------------- errors and columns
 
 
 @contextmanager
-def _about(path: Path) -> Iterator[None]:
-    """Say which file the matter is with."""
+def _errors_name(path: Path) -> Iterator[None]:
+    """Errors in this block begin with the path of the file."""
     try:
         yield
     except (FeatureError, GraphError) as error:
@@ -298,8 +297,8 @@ def _about(path: Path) -> Iterator[None]:
         raise FeatureError(f"{where}{error}") from None
 
 
-def _position(path: Path, table: Table, name: str) -> int:
-    found = position(name, table.names)
-    if isinstance(found, str):
-        raise FeatureError(f"{path}: {found}")
-    return found
+def _column_number(path: Path, table: Table, name: str) -> int:
+    number_or_error = position(name, table.names)
+    if isinstance(number_or_error, str):
+        raise FeatureError(f"{path}: {number_or_error}")
+    return number_or_error

@@ -1,4 +1,4 @@
-"""Finding and opening what is read: a file that is there, and what its first bytes say it is."""
+"""Input files: the format and compression of a file by its first bytes, and errors in one sentence."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ import pyarrow as pa
 
 from rae.errors import FileError
 
-_PACKED = (
+_COMPRESSIONS = (
     (re.compile(rb"\x1f\x8b"), "gzip"),
     (re.compile(rb"\x28\xb5\x2f\xfd"), "zstd"),
     (re.compile(rb"BZh[1-9]1AY&SY"), "bz2"),
 )
-_KINDS = (
+_FORMATS = (
     # A text file may begin with the word PAR1; what follows it in a Parquet file is not text.
     (re.compile(rb"PAR1(?![\x09-\x0d -~])"), "parquet"),
     (re.compile(rb"ARROW1\0\0"), "arrow"),
@@ -31,55 +31,55 @@ _KINDS = (
 
 @dataclass(frozen=True)
 class File:
-    """A file and what it holds: parquet, arrow, zip, npy, pickle or, if none of these, text."""
+    """A file, its format (parquet, arrow, zip, npy, or else text) and its compression."""
 
     path: Path
     kind: str
-    packed: str | None = None
+    compression: str | None = None
 
     def open(self) -> pa.NativeFile:
-        """The bytes of the file, unpacked on the way."""
+        """A stream of the bytes of the file, decompressed."""
         raw = pa.OSFile(str(self.path))
-        return pa.CompressedInputStream(raw, self.packed) if self.packed else raw
+        return pa.CompressedInputStream(raw, self.compression) if self.compression else raw
 
 
-def look(path: str | os.PathLike[str]) -> File:
-    """The file at `path`, known by its content and not by its ending."""
-    there = _existing(Path(path))
-    if there.is_dir():
+def identify(path: str | os.PathLike[str]) -> File:
+    """The file at `path`, identified by its content and not by its suffix."""
+    existing = _existing(Path(path))
+    if existing.is_dir():
         raise FileError(f"expected a file, {path} is a folder; name a file in it (or a folder of only .parquet files)")
-    if not there.is_file():
+    if not existing.is_file():
         raise FileError(f"expected a regular file, {path} is a pipe or a device; save its content to a file first")
-    with reading(there):
-        with there.open("rb") as stream:
+    with file_errors(existing):
+        with existing.open("rb") as stream:
             head = stream.read(16)
-        packed = next((name for magic, name in _PACKED if magic.match(head)), None)
-        file = File(there, "text", packed)
-        if packed:
-            with file.open() as unpacked:
-                head = unpacked.read(16)
+        compression = next((name for magic, name in _COMPRESSIONS if magic.match(head)), None)
+        file = File(existing, "text", compression)
+        if compression:
+            with file.open() as stream:
+                head = stream.read(16)
     if not head:
         raise FileError(f"{path} is empty; expected a table with one row or more")
-    kind = next((name for magic, name in _KINDS if magic.match(head)), "text")
+    kind = next((name for magic, name in _FORMATS if magic.match(head)), "text")
     if kind == "pickle":
         raise FileError(
             f"{path} is a Python pickle, which is never read since it can run code; save it as Parquet or CSV"
         )
-    return File(there, kind, packed)
+    return File(existing, kind, compression)
 
 
-def parts(path: str | os.PathLike[str]) -> list[Path]:
+def parquet_parts(path: str | os.PathLike[str]) -> list[Path]:
     """The Parquet files of a folder that holds nothing else, sorted; [] if it is no such folder."""
     folder = Path(path)
     if not folder.is_dir():
         return []
-    inside = sorted(p for p in folder.iterdir() if not p.name.startswith(("_", ".")))
-    return inside if all(p.suffix == ".parquet" and p.is_file() for p in inside) else []
+    files = sorted(p for p in folder.iterdir() if not p.name.startswith(("_", ".")))
+    return files if all(p.suffix == ".parquet" and p.is_file() for p in files) else []
 
 
 @contextlib.contextmanager
-def reading(path: Path) -> Iterator[None]:
-    """Turn what Arrow and the system say about a bad file into one sentence."""
+def file_errors(path: Path) -> Iterator[None]:
+    """Errors of Arrow and of the system in this block become a FileError of one sentence."""
     try:
         yield
     except PermissionError:
@@ -90,11 +90,11 @@ def reading(path: Path) -> Iterator[None]:
 
 
 def _existing(path: Path) -> Path:
-    with reading(path):
+    with file_errors(path):
         if path.exists():
             return path
         if not path.parent.is_dir():
             raise FileError(f"there is no file {path}, nor a folder {path.parent}; check the path")
-        beside = [p.name for p in path.parent.iterdir()]
-    near = difflib.get_close_matches(path.name, beside, n=1)
+        siblings = [p.name for p in path.parent.iterdir()]
+    near = difflib.get_close_matches(path.name, siblings, n=1)
     raise FileError(f"there is no file {path}; " + (f"did you mean {near[0]!r}?" if near else "check the path"))

@@ -1,4 +1,4 @@
-"""Whether the first row of a text table is a header, told by comparing it with the rows below."""
+"""Whether the first row of a text table is a header, decided by comparing it with the rows below."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*|\s*[+-]?inf(i
 _MISSING = frozenset(("", "na", "n/a", "nan", "-nan", "null", "none", "#n/a"))
 _WORD = re.compile(r"[^\W\d][\w .()/-]{0,40}")
 
-# Cells that stand nowhere else are a sign of a header where a cell below seldom stands alone.
+# A first row of unique cells is a header if such a row is improbable (RARE) among at least ENOUGH rows.
 RARE, ENOUGH = 0.05, 20
 
 Row = list[str]
@@ -22,7 +22,7 @@ Row = list[str]
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether there is a header, what is worth saying about it, and whether it could well be otherwise."""
+    """Whether there is a header, a note on why, and whether the decision may be wrong."""
 
     header: bool
     note: str | None = None
@@ -34,8 +34,8 @@ def has_header(rows: Sequence[Row]) -> Verdict:
 
     Text over a column of numbers makes a header, numbers over numbers make data. Where all is text,
     or the first row has both: usual names (source and target, caller and called, an id column first)
-    make a header unless they stand below again, as ids do; so do numbers that count the columns, and,
-    in doubt, words unlike all that stands below them. The rest is data, in doubt unless it recurs.
+    make a header unless they recur below, as ids do; so do numbers that count the columns, and, in doubt,
+    words unlike all below them. The rest is data, in doubt unless a cell recurs.
 
     >>> has_header([["soure", "target"], ["0", "11342"]])
     Verdict(header=True, note=None, doubtful=False)
@@ -62,7 +62,7 @@ def has_header(rows: Sequence[Row]) -> Verdict:
     compared = ends or ([0] if ids else texts)
     again = _recurring(first, columns, compared)
     if ids or ends:
-        # One node may be called target in a file with a header; u and v are names of nodes all over.
+        # One node may be called target in a file with a header; single letters are names of nodes.
         nodes = again and (len(again) == len(compared) or any(len(cell) == 1 for cell in again))
         return _data(first, doubtful=True) if nodes else _header(first, doubtful=bool(over or again))
     if again:
@@ -114,7 +114,7 @@ def _counts_columns(first: Row) -> bool:
 
 
 def _recurring(first: Row, columns: Sequence[Sequence[str]], compared: Sequence[int]) -> set[str]:
-    """The cells of the first row that stand again below, in any of the columns that are compared."""
+    """The cells of the first row that recur below, in any of the compared columns."""
     cells = {first[j].strip() for j in compared if not _is_missing(first[j])}
     return cells & {cell.strip() for j in compared if j < len(columns) for cell in columns[j]}
 
@@ -124,7 +124,7 @@ def _are_words(first: Row) -> bool:
 
 
 def _is_unlike(first: Row, columns: Sequence[Sequence[str]], texts: Sequence[int]) -> bool:
-    """Whether the first row is of another make: no digit where all below have one, or cells that are far too rare."""
+    """Whether the first row differs in kind: no digit where all cells below have one, or cells that are too rare."""
     if not columns:
         return False
     if any(not _has_digit(first[j]) and all(map(_has_digit, columns[j])) for j in texts):

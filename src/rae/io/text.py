@@ -1,7 +1,7 @@
 """Text tables: comma, tab, semicolon, pipe or blanks between the cells, with or without a header.
 
-Nothing is asked of the user that the first lines can tell; what they cannot tell for sure is
-decided by the rule in `rae.io.header.has_header`, noted, and can be overridden.
+Delimiter and header are detected from the first lines. What is not certain is decided by the rule in
+`rae.io.header.has_header`, logged, and can be overridden.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ import pyarrow as pa
 import pyarrow.csv
 
 from rae.errors import FeatureError, FileError
-from rae.io.files import File, reading
+from rae.io.files import File, file_errors
 from rae.io.header import Row, Verdict, has_header, is_number
 
-SAMPLE = 1 << 17
-BLOCK = 1 << 22
+SAMPLE = 1 << 17  # bytes from which the layout is detected
+BLOCK = 1 << 22  # bytes read at a time
 
 _ATTRIBUTES = re.compile(rb"[ \t]+\{[^\r\n]*\}[ \t]*(?=[\r\n]|$)")
 _QUOTED_OR_BLANKS = re.compile(rb'(?<![^ \t\r\n])("[^"\r\n]*")(?![^ \t\r\n])|[ \t]+')
@@ -31,7 +31,7 @@ _QUOTED_OR_BLANKS = re.compile(rb'(?<![^ \t\r\n])("[^"\r\n]*")(?![^ \t\r\n])|[ \
 
 @dataclass(frozen=True)
 class TextTable:
-    """How a text file is laid out; the columns are read when asked for."""
+    """The layout of a text file; columns are read on demand."""
 
     file: File
     names: tuple[str, ...]  # of the header, else "1", "2", ...
@@ -40,19 +40,19 @@ class TextTable:
     start: int  # bytes before the first row of data
     line: int  # the line of the file, from 1, where the data begin
     sample: tuple[Row, ...]  # the first rows of data
-    notes: tuple[str, ...]  # how it was read, where that is worth a word
-    doubts: tuple[str, ...] = ()  # what could well have been meant otherwise
-    clean: Callable[[bytes], bytes] | None = None  # blocks of whole lines -> what Arrow can split
+    notes: tuple[str, ...]  # decisions to log
+    doubts: tuple[str, ...] = ()  # decisions that may be wrong, to log as warnings
+    clean: Callable[[bytes], bytes] | None = None  # turns whole lines into what Arrow can split
 
     def read(self, kinds: Mapping[int, pa.DataType]) -> list[pa.ChunkedArray]:
         """The columns at these positions, in this order, as these types; text is never null."""
         if not self.sample:
             return [pa.chunked_array([], kind) for kind in kinds.values()]
         try:
-            with reading(self.file.path), self._data() as stream:
+            with file_errors(self.file.path), self._data() as stream:
                 table = pa.csv.read_csv(stream, **self._options(kinds))
         except FileError as error:
-            raise self._explained(kinds) or error from None
+            raise self._specific_error(kinds) or error from None
         return [table.column(str(i)) for i in kinds]
 
     def batches(self, kinds: Mapping[int, pa.DataType]) -> Iterator[list[pa.Array]]:
@@ -61,21 +61,21 @@ class TextTable:
             return
         try:
             with (
-                reading(self.file.path),
+                file_errors(self.file.path),
                 self._data() as stream,
                 pa.csv.open_csv(stream, **self._options(kinds)) as rows,
             ):
                 for batch in rows:
                     yield [batch.column(str(i)) for i in kinds]
         except FileError as error:
-            raise self._explained(kinds) or error from None
+            raise self._specific_error(kinds) or error from None
 
     def whole_numbers(self, positions: Sequence[int]) -> Iterator[list[pa.Array]]:
-        """The two columns of a table that has no other as int64, in batches; `NotPlain` if that loses their writing.
+        """The columns of a table of two as int64, in batches; `NotPlain` if a number is not in its shortest form.
 
-        Arrow reads numbers three times as fast as text, but takes 007 for 7. The plain writing of a number
-        is its shortest, so all cells are plain where every row has its line feed and the file is as long
-        as its digits, delimiters and ends of lines. Other notations of numbers are left to `batches`.
+        Arrow reads numbers three times as fast as text, but reads 007 as 7. All cells are in their shortest form
+        if every row has its line feed and the file is as long as its digits, delimiters and line ends. Other
+        notations of numbers are left to `batches`.
         """
         if sorted(positions) != list(range(len(self.names))) or len(self.names) != 2 or not self.sample:
             raise NotPlain
@@ -84,16 +84,16 @@ class TextTable:
         expected = n_rows = 0
         try:
             with self._data() as stream:
-                plain = _Plain(stream)
-                with pa.csv.open_csv(pa.PythonFile(plain, mode="r"), **options) as rows:
+                counted = _CountingStream(stream)
+                with pa.csv.open_csv(pa.PythonFile(counted, mode="r"), **options) as rows:
                     for batch in rows:
                         columns = [batch.column(str(i)) for i in positions]
-                        expected += sum(_digits(column.to_numpy()) + len(column) for column in columns)
+                        expected += sum(_count_digits(column.to_numpy()) + len(column) for column in columns)
                         n_rows += len(batch)
                         yield columns
-        except (pa.ArrowException, OSError, EOFError):  # said in full by the careful way
+        except (pa.ArrowException, OSError, EOFError):  # `batches` raises the full error
             raise NotPlain from None
-        if plain.odd or plain.feeds != n_rows or plain.length != expected:
+        if counted.other_notation or counted.line_feeds != n_rows or counted.length != expected:
             raise NotPlain
 
     def _options(self, kinds: Mapping[int, pa.DataType]) -> dict[str, Any]:
@@ -111,7 +111,7 @@ class TextTable:
         }
 
     def find(self, bad: Callable[[Row], bool]) -> tuple[int, Row] | None:
-        """The line of the file, from 1, and the cells of the first row that is bad; slow, for errors only."""
+        """The line number, from 1, and the cells of the first row that is bad; slow, for errors only."""
         rows = csv.reader(self._lines(), delimiter=self.delimiter)
         with contextlib.suppress(OSError, csv.Error):
             for row in rows:
@@ -122,26 +122,26 @@ class TextTable:
     def _data(self) -> pa.NativeFile:
         stream = self.file.open()
         stream.read(self.start)
-        return stream if self.clean is None else pa.PythonFile(_Cleaned(stream, self.clean), mode="r")
+        return stream if self.clean is None else pa.PythonFile(_CleanedStream(stream, self.clean), mode="r")
 
     def _lines(self) -> Iterator[str]:
         with self.file.open() as stream:
             stream.read(self.start)
-            blocks = _Cleaned(stream, self.clean or bytes)
+            blocks = _CleanedStream(stream, self.clean or bytes)
             while block := blocks.whole_lines():
                 for line in block.splitlines(keepends=True):
                     yield line.decode("utf-8", "replace")
 
-    def _explained(self, kinds: Mapping[int, pa.DataType]) -> FileError | FeatureError | None:
-        """The error that says which line Arrow could not read, None if that is not the matter."""
+    def _specific_error(self, kinds: Mapping[int, pa.DataType]) -> FileError | FeatureError | None:
+        """The error with the line that Arrow could not read, None if every line is well formed."""
         width, path = len(self.names), self.file.path
-        if found := self.find(lambda row: len(row) != width):
-            line, row = found
+        if bad := self.find(lambda row: len(row) != width):
+            line, row = bad
             return FileError(f"{path}: line {line:,} has {len(row)} cells, expected {width}; mend that line")
-        if found := self.find(lambda row: any("\ufffd" in row[i] for i in kinds)):
-            return FileError(f"{path}: line {found[0]:,} is not UTF-8 text; save the file as UTF-8")
-        if found := self.find(lambda row: any(not _fits(row[i], kind) for i, kind in kinds.items())):
-            line, row = found
+        if bad := self.find(lambda row: any("\ufffd" in row[i] for i in kinds)):
+            return FileError(f"{path}: line {bad[0]:,} is not UTF-8 text; save the file as UTF-8")
+        if bad := self.find(lambda row: any(not _fits(row[i], kind) for i, kind in kinds.items())):
+            line, row = bad
             i, kind = next((i, kind) for i, kind in kinds.items() if not _fits(row[i], kind))
             what = "true or false" if pa.types.is_boolean(kind) else "numbers"
             return FeatureError(
@@ -157,43 +157,43 @@ def _fits(cell: str, kind: pa.DataType) -> bool:
     return not pa.types.is_floating(kind) or is_number(cell)
 
 
-class NotPlain(Exception):  # noqa: N818  # no error of the user's: the reader takes the careful way
-    """A text column that is not the plain writing of whole numbers, or that cannot be told to be."""
+class NotPlain(Exception):  # noqa: N818  # not an error of the user: the file is read again as text
+    """A text column that does not hold integers in their shortest form, or may not."""
 
 
-class _Plain:
-    """A stream of bytes that counts them and notes such as stand in other notations of numbers."""
+class _CountingStream:
+    """A stream that counts bytes and line feeds, and detects other notations of numbers (hex, quotes, signs)."""
 
     closed = False
 
     def __init__(self, stream: pa.NativeFile) -> None:
         self._stream = stream
-        self.length = self.feeds = 0  # bytes that are no carriage returns; line feeds
-        self.odd = False
+        self.length = self.line_feeds = 0  # length without carriage returns
+        self.other_notation = False
 
     def read(self, size: int) -> bytes:
         block: bytes = self._stream.read(size)
         self.length += len(block) - block.count(b"\r")
-        self.feeds += block.count(b"\n")
-        self.odd = self.odd or any(byte in block for byte in (b"x", b"X", b'"', b"-"))
+        self.line_feeds += block.count(b"\n")
+        self.other_notation = self.other_notation or any(byte in block for byte in (b"x", b"X", b'"', b"-"))
         return block
 
     def close(self) -> None:
         self._stream.close()
 
 
-def _digits(numbers: Any) -> int:
-    """How many digits these numbers, none below 0, are written with.
+def _count_digits(numbers: Any) -> int:
+    """The number of digits of these numbers, which are 0 or more.
 
-    >>> _digits(np.array([0, 9, 10, 123]))
+    >>> _count_digits(np.array([0, 9, 10, 123]))
     7
     """
     most = len(str(numbers.max())) if len(numbers) else 0
     return len(numbers) + sum(int(np.count_nonzero(numbers >= 10**k)) for k in range(1, most))
 
 
-class _Cleaned:
-    """A stream of bytes, cleaned in blocks that end where a line ends."""
+class _CleanedStream:
+    """A stream of bytes, cleaned in blocks of whole lines."""
 
     closed = False
 
@@ -220,20 +220,20 @@ class _Cleaned:
         self._stream.close()
 
 
-# --------------------------------------------------------------------------- how it is laid out
+# --------------------------------------------------------------------------- detecting the layout
 
 
 def sniff(file: File, header: bool | None = None) -> TextTable:
-    """The layout of a text table, told from its first lines; `header` overrides what they say."""
-    with reading(file.path):
-        sample = _sample(file)
+    """The layout of a text table, detected from its first lines; `header` overrides the detection."""
+    with file_errors(file.path):
+        sample = _first_lines(file)
     lines = sample.splitlines(keepends=True)
-    top = _top(lines)
+    top = _preamble_length(lines)
     data = [line for line in lines[top:] if line.strip()]
     if not data:
         raise FileError(f"{file.path} holds no rows, only comments or blank lines; expected a table")
     delimiter, clean = _delimiter(data)
-    rows, length = _rows(lines[top:], delimiter, clean)
+    rows, length = _parse_rows(lines[top:], delimiter, clean)
     if not rows:
         raise FileError(f"{file.path} has a cell of more than {csv.field_size_limit():,} characters; is it a table?")
     width = Counter(map(len, rows)).most_common(1)[0][0]
@@ -241,33 +241,32 @@ def sniff(file: File, header: bool | None = None) -> TextTable:
         raise FileError(
             f"{file.path}: line {top + 1:,} has {len(rows[0])} cells, the lines after it have {width}; mend or drop it"
         )
-    told = Verdict(header) if header is not None else has_header([r for r in rows if len(r) == width])
-    decided = told.header
-    names = tuple(rows[0]) if decided else tuple(str(i + 1) for i in range(width))
-    skipped = top + (length if decided else 0)
-    notes = [told.note] if told.note and not told.doubtful else []
+    verdict = Verdict(header) if header is not None else has_header([r for r in rows if len(r) == width])
+    names = tuple(rows[0]) if verdict.header else tuple(str(i + 1) for i in range(width))
+    skipped = top + (length if verdict.header else 0)
+    notes = [verdict.note] if verdict.note and not verdict.doubtful else []
     if comments := sum(1 for line in lines[:top] if line.strip()):
         notes.append(f"{comments} comment lines at the top were skipped")
     return TextTable(
         file,
         names,
-        decided,
+        verdict.header,
         delimiter,
-        start=sum(map(len, lines[:skipped])) + (3 if _has_mark(file) else 0),
+        start=sum(map(len, lines[:skipped])) + (3 if _has_byte_order_mark(file) else 0),
         line=skipped + 1,
-        sample=tuple(rows[1:] if decided else rows),
+        sample=tuple(rows[1:] if verdict.header else rows),
         notes=tuple(notes),
-        doubts=(told.note,) if told.note and told.doubtful else (),
+        doubts=(verdict.note,) if verdict.note and verdict.doubtful else (),
         clean=clean,
     )
 
 
-def _has_mark(file: File) -> bool:
+def _has_byte_order_mark(file: File) -> bool:
     with file.open() as stream:
         return bool(stream.read(3) == b"\xef\xbb\xbf")
 
 
-def _sample(file: File) -> bytes:
+def _first_lines(file: File) -> bytes:
     """The first whole lines without the byte order mark: two or more after the comments, if there are."""
     out = b""
     with file.open() as stream:
@@ -275,7 +274,7 @@ def _sample(file: File) -> bytes:
             _refuse_binary(file, block)
             out += block
             lines = out.splitlines(keepends=True)
-            if len(out) >= SAMPLE and sum(1 for line in lines[_top(lines) : -1] if line.strip()) > 1:
+            if len(out) >= SAMPLE and sum(1 for line in lines[_preamble_length(lines) : -1] if line.strip()) > 1:
                 out = b"".join(lines[:-1])
                 break
     return out.removeprefix(b"\xef\xbb\xbf")
@@ -288,8 +287,8 @@ def _refuse_binary(file: File, block: bytes) -> None:
         raise FileError(f"{file.path} is neither Parquet, Arrow nor text; save it as Parquet or CSV")
 
 
-def _top(lines: Sequence[bytes]) -> int:
-    """How many lines stand before the table: blank ones, comments, Matrix Market's line of sizes."""
+def _preamble_length(lines: Sequence[bytes]) -> int:
+    """The number of lines before the table: blank ones, comments, Matrix Market's line of sizes."""
     top = 0
     while top < len(lines) and (not lines[top].strip() or lines[top].lstrip(b"\xef\xbb\xbf \t")[:1] in b"#%"):
         top += 1
@@ -298,23 +297,23 @@ def _top(lines: Sequence[bytes]) -> int:
 
 
 def _delimiter(lines: list[bytes]) -> tuple[str, Callable[[bytes], bytes] | None]:
-    """What stands between the cells: the one that splits most lines into equally many, two or more."""
+    """The delimiter that splits most lines into equally many cells, two or more; and a cleaner of lines, if needed."""
     if all(_ATTRIBUTES.search(line) for line in lines):  # networkx: u v {'weight': 1, ...}
-        return " ", lambda block: _squeezed(_ATTRIBUTES.sub(b"", block))
+        return " ", lambda block: _squeeze_blanks(_ATTRIBUTES.sub(b"", block))
     best, share = ",", 0.0
     for candidate in "\t;,| ":
-        rows, _ = _rows(lines, candidate, _squeezed if candidate == " " else None, skip_blanks=True)
+        rows, _ = _parse_rows(lines, candidate, _squeeze_blanks if candidate == " " else None, skip_blanks=True)
         width, count = Counter(map(len, rows)).most_common(1)[0] if rows else (0, 0)
         if width > 1 and count / len(rows) > share:
             best, share = candidate, count / len(rows)
     if best == " ":
-        return best, _squeezed
-    rows, _ = _rows(lines, best)
+        return best, _squeeze_blanks
+    rows, _ = _parse_rows(lines, best)
     padded = share and all(cell.startswith(" ") for row in rows for cell in row[1:]) and rows[0][0][:1] != " "
-    return best, _unpadded(best) if padded else None
+    return best, _padding_remover(best) if padded else None
 
 
-def _rows(
+def _parse_rows(
     lines: Sequence[bytes], delimiter: str, clean: Callable[[bytes], bytes] | None = None, *, skip_blanks: bool = False
 ) -> tuple[list[Row], int]:
     """The rows of these lines, blank ones left out, and how many lines the first row took."""
@@ -331,8 +330,8 @@ def _rows(
     return rows, length
 
 
-def _squeezed(block: bytes) -> bytes:
-    """Every run of blanks as one, none at either end of a line; quoted text stays."""
+def _squeeze_blanks(block: bytes) -> bytes:
+    """Every run of blanks as one, none at either end of a line; quoted text is unchanged."""
     if b'"' in block:
         block = _QUOTED_OR_BLANKS.sub(lambda m: m[1] or b" ", block)
     else:
@@ -344,8 +343,8 @@ def _squeezed(block: bytes) -> bytes:
     return block.strip(b" ")
 
 
-def _unpadded(delimiter: str) -> Callable[[bytes], bytes]:
-    """A cleaner that drops the blanks after each delimiter outside quotes."""
+def _padding_remover(delimiter: str) -> Callable[[bytes], bytes]:
+    """A function that removes the blanks after each delimiter outside quotes."""
     mark = re.escape(delimiter.encode())
     pattern = re.compile(rb'("[^"]*")|(?<=' + mark + rb") +")
 

@@ -8,29 +8,29 @@ import numpy as np
 
 from rae.ops.cpu import kernel
 
-LANES = 64  # numbers that are turned together, as wide as the registers allow
+LANES = 64  # numbers that are rotated together, to fill the vector registers
 
 
 @kernel
-def turn(cosine: Any, sine: Any, real: Any, imaginary: Any) -> None:
+def add_powers(cosine: Any, sine: Any, real: Any, imaginary: Any) -> None:
     """Add the first powers k = 1, 2, ... of each exp(i x), less 1, to row k - 1, lane by lane."""
     x, y = np.ones(LANES), np.zeros(LANES)
     for k in range(real.shape[0]):
-        total, other = real[k], imaginary[k]
+        real_sum, imaginary_sum = real[k], imaginary[k]
         for j in range(LANES):
             a = x[j] * cosine[j] - y[j] * sine[j]
             b = x[j] * sine[j] + y[j] * cosine[j]
             x[j], y[j] = a, b
-            total[j] += a - 1.0
-            other[j] += b
+            real_sum[j] += a - 1.0
+            imaginary_sum[j] += b
 
 
 @kernel
-def characteristic(psi: Any, size: Any, step: Any, floor: Any, out: Any, start: Any, stop: Any) -> None:
+def characteristic_function(psi: Any, size: Any, step: Any, floor: Any, out: Any, start: Any, stop: Any) -> None:
     """out[i] = mean of cos(k step x), then of sin(k step x), k = 1 .. d, over row i and size - len(row) zeros.
 
-    Numbers nearer to zero than `floor` count as zero. One sine and cosine a number: the others are
-    their powers.
+    Numbers nearer to zero than `floor` count as zero. Only one sine and cosine per number is
+    computed: the others are powers of it.
     """
     points = out.shape[1] // 2
     real, imaginary = np.empty((points, LANES)), np.empty((points, LANES))
@@ -44,11 +44,11 @@ def characteristic(psi: Any, size: Any, step: Any, floor: Any, out: Any, start: 
                 cosine[filled], sine[filled] = np.cos(step * psi[i, m]), np.sin(step * psi[i, m])
                 filled += 1
                 if filled == LANES:
-                    turn(cosine, sine, real, imaginary)
+                    add_powers(cosine, sine, real, imaginary)
                     filled = 0
         for j in range(filled, LANES):
             cosine[j], sine[j] = 1.0, 0.0
-        turn(cosine, sine, real, imaginary)
+        add_powers(cosine, sine, real, imaginary)
         for k in range(points):
             out[i, k] = 1.0 + real[k].sum() / size
             out[i, points + k] = imaginary[k].sum() / size

@@ -1,4 +1,4 @@
-"""The loops behind the map of a run: who is most alike, how strongly they hold together, where they settle."""
+"""The loops behind the map of a run, compiled by Numba: fuzzy weights of neighbours, and the steps of the layout."""
 
 from __future__ import annotations
 
@@ -8,66 +8,46 @@ import numpy as np
 
 from rae.ops.cpu import kernel, mix
 
-# The curve of attraction by distance, 1 / (1 + SPREAD * d^(2 BEND)): flat below 1, so that points keep their distance.
-SPREAD, BEND = 0.2, 1.6
-STRANGERS = 5  # that are pushed off for each edge that pulls
+# UMAP's curve of attraction by distance, 1 / (1 + a * d^(2 b)): flat below 1, so that points do not coincide.
+CURVE_A, CURVE_B = 0.2, 1.6
+NEGATIVES = 5  # random points that are pushed away for each edge that pulls
+LARGEST_STEP = 4.0
 
 
 @kernel
-def keep_best(block: Any, first_row: Any, index: Any, cosine: Any, start: Any, stop: Any) -> None:
-    """Put the largest entries of each row of the block into index and cosine; among equals the lower row."""
-    k = index.shape[1]
-    for b in range(start, stop):
-        row = first_row + b
-        filled = 0
-        for j in range(block.shape[1]):
-            value = block[b, j]
-            if j == row or (filled == k and not value > cosine[row, k - 1]):
-                continue
-            place = min(filled, k - 1)
-            while place > 0 and cosine[row, place - 1] < value:
-                cosine[row, place] = cosine[row, place - 1]
-                index[row, place] = index[row, place - 1]
-                place -= 1
-            cosine[row, place] = value
-            index[row, place] = j
-            filled = min(filled + 1, k)
-
-
-@kernel
-def grain(n: Any, salt: Any) -> Any:
-    """Noise of a thousandth, (n, 2)."""
+def jitter(n: Any, salt: Any) -> Any:
+    """Uniform noise within a thousandth of zero.  -> (n, 2)"""
     out = np.empty((n, 2), np.float32)
     for i in range(n):
-        for side in range(2):
-            drawn = mix(salt + np.uint64(2 * i + side)) >> np.uint64(40)
-            out[i, side] = (np.float32(drawn) / np.float32(1 << 24) - np.float32(0.5)) * np.float32(2e-3)
+        for axis in range(2):
+            bits = mix(salt + np.uint64(2 * i + axis)) >> np.uint64(40)
+            out[i, axis] = (np.float32(bits) / np.float32(1 << 24) - np.float32(0.5)) * np.float32(2e-3)
     return out
 
 
 @kernel
-def fuzzy(apart: Any, known: Any, weight: Any) -> None:
-    """exp(-(distance - the nearest) / width), the width such that each row sums to log2 of its neighbours."""
-    n, k = apart.shape
+def fuzzy_weights(distance: Any, valid: Any, weight: Any) -> None:
+    """weight = exp(-(distance - the smallest) / width), the width such that a row sums to log2 of its neighbours."""
+    n, k = distance.shape
     for i in range(n):
         count = 0
-        near = np.inf
+        nearest = np.inf
         for j in range(k):
-            if known[i, j]:
+            if valid[i, j]:
                 count += 1
-                if apart[i, j] > 1e-6 and apart[i, j] < near:
-                    near = apart[i, j]
+                if distance[i, j] > 1e-6 and distance[i, j] < nearest:
+                    nearest = distance[i, j]
         if count == 0:
             continue
-        if near == np.inf:
-            near = 0.0
+        if nearest == np.inf:
+            nearest = 0.0
         target = max(np.log2(count), 1.0)
         low, high, width = 0.0, np.inf, 1.0
         for _ in range(48):
             total = 0.0
             for j in range(k):
-                if known[i, j]:
-                    total += np.exp(-max(apart[i, j] - near, 0.0) / width)
+                if valid[i, j]:
+                    total += np.exp(-max(distance[i, j] - nearest, 0.0) / width)
             if total > target:
                 high = width
                 width = (low + high) / 2
@@ -77,44 +57,44 @@ def fuzzy(apart: Any, known: Any, weight: Any) -> None:
             if width > 1e6:
                 break
         for j in range(k):
-            if known[i, j]:
-                weight[i, j] = np.exp(-max(apart[i, j] - near, 0.0) / max(width, 1e-3))
+            if valid[i, j]:
+                weight[i, j] = np.exp(-max(distance[i, j] - nearest, 0.0) / max(width, 1e-3))
 
 
 @kernel
-def settle(xy: Any, heads: Any, tails: Any, every: Any, rounds: Any, salt: Any) -> None:
-    """Move the points: an edge acts in every `every`-th round, and then pushes some strangers off its head."""
+def optimize_layout(xy: Any, heads: Any, tails: Any, interval: Any, rounds: Any, salt: Any) -> None:
+    """Move the points in place: every interval[e] rounds edge e pulls its ends together and pushes random points."""
     n = np.uint64(len(xy))
-    due = every.copy()
+    due = interval.copy()
     state = salt
     for turn in range(rounds):
         step = np.float32(1 - turn / rounds)
         for e in range(len(heads)):
             if due[e] > turn + 1:
                 continue
-            due[e] += every[e]
+            due[e] += interval[e]
             u, v = heads[e], tails[e]
             dx, dy = xy[u, 0] - xy[v, 0], xy[u, 1] - xy[v, 1]
-            far = dx * dx + dy * dy
-            if far > 0:
-                force = -2 * SPREAD * BEND * far ** (BEND - 1) / (1 + SPREAD * far**BEND)
-                px, py = step * _held(force * dx), step * _held(force * dy)
+            squared = dx * dx + dy * dy
+            if squared > 0:
+                force = -2 * CURVE_A * CURVE_B * squared ** (CURVE_B - 1) / (1 + CURVE_A * squared**CURVE_B)
+                px, py = step * _clip(force * dx), step * _clip(force * dy)
                 xy[u, 0] += px
                 xy[u, 1] += py
                 xy[v, 0] -= px
                 xy[v, 1] -= py
-            for _ in range(STRANGERS):
+            for _ in range(NEGATIVES):
                 state += np.uint64(0x9E3779B97F4A7C15)
                 w = np.int64(mix(state) % n)
                 if w == u:
                     continue
                 dx, dy = xy[u, 0] - xy[w, 0], xy[u, 1] - xy[w, 1]
-                far = dx * dx + dy * dy
-                force = 2 * BEND / ((0.001 + far) * (1 + SPREAD * far**BEND))
-                xy[u, 0] += step * _held(force * dx)
-                xy[u, 1] += step * _held(force * dy)
+                squared = dx * dx + dy * dy
+                force = 2 * CURVE_B / ((0.001 + squared) * (1 + CURVE_A * squared**CURVE_B))
+                xy[u, 0] += step * _clip(force * dx)
+                xy[u, 1] += step * _clip(force * dy)
 
 
 @kernel
-def _held(value: Any) -> Any:
-    return np.float32(min(max(value, -4.0), 4.0))
+def _clip(value: Any) -> Any:
+    return np.float32(min(max(value, -LARGEST_STEP), LARGEST_STEP))

@@ -7,12 +7,12 @@ from typing import Any
 from rae.ops.cpu import draw, has_edge, kernel, stream
 
 TRIES = 64  # candidates drawn before the weights of all neighbours are added up
-FINE = 1 << 31  # how finely a chance is drawn
+RESOLUTION = 1 << 31  # of a random number between 0 and 1
 
 
 @kernel
 def weight(offsets: Any, targets: Any, last: Any, v: Any, p: Any, q: Any) -> Any:
-    """node2vec's weight of a step to v after `last`: 1 / p back, 1 to a neighbour of last, 1 / q away."""
+    """node2vec's weight of a step from `last` over one node to v: 1 / p back, 1 to a neighbour of last, else 1 / q."""
     if v == last:
         return 1.0 / p
     return 1.0 if has_edge(offsets, targets, last, v) else 1.0 / q
@@ -20,21 +20,24 @@ def weight(offsets: Any, targets: Any, last: Any, v: Any, p: Any, q: Any) -> Any
 
 @kernel
 def next_node(offsets: Any, targets: Any, last: Any, u: Any, p: Any, q: Any, state: Any, slot: Any) -> Any:
-    """A neighbour of u by the weights above, drawn from slots slot .. slot + 2 * TRIES of a stream.
+    """A neighbour of u, drawn by weight with the numbers slot .. slot + 2 * TRIES of a stream.
 
-    A candidate is drawn uniformly and kept with its share of the largest weight, so there is no table
-    per edge. Weights that keep almost none (a very large p or q) are added up instead.
+    Rejection sampling: a uniform candidate is accepted with its share of the largest weight, so there is no
+    table per edge. If all TRIES are rejected (a very large p or q), the weights are added up instead.
     """
     low, degree = offsets[u], offsets[u + 1] - offsets[u]
     most = max(1.0 / p, 1.0, 1.0 / q)
     for attempt in range(TRIES):
         v = targets[low + draw(state, slot + 2 * attempt, degree)]
-        if draw(state, slot + 2 * attempt + 1, FINE) < weight(offsets, targets, last, v, p, q) / most * FINE:
+        if (
+            draw(state, slot + 2 * attempt + 1, RESOLUTION)
+            < weight(offsets, targets, last, v, p, q) / most * RESOLUTION
+        ):
             return v
     total = 0.0
     for e in range(low, low + degree):
         total += weight(offsets, targets, last, targets[e], p, q)
-    left = (draw(state, slot + 2 * TRIES, FINE) + 0.5) / FINE * total
+    left = (draw(state, slot + 2 * TRIES, RESOLUTION) + 0.5) / RESOLUTION * total
     for e in range(low, low + degree - 1):
         left -= weight(offsets, targets, last, targets[e], p, q)
         if left < 0:

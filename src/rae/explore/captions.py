@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rae.explore.sample import LEAST
+from rae.explore.sample import LEAST_PER_ROLE
 
 MAP = (
     "Each node is drawn towards the 15 that are most like it by cosine and pushed off random others (the scheme of "
@@ -22,8 +22,8 @@ def sample(shown: int, n: int) -> str:
     if shown == n:
         return f"The map shows all {n:,} nodes."
     return (
-        f"The map shows {shown:,} of {n:,} nodes: the typical ones of every role, then of each role up to {LEAST:,} "
-        "nodes and of what is left its share, drawn at random with seed 0."
+        f"The map shows {shown:,} of {n:,} nodes: the typical ones of every role, then of each role up to "
+        f"{LEAST_PER_ROLE:,} nodes and of what is left its share, drawn at random with seed 0."
     )
 
 
@@ -33,16 +33,16 @@ def nearest(k: int, shown: int, n: int) -> str:
     return f"Most alike: the {k} nodes of highest cosine among {among}, exact."
 
 
-def surroundings(cap: int, largest: int, known: int, n: int) -> str:
-    """Which neighbours of a node are there to be drawn.
+def neighbors(limit: int, largest: int, known: int, n: int) -> str:
+    """Which neighbours of a node the page holds.
 
-    >>> surroundings(200, 50, 100, 100)
+    >>> neighbors(200, 50, 100, 100)
     'Neighbourhoods are whole.'
     """
     some = "" if known == n else f" among the {known:,} nodes of this page"
-    if largest <= cap:
+    if largest <= limit:
         return f"Neighbourhoods are whole{some}."
-    return f"Of each node up to {cap:,} neighbours are kept, evenly spaced through their list{some}."
+    return f"Of each node up to {limit:,} neighbours are kept, evenly spaced through their list{some}."
 
 
 def search(known: int, n: int) -> str:
@@ -50,9 +50,9 @@ def search(known: int, n: int) -> str:
     return f"The search knows {known:,} of {n:,} ids: those on the map, then the first others."
 
 
-def features(kept: int, width: int) -> str:
+def features(columns: int, width: int) -> str:
     """Which features the map can be coloured by, where it is not all."""
     return (
-        f"The map can be coloured by {kept:,} of {width:,} features: those of the cards, then the most used; features "
-        "that no node on the map has are left out."
+        f"The map can be coloured by {columns:,} of {width:,} features: those of the cards, then the most used; "
+        "features that no node on the map has are left out."
     )
