@@ -232,7 +232,7 @@ def test_no_page_leaves_out_roles_and_page_and_says_how_to_get_them(here, rae):
 
 
 def test_a_large_graph_gets_its_page_only_when_asked(here, rae, monkeypatch):
-    monkeypatch.setattr(import_module("rae.cli.fit"), "PAGE_MOST", 5)
+    monkeypatch.setattr(import_module("rae.pipeline"), "PAGE_LIMIT", 5)
 
     assert "rae explore" in rae("fit", "edges.csv", *SMALL)[1]
     assert "index.html" in rae("fit", "edges.csv", *SMALL, "--page", "--force")[1]

@@ -286,8 +286,8 @@ def test_the_public_names_are_these():
     assert rae.__all__ == sorted(rae.__all__, key=lambda n: (not n.isupper(), not n[0].isupper(), n))
     assert set(rae.__all__) == {
         "PAPER", "RAE", "TOY", "Config", "Encoder", "FeatureTable", "Graph", "Roles", "Run", "build_graph", "datasets",
-        "errors", "open_graph", "read_edges", "read_embeddings", "read_features", "sample_blocks", "set_threads",
-        "similar", "structural_features", "write_embeddings", "write_graph",
+        "embed_file", "errors", "fit_run", "open_graph", "read_edges", "read_embeddings", "read_features",
+        "sample_blocks", "set_threads", "similar", "structural_features", "write_embeddings", "write_graph",
     }  # fmt: skip
     for name in rae.__all__:
         assert getattr(rae, name) is not None

@@ -590,7 +590,7 @@ def test_a_page_of_ours_is_made_anew_and_anything_else_is_left_alone(run, tmp_pa
         other = tmp_path / name.partition(".")[0]
         other.mkdir()
         (other / name).write_text("mine")
-        with pytest.raises(RunError, match=r"not empty.*--force"):
+        with pytest.raises(RunError, match=r"not empty.*force=True"):
             write_page(run, other)
         assert (other / name).read_text() == "mine"
     write_page(run, tmp_path / "thesis", force=True)

@@ -90,7 +90,7 @@ def test_the_same_seed_gives_the_same_bytes(tmp_path, model, graph):
 def test_a_run_is_not_overwritten_without_force(tmp_path, model, graph):
     made(tmp_path, model, graph)
     before = (tmp_path / INFO).read_bytes()
-    with pytest.raises(RunError, match=r"holds a run already.*--force"):
+    with pytest.raises(RunError, match=r"holds a run already; choose another out, or pass force=True"):
         made(tmp_path, model, graph)
     assert (tmp_path / INFO).read_bytes() == before
 
@@ -161,7 +161,7 @@ def test_a_run_without_its_last_file_is_incomplete(tmp_path, model, graph):
     (tmp_path / INFO).unlink()
     with pytest.raises(RunError, match="incomplete"):
         Run.open(tmp_path)
-    with pytest.raises(RunError, match="incomplete run; pass --force"):
+    with pytest.raises(RunError, match="incomplete run; pass force=True"):
         check_free(tmp_path)
 
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     )
     from rae.model.encoder import Encoder
     from rae.model.sampling import sample_blocks
+    from rae.pipeline import embed_file, fit_run
     from rae.roles import Roles
     from rae.run import Run
     from rae.runtime import set_threads
@@ -45,6 +46,8 @@ _HOMES = {
     "Run": "run",
     "TOY": "config",
     "build_graph": "io",
+    "embed_file": "pipeline",
+    "fit_run": "pipeline",
     "open_graph": "io",
     "read_edges": "io",
     "read_embeddings": "io",
@@ -70,7 +73,9 @@ __all__ = [
     "Run",
     "build_graph",
     "datasets",
+    "embed_file",
     "errors",
+    "fit_run",
     "open_graph",
     "read_edges",
     "read_embeddings",

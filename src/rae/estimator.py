@@ -13,7 +13,7 @@ import scipy.sparse as sp
 
 from rae.config import Config
 from rae.engine import embed, embed_to, stream_to
-from rae.errors import ConfigError, FeatureError, GraphError, NotFittedError
+from rae.errors import Argument, ConfigError, FeatureError, GraphError, NotFittedError
 from rae.features import FeatureTable, Matrix, prepare
 from rae.graph import Graph
 from rae.model import checkpoint
@@ -66,7 +66,9 @@ class RAE:
             1 + self.config.degree_cap if self.config.add_structure and features is not None else 0
         )
         if names is not None and len(names) != expected:
-            raise FeatureError(f"feature_names must have one entry per column ({expected:,}), got {len(names):,}")
+            raise FeatureError(
+                Argument("feature_names"), f" must have one entry per column ({expected:,}), got {len(names):,}"
+            )
         encoders: dict[str, Encoder] = {}
         history: list[dict[str, Any]] = []
         for loss in losses(self.config):
@@ -126,7 +128,10 @@ class RAE:
         kept = self._model
         if memory is None:
             if half:
-                raise ConfigError("half=True is about rows kept on disk, which memory= asks for; pass both")
+                raise ConfigError(
+                    *(Argument("half", True), " is about rows kept on disk, which ", Argument("memory", ...)),
+                    " asks for; pass both",
+                )
             graph, x = _prepared(graph, self._expected(features), kept.config)
             return stream_to(path, kept.encoders, graph, x, kept.config, dtype=dtype, model=model, report=report)
         return embed_to(
@@ -152,7 +157,7 @@ class RAE:
     ) -> Floats:
         """One vector per graph: the sum (the paper), mean or max over its nodes.  -> (len(graphs), width)"""
         if readout not in _READOUTS:
-            raise ConfigError(f"readout must be one of 'sum', 'mean', 'max', got {readout!r}")
+            raise ConfigError(Argument("readout"), f" must be one of 'sum', 'mean', 'max', got {readout!r}")
         _check_many(graphs, features)
         parts = []
         for start, stop in _groups([g.n_nodes for g in graphs], _NODES_AT_ONCE):

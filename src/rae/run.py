@@ -31,7 +31,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rae.errors import RunError
+from rae.errors import Argument, RunError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -56,6 +56,7 @@ OURS = (
     *(INFO, PAGE, NOTICE, ROLES, CARDS, FITTED_ROLES),
     *(*GRAPH_FILES, SPARSE, DENSE, EMBEDDINGS, MODEL),
 )
+OUT, FORCE = Argument("out"), Argument("force", True)
 COUNTS = ("nodes", "edges", "isolated", "features", "width", "rows", "doubled", "self_loops")
 STAGES = ("read", "fit", "embed")
 ASIDE = re.compile(r"\.[0-9a-f]{32}\.tmp")  # the folder that a run is made in
@@ -78,7 +79,7 @@ class Run:
             raise RunError(f"expected a run folder at {folder}, found {what}; `rae fit` makes one")
         if not (folder / INFO).is_file():
             if any((folder / name).exists() for name in OURS):
-                raise RunError(f"the run in {folder} is incomplete: it has no {INFO}; fit it again with --force")
+                raise RunError(f"the run in {folder} is incomplete: it has no {INFO}; fit it again with ", FORCE)
             raise RunError(f"{folder} is not a run folder: it has no {INFO}; `rae fit EDGES --out {folder}` makes one")
         return cls(folder, _read_info(folder / INFO))
 
@@ -162,7 +163,8 @@ class Run:
 
         if not self.has_graph:
             raise RunError(
-                f"the run in {self.path} keeps no graph (an older or a lean one); fit it again without --lean"
+                f"the run in {self.path} keeps no graph (an older or a lean one); fit it again without ",
+                Argument("lean", True),
             )
         return open_graph(self.path / GRAPH)
 
@@ -312,7 +314,7 @@ def _left_aside(folder: Path) -> list[Path]:
     for path in [path for path in found if (path / LOCK).is_file()]:
         with holding(path / LOCK) as free:
             if not free:
-                raise RunError(f"another fit is writing its run into {folder}; wait for it, or choose another --out")
+                raise RunError(f"another fit is writing its run into {folder}; wait for it, or choose another ", OUT)
     return found
 
 
@@ -322,23 +324,24 @@ def check_free(path: str | Path, *, force: bool = False) -> None:
     if not folder.exists():
         return
     if not folder.is_dir():
-        raise RunError(f"--out must be a folder, {folder} is a file; choose another name")
+        raise RunError(OUT, f" must be a folder, {folder} is a file; choose another name")
     blocked = [folder / name for name in OURS if (folder / name).is_dir()]
     if blocked:
-        raise RunError(f"{blocked[0]} is a folder where a file of the run must go; choose another --out")
+        raise RunError(f"{blocked[0]} is a folder where a file of the run must go; choose another ", OUT)
     kept = folder / GRAPH
     if kept.is_symlink() or (kept.exists() and not kept.is_dir()):
-        raise RunError(f"{kept} is a file or a link where a folder of the run must go; choose another --out")
+        raise RunError(f"{kept} is a file or a link where a folder of the run must go; choose another ", OUT)
     if any((folder / name).exists() for name in GRAPH_FILES) and not (folder / MODEL).is_file():
-        raise RunError(f"{kept} holds a graph that no run wrote, it would be replaced; choose another --out")
+        raise RunError(f"{kept} holds a graph that no run wrote, it would be replaced; choose another ", OUT)
     if force or not set(folder.iterdir()) - set(_left_aside(folder)):
         return
     if (folder / INFO).is_file():
-        raise RunError(f"{folder} holds a run already; choose another --out, or pass --force to replace it")
+        raise RunError(f"{folder} holds a run already; choose another ", OUT, ", or pass ", FORCE, " to replace it")
     if any((folder / name).exists() for name in OURS):
-        raise RunError(f"{folder} holds an incomplete run; pass --force to replace it")
+        raise RunError(f"{folder} holds an incomplete run; pass ", FORCE, " to replace it")
     raise RunError(
-        f"{folder} is not empty; choose another --out, or pass --force to write the run beside what is there"
+        *(f"{folder} is not empty; choose another ", OUT, ", or pass ", FORCE),
+        " to write the run beside what is there",
     )
 
 
@@ -378,7 +381,9 @@ def _in_row_order(ids: pa.Array, graph: Graph | None, features: Any) -> Matrix |
         )
     if isinstance(features, FeatureTable):
         if graph is None:
-            raise RunError("a feature table is put in the order of a graph, got no graph; pass graph= too")
+            raise RunError(
+                "a feature table is put in the order of a graph, got no graph; pass ", Argument("graph", ...), " too"
+            )
         return features.aligned(graph)
     return None if features is None else check_matrix(features, len(ids))
 
@@ -414,9 +419,9 @@ def _read_matrix(path: Path) -> Matrix:
             matrix = np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
         sound = matrix.ndim == 2 and matrix.dtype in (np.float32, np.float16)
     except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise RunError(f"{path} is damaged ({error}); fit the run again with --force") from None
+        raise RunError(f"{path} is damaged ({error}); fit the run again with ", FORCE) from None
     if not sound:
-        raise RunError(f"{path} is damaged (not a matrix of float32 or float16); fit the run again with --force")
+        raise RunError(f"{path} is damaged (not a matrix of float32 or float16); fit the run again with ", FORCE)
     out: Matrix = matrix
     return out
 
@@ -429,7 +434,7 @@ def _read_info(path: Path) -> dict[str, Any]:
     try:
         info = json.loads(path.read_text(encoding="utf-8"))
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise RunError(f"{path} is not what `rae fit` writes: {error}; fit the run again with --force") from None
+        raise RunError(f"{path} is not what `rae fit` writes: {error}; fit the run again with ", FORCE) from None
     if not isinstance(info, dict) or info.get("format") != FORMAT:
         raise RunError(f"{path} is not what `rae fit` writes; is this another program's folder?")
     found = info.get("format_version")

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 import scipy.sparse as sp
 
 from rae.config import Config
-from rae.errors import FeatureError
+from rae.errors import Argument, FeatureError
 from rae.graph import Graph
 from rae.graph.column_names import ID, position, usual
 from rae.graph.frames import as_table, is_frame, numbers, own_index, without_ids
@@ -97,7 +97,8 @@ def check_matrix(x: Any, n_rows: int | None = None) -> Matrix:
     if n_rows is not None and matrix.shape[0] != n_rows:
         raise FeatureError(
             f"features must have one row per node ({n_rows:,}), got {matrix.shape[0]:,}; "
-            "pass a FeatureTable (rae.read_features) if the rows are keyed by id"
+            "pass a FeatureTable (rae.read_features) if the rows are keyed by id",
+            argument="features",
         )
     _refuse_gaps(matrix)
     checked: Matrix = matrix
@@ -242,7 +243,7 @@ class FeatureTable:
             raise FeatureError(place)
         if place is None and index is None:
             listed = ", ".join(map(repr, names[:8]))
-            raise FeatureError(f"which column holds the ids? pass id=, one of {listed or 'none'}")
+            raise FeatureError("which column holds the ids? pass ", Argument("id", ...), f", one of {listed or 'none'}")
         ids = id_array(index if place is None else table.column(place))
         values = table if place is None else table.remove_column(place)
         return cls(ids, numbers(values), tuple(values.column_names))
@@ -268,8 +269,8 @@ class FeatureTable:
         if found.null_count and missing == "error":
             lacking = graph.id_column.filter(pc.is_null(found))
             raise FeatureError(
-                f"{len(lacking):,} of {graph.n_nodes:,} nodes have no feature row, first {shown(lacking)}; "
-                'add them, or pass missing="zero" (--missing zero) to give them zeros'
+                f"{len(lacking):,} of {graph.n_nodes:,} nodes have no feature row, first {shown(lacking)}; ",
+                *("add them, or pass ", Argument("missing", "zero"), " to give them zeros"),
             )
         extra = len(self.id_column) - (graph.n_nodes - found.null_count)
         if extra and unknown == "error":
@@ -279,8 +280,8 @@ class FeatureTable:
             if kinds[0] != kinds[1]:
                 way = f"ids are {kinds[0]} in the graph and {kinds[1]} in the table: read both with as_text=True"
             raise FeatureError(
-                f"{extra:,} feature rows belong to ids that are not in the graph, first {shown(strangers)}; "
-                f'{way}, or pass unknown="drop" (--unknown drop)'
+                f"{extra:,} feature rows belong to ids that are not in the graph, first {shown(strangers)}; ",
+                *(f"{way}, or pass ", Argument("unknown", "drop")),
             )
         rows = pc.fill_null(found, 0).to_numpy(zero_copy_only=False)
         lacks = pc.is_null(found).to_numpy(zero_copy_only=False)

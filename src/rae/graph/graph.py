@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rae.errors import GraphError
+from rae.errors import Argument, GraphError, Sentence
 from rae.graph.column_names import edge_columns
 from rae.graph.frames import as_table
 from rae.graph.ids import coded, distinct, doubled, id_array, index_in, one_kind, shown
@@ -143,9 +143,12 @@ class Graph:
         names = table.column_names
         ends, guessed = edge_columns(names, source, target)
         if guessed:
+            first, second = (names[i] for i in ends)
             log.warning(
-                "edges are taken from the first two columns, %r and %r; pass source= and target= if that is wrong",
-                *(names[i] for i in ends),
+                Sentence(
+                    f"edges are taken from the first two columns, {first!r} and {second!r}; pass ",
+                    *(Argument("source", ...), " and ", Argument("target", ...), " if that is wrong"),
+                )
             )
         first, second = (id_array(table.column(i)) for i in ends)
         return cls._from_columns(first, second, None if ids is None else id_array(ids))
@@ -174,7 +177,7 @@ class Graph:
         try:
             ids = id_array(nodes)
         except GraphError as error:
-            raise GraphError(f"{error}; for networkx: Graph.from_networkx(nx.relabel_nodes(graph, str))") from None
+            raise GraphError(error, "; for networkx: Graph.from_networkx(nx.relabel_nodes(graph, str))") from None
         place = {node: i for i, node in enumerate(nodes)}
         pairs = np.fromiter((place[end] for edge in graph.edges() for end in edge), np.int64, -1).reshape(-1, 2)
         source, target = np.ascontiguousarray(pairs[:, 0]), np.ascontiguousarray(pairs[:, 1])
@@ -246,8 +249,8 @@ class Graph:
             if found.null_count:
                 unknown = column.filter(pc.is_null(found))
                 raise GraphError(
-                    f"{len(unknown):,} edges name a {name} that is not among ids=, first {shown(unknown)}; "
-                    "add it to ids, or leave ids out"
+                    f"{len(unknown):,} edges name a {name} that is not among ",
+                    *(Argument("ids", ...), f", first {shown(unknown)}; add it to ids, or leave ids out"),
                 )
             ends.append(found.to_numpy(zero_copy_only=False).astype(np.int64))
         return cls._from_codes(ends[0], ends[1], ids)

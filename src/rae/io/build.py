@@ -22,7 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rae.errors import ConfigError, FileError, GraphError
+from rae.errors import Argument, ConfigError, FileError, GraphError
 from rae.graph import Graph
 from rae.graph.folder import IDS, INFO, OFFSETS, TARGETS, open_graph, write_graph, write_ids, write_info
 from rae.io.csr_writer import place, reorder
@@ -56,7 +56,7 @@ def build_graph(
     """
     folder = _free(Path(path), force)
     if order not in ORDERS:
-        raise ConfigError(f"order must be one of {', '.join(ORDERS)}, got {order!r}")
+        raise ConfigError(Argument("order"), f" must be one of {', '.join(ORDERS)}, got {order!r}")
     opened = open_edges(edges, source=source, target=target, header=header)
     return build_opened(opened, folder, order=order, force=force, report=report)
 
@@ -105,7 +105,7 @@ def _free(folder: Path, force: bool) -> Path:
     if inside - {INFO, OFFSETS, TARGETS, IDS, LOCK}:  # a build killed at its very end leaves the lock
         raise FileError(f"{folder} exists and is not only a graph folder; choose another name")
     if inside and not force:
-        raise FileError(f"{folder} exists; choose another name, or pass force=True to replace it")
+        raise FileError(f"{folder} exists; choose another name, or pass ", Argument("force", True), " to replace it")
     return folder
 
 

@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-from rae.errors import GraphError
+from rae.errors import Argument, GraphError, Sentence
 from rae.graph import Graph
 from rae.graph.column_names import edge_columns
 from rae.graph.folder import is_graph_folder, open_graph
@@ -46,12 +46,12 @@ class EdgeFile:
             self.table, dict(zip(("source", "target"), self.ends, strict=True)), as_text=as_text
         )
         if len(sources) == 0 and nodes is None:
-            way = " (pass header=False if they are an edge)" if self.in_text else ""
-            raise GraphError(f"{self.path} holds no edges, only column names{way}; expected one row or more")
+            way = (" (pass ", Argument("header", False), " if they are an edge)") if self.in_text else ()
+            raise GraphError(f"{self.path} holds no edges, only column names", *way, "; expected one row or more")
         try:
             graph = Graph.from_edges((sources, targets), nodes)
         except GraphError as error:
-            raise GraphError(f"{self.path}: {error}") from None
+            raise GraphError(f"{self.path}: ", error) from None
         log.info("%s: %s; %s", self.path, self, graph.counts)
         return graph
 
@@ -77,7 +77,7 @@ def read_edges(
     if is_graph_folder(path):
         told = {"source": source, "target": target, "header": header, "ids": ids, "as_text": as_text or None}
         if given := [name for name, value in told.items() if value is not None]:
-            raise GraphError(f"{path} is a graph folder, which takes no {given[0]}=; leave it out")
+            raise GraphError(f"{path} is a graph folder, which takes no ", Argument(given[0], ...), "; leave it out")
         return open_graph(path)
     return open_edges(path, source=source, target=target, header=header).graph(ids, as_text=as_text)
 
@@ -94,8 +94,9 @@ def open_edges(
     try:
         ends, guessed = edge_columns(table.names, source, target)
     except GraphError as error:
-        raise GraphError(f"{path}: {error}") from None
+        raise GraphError(f"{path}: ", error) from None
     opened = EdgeFile(path, table, ends, guessed)
     if guessed:
-        log.warning("%s: %s; pass source= and target= if that is wrong", path, opened)
+        advice = ("; pass ", Argument("source", ...), " and ", Argument("target", ...), " if that is wrong")
+        log.warning(Sentence(f"{path}: {opened}", *advice))
     return opened

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from rae.errors import ConfigError, FeatureError, GraphError, NotFittedError, RunError
+from rae.errors import Argument, ConfigError, FeatureError, GraphError, NotFittedError, RunError
 from rae.graph import Graph
 from rae.roles.arranged import in_order
 from rae.roles.canonical import CHUNK, Doubles, Floats, Ints, Space, chunks, norm, positions, sample
@@ -82,7 +82,8 @@ class Roles:
     def __init__(self, k: int | str = "auto", *, max_k: int = 20, seed: int = 0) -> None:
         for name, value in (("k", k), ("max_k", max_k)):
             if value != "auto" and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-                raise ConfigError(f"{name} must be a whole number of 1 or more, or k='auto', got {value!r}")
+                auto = Argument("k", "auto")
+                raise ConfigError(Argument(name), " must be a whole number of 1 or more, or ", auto, f", got {value!r}")
         self.k, self.max_k, self.seed = k, max_k, seed
         self._fitted: Fitted | None = None
         self._assignment: Assignment | None = None
