@@ -48,10 +48,12 @@ class Reporter:
         from tqdm import tqdm
 
         is_new = self._bar is None
+        columns = max(10, terminal_width(self._stream) - 1)
         if is_new:
-            # The delay keeps tqdm from drawing before the text is there.
-            self._bar = tqdm(total=total or None, file=self._stream, ascii="-#", miniters=1, delay=1e-9)
-        self._bar.ncols = max(10, terminal_width(self._stream) - 1)
+            # The delay keeps tqdm from drawing before the text is there, rows and columns from asking the terminal.
+            shape = {"ncols": columns, "nrows": 20}
+            self._bar = tqdm(total=total or None, file=self._stream, ascii="-#", miniters=1, delay=1e-9, **shape)
+        self._bar.ncols = columns
         self._bar.bar_format = f"{stage}  [{{bar}}]  {text}"
         self._bar.update(done - self._bar.n)
         if is_new:
