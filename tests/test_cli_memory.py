@@ -158,17 +158,21 @@ def test_a_fit_killed_while_it_keeps_its_graph_has_embedded_nothing_yet(here):
     assert main(command) == 0
 
 
+WHOLE_RUN_WRITTEN = "rae.resume.VectorCache.remove = die"
+
+
 @pytest.mark.parametrize(
-    "moment",
+    ("moment", "python"),
     [
-        "rae.storage.parts.Parts.remove = die",
-        "before(rae.storage.atomic, 'write_json', lambda path, value: path.name == 'run.json')",
-        "before(Path, 'replace', lambda old, new: Path(new).parent.name == 'run' and old.name == 'embeddings.parquet')",
-        "before(Path, 'replace', lambda old, new: Path(new).parent.name == 'run' and old.name == 'run.json')",
-        "rae.resume.VectorCache.remove = die",
+        ("rae.storage.parts.Parts.remove = die", True),
+        ("before(rae.storage.atomic, 'write_json', lambda path, value: path.name == 'run.json')", True),
+        ("before(Path, 'replace', lambda old, new: Path(new).parent.name == 'run' and old.suffix == '.parquet')", True),
+        ("before(Path, 'replace', lambda old, new: Path(new).parent.name == 'run' and old.name == 'run.json')", True),
+        (WHOLE_RUN_WRITTEN, True),
+        (WHOLE_RUN_WRITTEN, False),
     ],
+    ids=["parts-removed", "info-written", "vectors-moved", "info-moved", "run-written", "run-written-by-command"],
 )
-@pytest.mark.parametrize("python", [False, True], ids=["command", "python"])
 def test_finished_vectors_are_not_computed_again_whenever_a_fit_is_killed(here, monkeypatch, moment, python):
     command = ["fit", "edges.csv", *SMALL, "--no-page", "--force", "--out"]
     assert main([*command, "plain"]) == 0
