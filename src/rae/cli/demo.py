@@ -1,4 +1,4 @@
-"""`rae demo`: the standard library of this Python, embedded, so that everybody can judge by eye."""
+"""`rae demo`: embed the standard library of this Python, whose look-alikes a programmer can judge."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _inputs(console: Console) -> Inputs:
 
 
 def _subject(names: Sequence[str]) -> Subject:
-    """What the page says; the package of a module is a label, which the model is not told."""
+    """The title of the page and its labels: the package of each module, which the model does not see."""
     from rae.explore import Subject
     from rae.explore.columns import word_column
 

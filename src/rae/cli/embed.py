@@ -1,4 +1,4 @@
-"""`rae embed`: the vectors of another graph, by a model that was fitted before."""
+"""`rae embed`: vectors of another graph by a fitted model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`rae fit`: read, learn, embed, write a run folder."""
+"""`rae fit`: the flags and the report of `rae.fit_run`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`rae plan`: what a fit will take, before it is done."""
+"""`rae plan`: the memory and time that a fit will take."""
 
 from __future__ import annotations
 

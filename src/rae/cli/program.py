@@ -1,4 +1,4 @@
-"""The group `rae`, and the one place where an error becomes a sentence and an exit code."""
+"""The group `rae` and its exit codes; errors are printed here, with flags for arguments."""
 
 from __future__ import annotations
 
