@@ -410,7 +410,7 @@ def test_label_columns_are_found_by_name_in_any_table(tmp_path):
     [
         ("id,x\na,1\n", {"columns": ["y"]}, "no column 'y'"),
         ("id\na\n", {}, "only ids"),
-        ("id,x\nq,1\n", {}, "none of its 1 ids is a node.*--id-column"),
+        ("id,x\nq,1\n", {}, "none of its 1 ids is a node.*check id_column$"),
     ],
 )
 def test_labels_that_do_not_fit_are_refused(tmp_path, text, asked, words):
