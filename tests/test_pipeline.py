@@ -172,6 +172,7 @@ def test_a_frame_without_ids_is_in_row_order_and_one_with_an_id_column_is_joined
         (lambda g: fit_run(g, out="run", missing="no"), ConfigError, "^missing must be one of 'error', 'zero', got"),
         (lambda g: fit_run(Inputs(g), out="run", unknown="drop"), ConfigError, "^unknown is part of what was read"),
         (lambda g: fit_run(g, out="run", memory="lots"), ConfigError, "^memory must be a size such as 4GiB"),
+        (lambda g: fit_run(g, out="run", dtype="int8"), ConfigError, "^dtype must be one of 'float32', 'float16', got"),
         (lambda g: embed_file("run", g, out="z.txt"), FileError, "^out must end in .parquet or .csv, got z.txt"),
         (lambda g: embed_file("run", g, out="."), FileError, r"^out must be a file, \. is a folder; try out='emb"),
     ],

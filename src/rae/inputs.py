@@ -114,10 +114,13 @@ def read_inputs(
     return Inputs(graph, joined, counts, seconds, files)
 
 
-def check_memory(memory: int | str | None, half: bool) -> None:
-    """Refuse a misspelt memory budget, and half precision of intermediate rows without a budget."""
+def check_output(memory: int | str | None, half: bool, dtype: str) -> None:
+    """Refuse a misspelt memory budget, half precision of intermediate rows without a budget, an unknown dtype."""
     from rae.engine import memory_bytes
+    from rae.io.embeddings import DTYPES
 
+    if dtype not in DTYPES:
+        raise ConfigError(Argument("dtype"), f" must be one of {', '.join(map(repr, DTYPES))}, got {dtype!r}")
     if memory is not None:
         memory_bytes(memory)
     elif half:

@@ -12,7 +12,7 @@ from typing import Any
 
 from rae.config import Config
 from rae.errors import Argument, ConfigError, FileError, MemoryWarning, Sentence, size
-from rae.inputs import Inputs, Progress, Reading, check_memory, read_inputs
+from rae.inputs import Inputs, Progress, Reading, check_output, read_inputs
 from rae.run import Run, check_free, load_model, model_checksum
 
 MIB = 1 << 20
@@ -59,7 +59,7 @@ def fit_run(
     ...     sorted(run.files())[:3], run.counts["nodes"], run.embeddings()[1].shape
     (['embeddings.parquet', 'explore/NOTICE.txt', 'explore/index.html'], 5, (5, 8))
     """
-    check_memory(memory, half)
+    check_output(memory, half, dtype)
     folder = default_folder(edges) if out is None else Path(out)
     check_free(folder, force=force)
     config = config or Config()
@@ -102,7 +102,7 @@ def embed_file(
 
     `model` is a run folder or a model file, `out` a .parquet or .csv file; everything else as in `fit_run`.
     """
-    check_memory(memory, half)
+    check_output(memory, half, dtype)
     target = Path(out)
     _check_file(target, force=force)
     fitted, checksum = load_model(os.fspath(model)), model_checksum(os.fspath(model))

@@ -46,11 +46,11 @@ def plan(
     rae plan folder-of-rae-graph-build --memory 4GiB --half
     """
     from rae.graph.folder import is_graph_folder
-    from rae.inputs import check_memory, read_inputs
+    from rae.inputs import check_output, read_inputs
     from rae.plan import available_memory
     from rae.plan import plan as make_plan
 
-    check_memory(memory, half)
+    check_output(memory, half, dtype)
     console.use_threads()
     with console.progress() as progress:
         inputs = read_inputs(edges, features, reading, memory=memory, progress=progress)
