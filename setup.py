@@ -7,7 +7,9 @@ import sys
 
 from setuptools import Extension, setup
 
-FLAGS = ["/O2"] if sys.platform == "win32" else ["-O3", "-std=gnu11", "-fno-math-errno", "-fno-trapping-math", "-Wno-psabi"]
+FLAGS = (
+    ["/O2"] if sys.platform == "win32" else ["-O3", "-std=gnu11", "-fno-math-errno", "-fno-trapping-math", "-Wno-psabi"]
+)
 NAMES = ("module", "gather", "dense", "sampling", "structure")
 
 setup(

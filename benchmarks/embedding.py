@@ -26,9 +26,9 @@ import scipy.sparse as sp
 import torch
 from drawn import draw_edges
 from lines import RESULTS, Line, Lines, spread
+from rae.engine.exact import TILE
 
 import rae
-from rae.engine.exact import TILE
 from rae.ops import cpu
 from rae.ops.intrinsics import aligned, fetch_row
 from rae.runtime import generator, in_ranges

@@ -1,4 +1,4 @@
-"""The commands as a user calls them: what they write, what they say, how they end."""
+"""The commands as a user calls them: files, output and exit codes."""
 
 from __future__ import annotations
 
@@ -232,7 +232,7 @@ def test_no_page_leaves_out_roles_and_page_and_says_how_to_get_them(here, rae):
 
 
 def test_a_large_graph_gets_its_page_only_when_asked(here, rae, monkeypatch):
-    monkeypatch.setattr(import_module("rae.cli.fit"), "PAGE_MOST", 5)
+    monkeypatch.setattr(import_module("rae.pipeline"), "PAGE_LIMIT", 5)
 
     assert "rae explore" in rae("fit", "edges.csv", *SMALL)[1]
     assert "index.html" in rae("fit", "edges.csv", *SMALL, "--page", "--force")[1]
@@ -305,9 +305,9 @@ def test_info_shows_settings_counts_timings_training_and_files(here, rae):
     for word in ("nodes", "edges.csv (40 B)", "embeddings.parquet", "in 4 steps", "torch"):
         assert word in out
     code, out, _ = rae("info", "runs/edges", "--json")
-    told = json.loads(out)
-    assert told["settings"]["steps"] == 4
-    assert told["files"]["run.json"] > 0
+    data = json.loads(out)
+    assert data["settings"]["steps"] == 4
+    assert data["files"]["run.json"] > 0
 
 
 def test_info_of_an_untrained_run_says_so(here, rae):
@@ -327,10 +327,10 @@ def test_plan_says_memory_and_time_and_writes_nothing(here, rae):
     assert "peak" in out
     assert "total" in out
     assert sorted(p.name for p in here.iterdir()) == before
-    told = json.loads(rae("plan", "edges.csv", *SMALL, "--json")[1])
-    assert told["counts"]["nodes"] == 8
-    assert told["memory"]["peak"] >= told["memory"]["graph"]
-    assert told["seconds"]["total"] == pytest.approx(sum(v for k, v in told["seconds"].items() if k != "total"))
+    data = json.loads(rae("plan", "edges.csv", *SMALL, "--json")[1])
+    assert data["counts"]["nodes"] == 8
+    assert data["memory"]["peak"] >= data["memory"]["graph"]
+    assert data["seconds"]["total"] == pytest.approx(sum(v for k, v in data["seconds"].items() if k != "total"))
 
 
 # -------------------------------------------------------------------------------------- ends
@@ -363,7 +363,7 @@ def test_a_mistake_is_one_sentence_and_exit_code_2(here, rae, args, words):
     assert "Traceback" not in err
 
 
-def test_help_has_examples_and_ends_well(rae):
+def test_help_has_examples_and_exits_with_0(rae):
     for command in ("fit", "embed", "info", "plan", "demo"):
         code, out, _ = rae(command, "--help")
         assert code == 0
@@ -402,7 +402,7 @@ def failing(monkeypatch):
         (ZeroDivisionError("oh"), 1, "This is a bug in rae"),
     ],
 )
-def test_every_end_has_its_code(rae, failing, error, code, words):
+def test_every_kind_of_error_has_its_exit_code(rae, failing, error, code, words):
     failing(error)
     got, out, err = rae("info", "run")
 
@@ -426,7 +426,7 @@ def test_verbose_shows_the_log_and_otherwise_only_warnings(rae, monkeypatch):
     assert logging.getLogger("rae").handlers == []
 
 
-def test_a_reader_that_leaves_early_ends_it_quietly(failing, capfd):
+def test_a_broken_pipe_ends_without_a_message(failing, capfd):
     failing(BrokenPipeError())
 
     assert main(["info", "run"]) == 141

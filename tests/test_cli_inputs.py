@@ -1,4 +1,4 @@
-"""What the command line says about the files it reads, and how it brings their ids together."""
+"""Reading edges and features: which columns, how their ids are joined, and what the user is told."""
 
 from __future__ import annotations
 
@@ -9,28 +9,31 @@ import pytest
 
 from rae import RAE
 from rae.cli import main
-from rae.cli.console import Console
-from rae.cli.inputs import Reading, read_inputs
+from rae.cli.fit import fit
+from rae.cli.flags import in_flags
 from rae.errors import FeatureError
+from rae.inputs import Reading, read_inputs
 
 CHAIN = "".join(f"{i},{i + 1}\n" for i in range(5))
 NUMBERS = "id,x\n" + "".join(f"{i},{i}\n" for i in range(6))
 
 
 @pytest.fixture
-def read(tmp_path, monkeypatch, capsys):
-    """Read the files of this content; the inputs and what was said come back."""
+def read(tmp_path, monkeypatch, caplog):
+    """Read the files of this content; the inputs and the notes on them come back."""
     monkeypatch.chdir(tmp_path)
+    caplog.set_level("INFO", "rae")
 
-    def call(edges, features=None, **told):
+    def call(edges, features=None, **options):
+        caplog.clear()
         for name, content in (("edges.csv", edges), ("features.csv", features)):
             if isinstance(content, str):
                 (tmp_path / name).write_text(content)
             elif content is not None:
                 pq.write_table(content, tmp_path / name)
         named = None if features is None else "features.csv"
-        inputs = read_inputs(Reading("edges.csv", named, **told), Console())
-        return inputs, capsys.readouterr().err
+        inputs = read_inputs("edges.csv", named, Reading(**options))
+        return inputs, "\n".join(record.getMessage() for record in caplog.records if record.name == "rae.inputs")
 
     return call
 
@@ -66,26 +69,27 @@ def test_whole_numbers_in_the_features_match_text_in_the_edges(read):
 
 
 def test_text_in_the_features_makes_the_nodes_text_where_a_new_one_comes(read):
-    inputs, err = read(CHAIN, NUMBERS + "guest,9\n")
+    inputs, notes = read(CHAIN, NUMBERS + "guest,9\n")
 
     assert list(inputs.graph.ids) == ["0", "1", "2", "3", "4", "5", "guest"]
     assert inputs.features.matrix.ravel().tolist() == [0, 1, 2, 3, 4, 5, 9]
-    assert "1 feature rows have no edge, first 'guest': added as isolated nodes" in err
+    assert "1 feature rows have no edge, first 'guest': added as isolated nodes" in notes
     assert read(CHAIN, NUMBERS + "guest,9\n", unknown="drop")[0].graph.ids.tolist() == [0, 1, 2, 3, 4, 5]
 
 
-def test_rows_without_an_edge_are_refused_with_flags_and_not_arguments(read):
-    with pytest.raises(FeatureError, match=r"first 'guest'; pass --unknown isolated .* or --unknown drop") as caught:
+def test_rows_without_an_edge_are_refused_with_arguments_in_python_and_flags_on_the_command_line(read):
+    with pytest.raises(FeatureError, match=r"'guest'; pass unknown='isolated' .* or unknown='drop'") as caught:
         read(CHAIN, NUMBERS + "guest,9\n", unknown="error")
-    assert "=" not in str(caught.value)
+    assert "first 'guest'; pass --unknown isolated to make them" in in_flags(caught.value, fit)
+    assert "=" not in in_flags(caught.value, fit)
+    assert caught.value.argument == "unknown"
 
 
 def test_stored_numbers_are_not_made_text(read):
     stored = pa.table({"source": [0, 1], "target": [1, 2]})
-    with pytest.raises(
-        FeatureError, match=r"text there, first 'guest', and whole numbers in the edges; .*--unknown drop"
-    ):
+    with pytest.raises(FeatureError, match=r"text there, first 'guest', and whole numbers in the edges") as caught:
         read(stored, "id,x\n0,1\n1,1\n2,1\nguest,1\n")
+    assert in_flags(caught.value, fit).endswith("or pass --unknown drop")
 
 
 def test_files_without_rows_are_said_to_have_none(read, capsys):

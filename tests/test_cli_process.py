@@ -82,22 +82,22 @@ def test_termination_while_vectors_are_written_leaves_no_file(here, capsys, monk
 
 
 @pytest.mark.parametrize("whose", ["program", "thread"])
-def test_termination_that_others_mind_is_left_to_them(here, capsys, monkeypatch, whose):
-    monkeypatch.setattr("rae.cli.program.app.invoke", lambda ctx: heard.append(signal.getsignal(signal.SIGTERM)))
-    heard: list[object] = []
+def test_an_existing_sigterm_handler_is_kept(here, capsys, monkeypatch, whose):
+    monkeypatch.setattr("rae.cli.program.app.invoke", lambda ctx: handlers.append(signal.getsignal(signal.SIGTERM)))
+    handlers: list[object] = []
     before = signal.getsignal(signal.SIGTERM)
-    minds = (lambda *_: None) if whose == "program" else before
-    signal.signal(signal.SIGTERM, minds)
+    handler = (lambda *_: None) if whose == "program" else before
+    signal.signal(signal.SIGTERM, handler)
     try:
         with ThreadPoolExecutor(1) as pool:
             assert (pool.submit(main, ["info"]).result() if whose == "thread" else main(["info"])) == 0
     finally:
         signal.signal(signal.SIGTERM, before)
 
-    assert heard == [minds]
+    assert handlers == [handler]
 
 
-def test_a_reader_that_leaves_early_is_no_error():
+def test_a_closed_pipe_is_no_error():
     read, write = os.pipe()
     os.close(read)
     done = subprocess.run([*RAE, "--help"], stdout=write, stderr=subprocess.PIPE, text=True, env=ENV)

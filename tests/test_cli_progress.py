@@ -1,8 +1,10 @@
-"""Progress: one line that fits on a terminal, few lines in a pipe, nothing left unfinished."""
+"""Progress: a bar that fits the terminal, few lines in a pipe, a fresh line at the end."""
 
 from __future__ import annotations
 
 import io
+
+import pytest
 
 from rae.cli.progress import Reporter, clock, finished, running, seconds, terminal_width
 
@@ -33,31 +35,36 @@ def test_in_a_pipe_a_line_comes_every_few_seconds_and_one_at_the_end():
     assert lines[-1] == "train within  200 done in 99.5 s  loss 0.005"
 
 
-def test_on_a_terminal_one_line_is_rewritten_and_never_wider_than_the_window():
-    for width in (20, 40, 60, 120):
-        stream, ticks = io.StringIO(), Clock()
-        work(Reporter(stream, live=True, width=lambda w=width: w, clock=ticks), ticks)
-        text = stream.getvalue()
-
-        assert text.count("\n") == 1
-        assert text.endswith("\n")
-        assert max(len(part) for part in text.strip("\n").split("\r")) < width
-
-
-def test_a_shorter_line_wipes_the_longer_one_before_it():
+@pytest.mark.parametrize("width", [20, 40, 60, 120])
+def test_on_a_terminal_one_line_is_rewritten_and_never_wider_than_the_window(monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", str(width))
     stream, ticks = io.StringIO(), Clock()
-    reporter = Reporter(stream, live=True, width=lambda: 80, clock=ticks)
-    reporter("a long stage name that fills the line", 1, 1000, {"loss": 0.123456})
-    before = len(stream.getvalue())
-    ticks.now += 1
-    reporter("a long stage name that fills the line", 1000, 1000, {})
+    work(Reporter(stream, live=True, clock=ticks), ticks)
+    text = stream.getvalue()
 
-    assert len(stream.getvalue()) - before >= before - 1  # padded to at least the length of the first
+    assert text.count("\n") == 1
+    assert text.endswith("\rtrain within  200 done in 99.5 s  loss 0.005\n")
+    lines = text.removesuffix("\n").split("\r")
+    assert max(map(len, lines[:-1])) < width
+    assert any(line.startswith("train within") and "1/200" in line for line in lines) == (width > 20)
+
+
+def test_the_finished_line_replaces_the_longer_bar(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    stream = io.StringIO()
+    reporter = Reporter(stream, live=True)
+    reporter("a long stage name", 1, 1000, {"loss": 0.123456})
+    bar = stream.getvalue().split("\r")[-1]
+    reporter("a long stage name", 1000, 1000, {})
+
+    assert len(bar) == 79
+    assert f"\r{' ' * 79}\r" in stream.getvalue()
+    assert stream.getvalue().endswith("\ra long stage name  1,000 done in 0 ms\n")
 
 
 def test_a_stage_that_is_left_early_leaves_a_fresh_line():
-    stream, ticks = io.StringIO(), Clock()
-    reporter = Reporter(stream, live=True, clock=ticks)
+    stream = io.StringIO()
+    reporter = Reporter(stream, live=True)
     reporter("embed", 1, 9, {})
     assert not stream.getvalue().endswith("\n")
     reporter.close()
@@ -78,19 +85,24 @@ def test_a_new_stage_begins_a_new_line_and_a_new_clock():
     ]
 
 
-def test_what_does_not_fit_is_left_out_least_needed_first():
-    full = running("train within", 50, 200, 10.0, {"loss": 0.693}, 100, bar=True)
-    assert full == "train within  [#####---------------]  50/200  loss 0.693  5.0/s  0:30 left"
-    narrow = running("train within", 50, 200, 10.0, {"loss": 0.693}, 60, bar=True)
-    assert narrow == "train within  [#----]  50/200  loss 0.693  5.0/s  0:30 left"
-    assert running("train within", 50, 200, 10.0, {"loss": 0.693}, 45, bar=True).endswith("loss 0.693  5.0/s")
-    assert running("train within", 50, 200, 10.0, {"loss": 0.693}, 36, bar=True) == "train within  50/200  loss 0.693"
-    assert running("train within", 50, 200, 10.0, {"loss": 0.693}, 25, bar=True) == "train within  50/200"
+def test_a_bar_shows_what_is_done_the_loss_the_rate_and_the_time_left(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "75")
+    stream, ticks = io.StringIO(), Clock()
+    reporter = Reporter(stream, live=True, clock=ticks)
+    reporter("train within", 0, 200, {})
+    ticks.now += 10
+    reporter._bar.mininterval = 0
+    reporter("train within", 50, 200, {"loss": 0.693})
+
+    assert stream.getvalue().split("\r")[1].startswith("train within  [-----")
+    assert (
+        stream.getvalue().split("\r")[2] == "train within  [#####---------------]  50/200  loss 0.693  5.0/s  0:30 left"
+    )
 
 
 def test_before_any_time_has_passed_there_is_no_rate():
-    assert running("embed", 0, 4, 0.0, {}, 80, bar=False) == "embed  0/4"
-    assert "1,000/s" in running("embed", 1000, 2000, 1.0, {"rows": 3}, 80, bar=False)
+    assert running(0, 4, 0.0, {}) == "0/4"
+    assert running(1000, 0, 1.0, {"rows": 3}) == "1,000  1,000/s"
     assert finished("embed", 2, 0.0, {}) == "embed  2 done in 0 ms"
 
 

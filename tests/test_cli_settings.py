@@ -1,4 +1,4 @@
-"""Flags are the fields of Config: no more, no fewer, with its defaults and its words."""
+"""Flags are generated from the fields of Config, with their defaults and help texts."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ import dataclasses
 import click
 import pytest
 
+from rae.cli.flags import flag, in_flags
 from rae.cli.program import app
-from rae.cli.settings import config_of, config_options, flag
+from rae.cli.settings import config_options
 from rae.config import PAPER, TOY, Config
 from rae.errors import ConfigError
 
 
+@click.command()
+@config_options
+def command(config: Config) -> Config:
+    return config
+
+
 def config_from(*args: str) -> Config:
-    seen: list[Config] = []
-
-    @click.command()
-    @config_options
-    def command(config: Config) -> None:
-        seen.append(config)
-
-    command.main(list(args), standalone_mode=False)
-    return seen[0]
+    config: Config = command.main(list(args), standalone_mode=False)
+    return config
 
 
 def test_no_flags_are_the_library_s_own_defaults():
@@ -58,7 +58,7 @@ def test_a_flag_sets_its_field(args, expected):
     assert config_from(*args) == Config(**expected)
 
 
-def test_a_preset_speaks_where_no_flag_does():
+def test_a_preset_sets_what_no_flag_sets():
     assert config_from("--preset", "toy", "--steps", "7") == TOY.replace(steps=7)
 
 
@@ -76,10 +76,10 @@ def test_a_preset_speaks_where_no_flag_does():
     ],
 )
 def test_a_wrong_value_is_refused_by_the_name_of_the_flag(args, words):
-    with pytest.raises(ConfigError, match=words.replace("(", r"\(")):
+    with pytest.raises(ConfigError) as caught:
         config_from(*args)
 
-
-def test_only_the_subject_of_an_error_becomes_a_flag():
-    with pytest.raises(ConfigError, match="unknown setting 'stepps'; did you mean 'steps'"):
-        config_of("paper", {"stepps": 3})
+    assert words in in_flags(caught.value, command)
+    assert args[0].lstrip("-").replace("-", "_") in str(caught.value)
+    assert args[0] not in str(caught.value)
+    assert flag(caught.value.argument) == args[0]

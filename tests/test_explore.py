@@ -381,7 +381,7 @@ def test_label_columns_are_found_by_name_in_any_table(tmp_path):
     [
         ("id,x\na,1\n", {"columns": ["y"]}, "no column 'y'"),
         ("id\na\n", {}, "only ids"),
-        ("id,x\nq,1\n", {}, "none of its 1 ids is a node.*--id-column"),
+        ("id,x\nq,1\n", {}, "none of its 1 ids is a node.*check id_column$"),
     ],
 )
 def test_labels_that_do_not_fit_are_refused(tmp_path, text, asked, words):
@@ -560,7 +560,7 @@ def test_a_page_of_ours_is_replaced_and_anything_else_is_refused(run, tmp_path):
         other = tmp_path / name.partition(".")[0]
         other.mkdir()
         (other / name).write_text("mine")
-        with pytest.raises(RunError, match=r"not empty.*--force"):
+        with pytest.raises(RunError, match=r"not empty.*force=True"):
             write_page(run, other)
         assert (other / name).read_text() == "mine"
     write_page(run, tmp_path / "thesis", force=True)

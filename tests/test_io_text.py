@@ -8,7 +8,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from rae.cli.error_flags import in_flags
+from rae.cli.fit import fit
+from rae.cli.flags import in_flags
 from rae.errors import FileError
 from rae.io import read_edges, read_features, text
 from rae.io.header import has_header
@@ -162,8 +163,8 @@ def test_a_warning_about_features_names_the_reader(tmp_path: Path, caplog: pytes
     with caplog.at_level(logging.WARNING, "rae"):
         read_features(path, id="1", feature="2")
 
-    assert "pass header=True if it is a header (read_features)" in caplog.text
-    assert in_flags(caplog.messages[0]).endswith("pass --features-header if it is a header")
+    assert "pass read_features(header=True) if it is a header" in caplog.text
+    assert in_flags(caplog.records[0].msg, fit).endswith("pass --features-header if it is a header")
 
 
 def test_skipped_comments_are_counted(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The run folder: complete or not a run, never overwritten by accident, the same bytes for the same seed."""
+"""The run folder: complete or refused, never overwritten without force, the same bytes for the same seed."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from rae.run import (
     GRAPH_FILES,
     INFO,
     MODEL,
-    OURS,
     PAGE,
+    RUN_FILES,
     SPARSE,
     Run,
     check_free,
@@ -42,13 +42,14 @@ def model(graph):
     return RAE(dims=(8, 3), fanout=(3, 3), steps=4, batch_size=12, record_every=2).fit(graph)
 
 
-def made(folder, model, of, **rules):
-    z = model.transform(of)
-    return Run.create(folder, model, of.id_column, z, counts={"nodes": 12}, timings={"fit": 0.123456}, **rules)
+def write_run(folder, model, graph_of_run, **options):
+    z = model.transform(graph_of_run)
+    counts, timings = {"nodes": 12}, {"fit": 0.123456}
+    return Run.create(folder, model, graph_of_run.id_column, z, counts=counts, timings=timings, **options)
 
 
-def test_a_run_gives_back_what_was_put_in(tmp_path, model, graph):
-    run = made(tmp_path / "deep" / "run", model, graph, inputs={"edges": {"path": "e.csv", "bytes": 9}})
+def test_a_run_returns_what_was_written(tmp_path, model, graph):
+    run = write_run(tmp_path / "deep" / "run", model, graph, inputs={"edges": {"path": "e.csv", "bytes": 9}})
     opened = Run.open(tmp_path / "deep" / "run")
     ids, z = opened.embeddings()
 
@@ -65,7 +66,7 @@ def test_a_run_gives_back_what_was_put_in(tmp_path, model, graph):
 
 
 def test_the_keys_of_run_json_are_sorted(tmp_path, model, graph):
-    made(tmp_path / "run", model, graph)
+    write_run(tmp_path / "run", model, graph)
     pairs: list[list[str]] = []
     json.loads((tmp_path / "run" / INFO).read_text(), object_pairs_hook=lambda kv: pairs.append([k for k, _ in kv]))
 
@@ -73,25 +74,25 @@ def test_the_keys_of_run_json_are_sorted(tmp_path, model, graph):
 
 
 def test_nothing_of_this_machine_is_in_run_json(tmp_path, model, graph):
-    made(tmp_path / "run", model, graph)
+    write_run(tmp_path / "run", model, graph)
 
     assert str(tmp_path) not in (tmp_path / "run" / INFO).read_text()
 
 
 def test_the_same_seed_gives_the_same_bytes(tmp_path, model, graph):
-    made(tmp_path / "a", model, graph)
+    write_run(tmp_path / "a", model, graph)
     again = RAE(model.config).fit(graph)
-    made(tmp_path / "b", again, graph)
+    write_run(tmp_path / "b", again, graph)
 
     for name in (MODEL, EMBEDDINGS):
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
 
 
 def test_a_run_is_not_overwritten_without_force(tmp_path, model, graph):
-    made(tmp_path, model, graph)
+    write_run(tmp_path, model, graph)
     before = (tmp_path / INFO).read_bytes()
-    with pytest.raises(RunError, match=r"holds a run already.*--force"):
-        made(tmp_path, model, graph)
+    with pytest.raises(RunError, match=r"holds a run already; choose another out, or pass force=True"):
+        write_run(tmp_path, model, graph)
     assert (tmp_path / INFO).read_bytes() == before
 
 
@@ -113,7 +114,7 @@ def test_a_second_fit_into_a_folder_that_a_first_one_writes_is_refused_and_the_f
     assert all(not p.name.startswith(".") for p in folder.iterdir())
 
 
-def test_where_files_cannot_be_held_a_run_is_made_all_the_same(tmp_path, model, graph, monkeypatch):
+def test_a_run_is_written_where_the_system_has_no_file_locks(tmp_path, model, graph, monkeypatch):
     monkeypatch.setitem(sys.modules, "fcntl", None)
     (tmp_path / "run" / f".{'0' * 32}.tmp").mkdir(parents=True)
     (tmp_path / "run" / f".{'0' * 32}.tmp" / "lock").touch()
@@ -123,12 +124,12 @@ def test_where_files_cannot_be_held_a_run_is_made_all_the_same(tmp_path, model, 
     assert {p.name for p in (tmp_path / "run").iterdir()} == {MODEL, EMBEDDINGS, INFO}
 
 
-def test_force_replaces_our_files_and_leaves_the_others(tmp_path, model, graph):
-    made(tmp_path, model, graph)
+def test_force_replaces_the_files_of_a_run_and_no_others(tmp_path, model, graph):
+    write_run(tmp_path, model, graph)
     (tmp_path / "thesis.txt").write_text("mine")
     (tmp_path / "explore").mkdir()
     (tmp_path / PAGE).write_text("an old page")
-    made(tmp_path, model, graph, force=True)
+    write_run(tmp_path, model, graph, force=True)
 
     assert (tmp_path / "thesis.txt").read_text() == "mine"
     assert not (tmp_path / PAGE).exists()
@@ -157,16 +158,16 @@ def test_an_empty_or_absent_folder_is_free(tmp_path):
 
 
 def test_a_run_without_its_last_file_is_incomplete(tmp_path, model, graph):
-    made(tmp_path, model, graph)
+    write_run(tmp_path, model, graph)
     (tmp_path / INFO).unlink()
     with pytest.raises(RunError, match="incomplete"):
         Run.open(tmp_path)
-    with pytest.raises(RunError, match="incomplete run; pass --force"):
+    with pytest.raises(RunError, match="incomplete run; pass force=True"):
         check_free(tmp_path)
 
 
-def test_a_run_that_makes_no_sense_does_not_replace_the_old_one(tmp_path, model, graph):
-    made(tmp_path, model, graph)
+def test_embeddings_that_do_not_match_the_ids_do_not_replace_the_old_run(tmp_path, model, graph):
+    write_run(tmp_path, model, graph)
     z = model.transform(graph)
     with pytest.raises(FeatureError):
         Run.create(tmp_path, model, graph.id_column[:3], z, force=True)
@@ -174,7 +175,7 @@ def test_a_run_that_makes_no_sense_does_not_replace_the_old_one(tmp_path, model,
     assert Run.open(tmp_path).embeddings()[1].shape == z.shape
 
 
-def test_what_is_no_run_is_refused_by_what_it_is(tmp_path):
+def test_a_path_that_is_no_run_is_refused_with_the_reason(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(RunError, match="found a file"):
         Run.open(tmp_path / "file")
@@ -207,7 +208,7 @@ def test_bytes_that_are_no_text_are_refused(tmp_path):
 
 
 def test_a_model_comes_from_a_folder_or_from_a_file(tmp_path, model, graph):
-    made(tmp_path, model, graph)
+    write_run(tmp_path, model, graph)
     z = model.transform(graph)
 
     np.testing.assert_array_equal(load_model(tmp_path).transform(graph), z)
@@ -222,19 +223,19 @@ def test_the_summary_has_one_entry_per_fit():
     def record(loss: str, step: int, value: float) -> dict[str, object]:
         return {"loss": loss, "step": step, "value": value, "rank": 2.0, "cosine": 0.5}
 
-    told = summary([record("within", 10, 3.0), record("within", 20, 1.0), record("neighbor", 20, 2.0)])
+    entries = summary([record("within", 10, 3.0), record("within", 20, 1.0), record("neighbor", 20, 2.0)])
 
-    assert told["within"] == {"first": 3.0, "last": 1.0, "steps": 20, "rank": 2.0, "cosine": 0.5}
-    assert told["neighbor"]["first"] == told["neighbor"]["last"] == 2.0
+    assert entries["within"] == {"first": 3.0, "last": 1.0, "steps": 20, "rank": 2.0, "cosine": 0.5}
+    assert entries["neighbor"]["first"] == entries["neighbor"]["last"] == 2.0
     assert summary([]) == {}
 
 
-def test_only_names_of_ours_are_ever_removed():
-    assert OURS[0] == INFO  # removed first: from then on the run is incomplete
-    assert OURS[-1] == MODEL  # removed last: a graph beside no model is not ours
+def test_the_order_of_removal_marks_a_run_incomplete_first():
+    assert RUN_FILES[0] == INFO  # removed first: from then on the run is incomplete
+    assert RUN_FILES[-1] == MODEL  # removed last: a graph without a model is not part of a run
 
 
-# ------------------------------------------------------------------------- graph and features kept
+# ------------------------------------------------------------------------- graph and features
 
 
 @pytest.fixture(scope="module")
@@ -270,8 +271,8 @@ def test_dense_features_stay_dense(tmp_path, graph):
     assert run.feature_names is None
 
 
-def test_a_lean_run_has_neither_and_says_so(tmp_path, model, graph):
-    run = made(tmp_path, model, graph)
+def test_a_lean_run_has_neither_graph_nor_features(tmp_path, model, graph):
+    run = write_run(tmp_path, model, graph)
 
     assert not run.has_graph
     assert run.features() is None
@@ -279,7 +280,7 @@ def test_a_lean_run_has_neither_and_says_so(tmp_path, model, graph):
         run.graph()
 
 
-def test_force_replaces_a_graph_of_ours_and_a_lean_run_leaves_none(tmp_path, graph, informed):
+def test_force_replaces_the_graph_of_a_run_and_a_lean_run_has_none(tmp_path, graph, informed):
     table, model = informed
     z = model.transform(graph, table)
     Run.create(tmp_path, model, graph.id_column, z, graph=graph, features=table)
@@ -296,7 +297,7 @@ def test_a_graph_that_no_run_wrote_is_never_replaced(tmp_path, model, graph):
 
     write_graph(tmp_path / GRAPH, graph)
     with pytest.raises(RunError, match="that no run wrote"):
-        made(tmp_path, model, graph, graph=graph, force=True)
+        write_run(tmp_path, model, graph, graph=graph, force=True)
     assert (tmp_path / GRAPH_FILES[0]).is_file()
 
 
@@ -304,21 +305,21 @@ def test_a_file_or_a_link_in_the_place_of_the_graph_is_refused(tmp_path, model, 
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / GRAPH).write_text("")
     with pytest.raises(RunError, match="a file or a link"):
-        made(tmp_path / "a", model, graph, force=True)
+        write_run(tmp_path / "a", model, graph, force=True)
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / GRAPH).symlink_to(tmp_path)
     with pytest.raises(RunError, match="a file or a link"):
-        made(tmp_path / "b", model, graph, force=True)
+        write_run(tmp_path / "b", model, graph, force=True)
 
 
 def test_a_graph_with_other_ids_than_the_embeddings_is_refused_before_anything_is_written(tmp_path, model, graph):
     other = Graph.from_edges([(0, 1), (1, 2)])
     with pytest.raises(RunError, match="must be those of the graph"):
-        made(tmp_path / "run", model, graph, graph=other)
+        write_run(tmp_path / "run", model, graph, graph=other)
     with pytest.raises(RunError, match="pass graph="):
-        made(tmp_path / "run", model, graph, features=FeatureTable(graph.id_column, np.ones((12, 1))))
+        write_run(tmp_path / "run", model, graph, features=FeatureTable(graph.id_column, np.ones((12, 1))))
     with pytest.raises(FeatureError, match="one row per node"):
-        made(tmp_path / "run", model, graph, features=np.ones((3, 1)))
+        write_run(tmp_path / "run", model, graph, features=np.ones((3, 1)))
     assert not (tmp_path / "run").exists()
 
 
@@ -330,7 +331,7 @@ def test_a_graph_with_other_ids_than_the_embeddings_is_refused_before_anything_i
     ],
 )
 def test_damaged_features_are_refused(tmp_path, model, graph, matrix):
-    run = made(tmp_path, model, graph, graph=graph, features=matrix)
+    run = write_run(tmp_path, model, graph, graph=graph, features=matrix)
     path = next(p for p in (tmp_path / SPARSE, tmp_path / DENSE) if p.is_file())
     path.write_bytes(path.read_bytes()[:90])
     with pytest.raises(RunError, match="is damaged"):
@@ -338,14 +339,14 @@ def test_damaged_features_are_refused(tmp_path, model, graph, matrix):
 
 
 def test_features_of_another_kind_are_refused(tmp_path, model, graph):
-    run = made(tmp_path, model, graph)
+    run = write_run(tmp_path, model, graph)
     np.save(tmp_path / DENSE, np.arange(12))
     with pytest.raises(RunError, match="not a matrix of float32 or float16"):
         run.features()
 
 
-def test_embeddings_know_their_model(tmp_path, model, graph):
-    run = made(tmp_path, model, graph)
+def test_embeddings_have_the_checksum_of_their_model(tmp_path, model, graph):
+    run = write_run(tmp_path, model, graph)
 
     assert embeddings_model(tmp_path / EMBEDDINGS) == checksum(tmp_path / MODEL) == run.model_checksum
     assert model_checksum(tmp_path) == model_checksum(tmp_path / MODEL) == run.model_checksum
@@ -373,7 +374,7 @@ def test_a_run_that_cannot_be_written_leaves_the_old_one_whole(tmp_path, model, 
         assert not (tmp_path / "other").exists()
 
 
-def test_a_page_of_old_roles_goes_with_them_and_says_so(tmp_path, model, graph, caplog):
+def test_new_roles_remove_the_page_of_the_old_ones_with_a_warning(tmp_path, model, graph, caplog):
     run = Run.create(tmp_path / "run", model, graph.id_column, model.transform(graph), graph=graph)
     run.fit_roles(2)
     page = run.path / "explore" / "index.html"
@@ -386,9 +387,9 @@ def test_a_page_of_old_roles_goes_with_them_and_says_so(tmp_path, model, graph, 
     assert "makes it anew" in caplog.text
 
 
-def test_features_of_half_precision_are_kept_so(tmp_path, model, graph):
+def test_features_of_half_precision_stay_in_half_precision(tmp_path, model, graph):
     half = np.eye(graph.n_nodes, 4, dtype=np.float16)
-    run = made(tmp_path, model, graph, graph=graph, features=half)
+    run = write_run(tmp_path, model, graph, graph=graph, features=half)
 
     assert run.features().dtype == np.float16
     assert np.array_equal(run.features(), half)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from rae.model.pairs import any_other, non_neighbor, random_neighbor
     from rae.model.sampling import exact_blocks, sample_blocks, shuffle_neighbors
     from rae.model.training import step_loss
+    from rae.pipeline import embed_file, fit_run
     from rae.roles import Roles
     from rae.run import Run
     from rae.runtime import key, set_threads
@@ -54,6 +55,8 @@ _HOMES = {
     "exact_blocks": "model.sampling",
     "key": "runtime",
     "non_neighbor": "model.pairs",
+    "embed_file": "pipeline",
+    "fit_run": "pipeline",
     "open_graph": "io",
     "random_neighbor": "model.pairs",
     "read_edges": "io",
@@ -85,8 +88,10 @@ __all__ = [
     "build_graph",
     "contrast",
     "datasets",
+    "embed_file",
     "errors",
     "exact_blocks",
+    "fit_run",
     "key",
     "non_neighbor",
     "open_graph",

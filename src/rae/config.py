@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rae.errors import ConfigError
+from rae.errors import Argument, ConfigError
 
 LOSSES = ("within", "neighbor", "both")
 ACTIVATIONS = ("tanh", "relu", "elu", "leaky_relu")
@@ -93,8 +93,9 @@ class Config:
             object.__setattr__(self, field.name, value)
         if len(self.dims) != len(self.fanout):
             raise ConfigError(
-                f"dims and fanout must have one entry per level, got {len(self.dims)} dims "
-                f"{self.dims} and {len(self.fanout)} fan-outs {self.fanout}"
+                *(Argument("dims"), " and ", Argument("fanout")),
+                f" must have one entry per level, got {len(self.dims)} dims "
+                f"{self.dims} and {len(self.fanout)} fan-outs {self.fanout}",
             )
 
     @property
@@ -140,18 +141,18 @@ def check_names(settings: Mapping[str, Any]) -> None:
 def _coerced(name: str, value: Any, annotation: Any) -> Any:
     if annotation == "tuple[int, ...]":
         if isinstance(value, (str, bytes)) or not hasattr(value, "__iter__"):
-            raise ConfigError(f"{name} must be a sequence of whole numbers such as (192, 64), got {value!r}")
+            raise ConfigError(Argument(name), f" must be a sequence of whole numbers such as (192, 64), got {value!r}")
         items = tuple(_number(name, v, int) for v in value)
         if not items:
-            raise ConfigError(f"{name} must name at least one level, got {value!r}")
+            raise ConfigError(Argument(name), f" must name at least one level, got {value!r}")
         return value if isinstance(value, tuple) and items == value else items
     if annotation == "bool":
         if not isinstance(value, bool):
-            raise ConfigError(f"{name} must be True or False, got {value!r}")
+            raise ConfigError(Argument(name), f" must be True or False, got {value!r}")
         return value
     if annotation == "str":
         if not isinstance(value, str):
-            raise ConfigError(f"{name} must be a word, got {value!r}")
+            raise ConfigError(Argument(name), f" must be a word, got {value!r}")
         return value
     return _number(name, value, int if annotation == "int" else float)
 
@@ -167,9 +168,9 @@ def _number(name: str, value: Any, kind: type) -> Any:
             exact = False
         if not exact:
             what = "a whole number" if kind is int else "a number"
-            raise ConfigError(f"{name} must be {what}, got {value!r}")
+            raise ConfigError(Argument(name), f" must be {what}, got {value!r}")
     if not math.isfinite(number):
-        raise ConfigError(f"{name} must be finite, got {value!r}")
+        raise ConfigError(Argument(name), f" must be finite, got {value!r}")
     return number
 
 
@@ -177,16 +178,16 @@ def _check(name: str, value: Any, rules: Mapping[str, Any]) -> None:
     if (choices := rules.get("choices")) and value not in choices:
         near = difflib.get_close_matches(str(value), [str(c) for c in choices], n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise ConfigError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}{hint}")
+        raise ConfigError(Argument(name), f" must be one of {', '.join(map(repr, choices))}, got {value!r}{hint}")
     for part in value if isinstance(value, tuple) else (value,):
         if "low" in rules and part < rules["low"]:
-            raise ConfigError(f"{name} must be {rules['low']} or more, got {value!r}")
+            raise ConfigError(Argument(name), f" must be {rules['low']} or more, got {value!r}")
         if "high" in rules and part > rules["high"]:
-            raise ConfigError(f"{name} must be {rules['high']} or less, got {value!r}")
+            raise ConfigError(Argument(name), f" must be {rules['high']} or less, got {value!r}")
         if "above" in rules and part <= rules["above"]:
-            raise ConfigError(f"{name} must be more than {rules['above']}, got {value!r}")
+            raise ConfigError(Argument(name), f" must be more than {rules['above']}, got {value!r}")
         if "below" in rules and part >= rules["below"]:
-            raise ConfigError(f"{name} must be less than {rules['below']}, got {value!r}")
+            raise ConfigError(Argument(name), f" must be less than {rules['below']}, got {value!r}")
 
 
 PAPER = Config(degree_scale="raw", degree_above_cap="random")

@@ -1,14 +1,78 @@
-"""Every error raised on purpose, as one family tree.
+"""Every error raised on purpose, as one family tree, and the sentences they speak in.
 
 Each message says what was expected, what came, and what to do. The command line turns any of
 these into one sentence and exit code 2; everything else is a bug and exits with 1.
+
+A sentence that names arguments of the library keeps them as `Argument`s: Python reads
+`missing='zero'`, the command line writes the same sentence with its flag, `--missing zero`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Argument:
+    """An argument of the library named in a sentence, alone or with a value; `...` is any value.
+
+    >>> print(Argument("seed"), Argument("id", ...), Argument("missing", "zero"), Argument("header", False))
+    seed id= missing='zero' header=False
+    """
+
+    name: str
+    value: Any = None
+    function: str = ""  # that takes it, where that does not go without saying
+
+    def __str__(self) -> str:
+        if self.value is None:
+            return self.name
+        value = "" if self.value is ... else repr(self.value)
+        return f"{self.function}({self.name}={value})" if self.function else f"{self.name}={value}"
+
+
+class Sentence(str):
+    """Text that remembers which of its parts are arguments. As a string it is written for Python.
+
+    >>> advice = Sentence("pass ", Argument("missing", "zero"), " or drop the nodes")
+    >>> print(advice)
+    pass missing='zero' or drop the nodes
+    >>> advice.render(lambda argument: f"--{argument.name} {argument.value}")
+    'pass --missing zero or drop the nodes'
+    """
+
+    parts: tuple[str | Argument, ...]
+
+    def __new__(cls, *parts: str | Argument | RaeError) -> Sentence:
+        flat = [part.sentence if isinstance(part, RaeError) else part for part in parts]
+        sentence = super().__new__(cls, "".join(map(str, flat)))
+        sentence.parts = tuple(p for part in flat for p in (part.parts if isinstance(part, Sentence) else (part,)))
+        return sentence
+
+    @property
+    def argument(self) -> str | None:
+        """The name of the first argument, None where the sentence names none."""
+        return next((part.name for part in self.parts if isinstance(part, Argument)), None)
+
+    def render(self, spell: Callable[[Argument], str]) -> str:
+        """The sentence with each argument written as `spell` says."""
+        return "".join(spell(part) if isinstance(part, Argument) else part for part in self.parts)
+
 
 class RaeError(Exception):
-    """The root: catch this to catch every mistake that a user can mend."""
+    """The root: catch this to catch every mistake that a user can mend.
+
+    `sentence` is the message, `argument` the name of the argument that it is about, if there is one: by
+    default the first that the sentence names. An error among the parts brings its own sentence.
+    """
+
+    def __init__(self, *parts: str | Argument | RaeError, argument: str | None = None) -> None:
+        self.sentence = Sentence(*parts)
+        inner = next((part.argument for part in parts if isinstance(part, RaeError)), None)
+        self.argument: str | None = argument or inner or self.sentence.argument
+        super().__init__(str(self.sentence))
 
 
 class ConfigError(RaeError, ValueError):
@@ -54,5 +118,30 @@ class MissingExtraError(RaeError, ImportError):
         super().__init__(f"{purpose} needs {library}; install it with: pip install 'rae[{extra}]'")
 
 
-class CollapseWarning(UserWarning):
+class RaeWarning(UserWarning):
+    """The root of the warnings; `sentence` as in `RaeError`."""
+
+    def __init__(self, *parts: str | Argument) -> None:
+        self.sentence = Sentence(*parts)
+        super().__init__(str(self.sentence))
+
+
+class CollapseWarning(RaeWarning):
     """A fit whose vectors are all but equal."""
+
+
+class MemoryWarning(RaeWarning):
+    """Work that will not fit in memory as it is asked for, and what would make it fit."""
+
+
+def size(n_bytes: float) -> str:
+    """Bytes in the unit that reads best.
+
+    >>> size(512), size(2_500_000), size(3.2e9)
+    ('512 B', '2.5 MB', '3.2 GB')
+    """
+    for unit in ("B", "kB", "MB", "GB"):
+        if n_bytes < 1000:
+            return f"{n_bytes:.0f} {unit}" if unit == "B" or n_bytes >= 100 else f"{n_bytes:.1f} {unit}"
+        n_bytes /= 1000
+    return f"{n_bytes:.1f} TB"

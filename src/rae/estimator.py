@@ -13,7 +13,7 @@ import scipy.sparse as sp
 
 from rae.config import Config
 from rae.engine import embed, embed_to
-from rae.errors import ConfigError, FeatureError, GraphError, NotFittedError
+from rae.errors import Argument, ConfigError, FeatureError, GraphError, NotFittedError
 from rae.features import Features, FeatureTable
 from rae.graph import Graph
 from rae.model import checkpoint
@@ -103,7 +103,10 @@ class RAE:
         `dtype` is that of the file, `model` a model file's checksum for its header.
         """
         if half and memory is None:
-            raise ConfigError("half=True is about rows kept on disk, which memory= asks for; pass both")
+            raise ConfigError(
+                *(Argument("half", True), " is about rows kept on disk, which ", Argument("memory", ...)),
+                " asks for; pass both",
+            )
         x = _features(graph, self._expected(features), self._model.config, check=memory is None)
         self._check_width(x)
         return embed_to(
@@ -129,7 +132,7 @@ class RAE:
     ) -> Floats:
         """One vector per graph: the sum (the paper), mean or max over its nodes.  -> (len(graphs), width)"""
         if readout not in _READOUTS:
-            raise ConfigError(f"readout must be one of 'sum', 'mean', 'max', got {readout!r}")
+            raise ConfigError(Argument("readout"), f" must be one of 'sum', 'mean', 'max', got {readout!r}")
         _check_many(graphs, features)
         parts = []
         for start, stop in _groups([g.n_nodes for g in graphs], _NODES_AT_ONCE):

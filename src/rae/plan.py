@@ -39,7 +39,7 @@ from rae.engine import memory_bytes, stream
 from rae.engine.embedding import layout_sizes
 from rae.engine.layout import PART_BYTES, PROGRAM, WRITING, layout, least_memory
 from rae.engine.levels import EncoderLevel, encoder_levels
-from rae.errors import CollapseWarning, GraphError
+from rae.errors import Argument, CollapseWarning, GraphError
 from rae.features import Features
 from rae.graph import Graph
 from rae.io import write_embeddings
@@ -200,7 +200,7 @@ def fit_seconds(graph: Graph, x: Features, config: Config, loss: str) -> float:
     if config.steps == 0:
         return 0.0
     if graph.n_edges == 0:
-        raise GraphError(f"training needs edges, got {graph.n_nodes:,} nodes and no edge; use --steps 0")
+        raise GraphError(f"training needs edges, got {graph.n_nodes:,} nodes and no edge; use ", Argument("steps", 0))
     stamps = [time.perf_counter()]
     short = config.replace(steps=1 + STEPS, record_every=1 + STEPS)
     with warnings.catch_warnings():

@@ -1,17 +1,17 @@
-"""Run: the folder that `rae fit` writes and every other command reads.
+"""Run: the folder that `rae fit` and `fit_run` write and every other command reads.
 
     model.safetensors     the fitted model
     embeddings.parquet    id, embedding
     graph/                the graph, unless the run is lean
-    features.npz          the features the model was given, if any; features.npy where they are dense
-    roles.*               roles, once they were asked for: parquet per node, json of cards, safetensors to apply
-    explore/              the page, once it was asked for: index.html opens without a server
+    features.npz          the features of the fit, if any; features.npy where they are dense
+    roles.*               the roles, if fitted: parquet per node, json of cards, safetensors of the model of roles
+    explore/              the page, if written: index.html opens without a server
     run.json              settings, versions, counts, timings, training, inputs
 
 Rows of the graph, of the features and of the embeddings are in the same order.
 
-A run is made aside and moved into place, run.json last, so a folder that has it is complete and
-a run that is replaced stays whole until the new one is.
+A run is written to a hidden staging folder and moved into place, run.json last: a folder with run.json is
+complete, and a run that is replaced stays complete until the new one is.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rae.errors import RunError
+from rae.errors import Argument, RunError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -50,21 +50,22 @@ PAGE, NOTICE = "explore/index.html", "explore/NOTICE.txt"
 GRAPH, SPARSE, DENSE = "graph", "features.npz", "features.npy"
 GRAPH_FILES = tuple(f"{GRAPH}/{name}" for name in ("graph.json", "offsets.npy", "targets.npy", "ids.arrow"))
 ROLES, CARDS, FITTED_ROLES = "roles.parquet", "roles.json", "roles.safetensors"
-# The only names a run ever replaces, in the order in which they go: the model last, so that a graph
-# beside no model is never taken for one of ours.
-OURS = (
+# Every file of a run, in the order of removal: the model last, so that a graph folder without a model
+# is never taken for part of a run. No other file is ever replaced.
+RUN_FILES = (
     *(INFO, PAGE, NOTICE, ROLES, CARDS, FITTED_ROLES),
     *(*GRAPH_FILES, SPARSE, DENSE, EMBEDDINGS, MODEL),
 )
+OUT, FORCE = Argument("out"), Argument("force", True)
 COUNTS = ("nodes", "edges", "isolated", "features", "width", "rows", "doubled", "self_loops")
 STAGES = ("read", "fit", "embed")
-ASIDE = re.compile(r"\.[0-9a-f]{32}\.tmp")  # the folder that a run is made in
+STAGING = re.compile(r"\.[0-9a-f]{32}\.tmp")  # the name of a staging folder
 LIBRARIES = ("rae", "numpy", "scipy", "pyarrow", "torch", "numba", "safetensors", "scikit-learn")
 
 
 @dataclass(frozen=True)
 class Run:
-    """A complete run folder: where it is, and what its run.json says."""
+    """A complete run folder: its path and the contents of run.json."""
 
     path: Path
     info: dict[str, Any]
@@ -77,8 +78,8 @@ class Run:
             what = "a file" if folder.exists() else "nothing"
             raise RunError(f"expected a run folder at {folder}, found {what}; `rae fit` makes one")
         if not (folder / INFO).is_file():
-            if any((folder / name).exists() for name in OURS):
-                raise RunError(f"the run in {folder} is incomplete: it has no {INFO}; fit it again with --force")
+            if any((folder / name).exists() for name in RUN_FILES):
+                raise RunError(f"the run in {folder} is incomplete: it has no {INFO}; fit it again with ", FORCE)
             raise RunError(f"{folder} is not a run folder: it has no {INFO}; `rae fit EDGES --out {folder}` makes one")
         return cls(folder, _read_info(folder / INFO))
 
@@ -100,11 +101,10 @@ class Run:
     ) -> Run:
         """Write a run folder and return it; whatever else lies in the folder is left alone.
 
-        With `graph` and `features` (a matrix in row order or a FeatureTable) those are kept too:
-        roles then say what their members have in common, and the page can draw neighbourhoods.
-        `embeddings` is a matrix in the order of ids, or the Parquet file of one, which is moved here, or a
-        function that writes such a file, given its path and the model's checksum, and returns the width
-        of the vectors; what it takes is the stage "embed".
+        `graph` and `features` (a matrix in row order or a FeatureTable) are stored too, if given: role cards
+        need them to describe members, the page to draw neighbourhoods. `embeddings` is a matrix in the order of
+        ids, a Parquet file of one, which is moved into the run, or a function of a path and the model's checksum
+        that writes such a file and returns the width of the vectors; its duration is the timing "embed".
         """
         from rae.graph.folder import checksum, write_graph
         from rae.storage.atomic import write_json
@@ -112,16 +112,16 @@ class Run:
         folder = Path(path)
         check_free(folder, force=force)
         matrix = _in_row_order(ids, graph, features)
-        with _made_aside(folder) as new:
+        with _staging_folder(folder) as new:
             model.save(new / MODEL)
             if graph is not None:
                 write_graph(new / GRAPH, graph)
             if matrix is not None:
                 _write_matrix(new, matrix)
             began = time.perf_counter()
-            # Vectors cost the most: a finished file of them is moved here only when the rest is there.
-            width = _put(embeddings, new / EMBEDDINGS, ids, checksum(new / MODEL), dtype)
-            made = {"embed": time.perf_counter() - began} if callable(embeddings) else {}
+            # Vectors cost the most: a finished file of them is moved here only after everything else is written.
+            width = _write_vectors(embeddings, new / EMBEDDINGS, ids, checksum(new / MODEL), dtype)
+            embed_timing = {"embed": time.perf_counter() - began} if callable(embeddings) else {}
             info: dict[str, Any] = {
                 "format": FORMAT,
                 "format_version": FORMAT_VERSION,
@@ -129,7 +129,9 @@ class Run:
                 "structural": bool(model.structural),
                 "versions": _versions(),
                 "counts": {**(counts or {}), "width": width},
-                "timings": {name: round(float(spent), 4) for name, spent in {**(timings or {}), **made}.items()},
+                "timings": {
+                    name: round(float(spent), 4) for name, spent in {**(timings or {}), **embed_timing}.items()
+                },
                 "training": summary(model.history),
                 "history": list(model.history),
                 "inputs": dict(inputs or {}),
@@ -153,7 +155,7 @@ class Run:
 
     @property
     def has_graph(self) -> bool:
-        """Whether the graph was kept."""
+        """Whether the run has its graph."""
         return (self.path / GRAPH_FILES[0]).is_file()
 
     def graph(self) -> Graph:
@@ -162,14 +164,15 @@ class Run:
 
         if not self.has_graph:
             raise RunError(
-                f"the run in {self.path} keeps no graph (an older or a lean one); fit it again without --lean"
+                f"the run in {self.path} keeps no graph (an older or a lean one); fit it again without ",
+                Argument("lean", True),
             )
         return open_graph(self.path / GRAPH)
 
     def features(self) -> Matrix | None:
-        """The features the model was given, one row per node, or None where none were kept."""
-        found = [self.path / name for name in (SPARSE, DENSE) if (self.path / name).is_file()]
-        return _read_matrix(found[0]) if found else None
+        """The features of the fit, one row per node, or None where the run has none."""
+        files = [self.path / name for name in (SPARSE, DENSE) if (self.path / name).is_file()]
+        return _read_matrix(files[0]) if files else None
 
     @cached_property
     def feature_names(self) -> tuple[str, ...] | None:
@@ -178,14 +181,14 @@ class Run:
 
     @cached_property
     def model_checksum(self) -> str:
-        """The SHA-256 of the model file: what says that two embeddings are by one model."""
+        """The SHA-256 of the model file, by which embeddings of one model are recognised."""
         from rae.graph.folder import checksum
 
         return checksum(self.path / MODEL)
 
     @property
     def counts(self) -> dict[str, int]:
-        """What was counted, the most asked for first."""
+        """The counts of the inputs and the width of the vectors, the most important first."""
         return _in_order(self.info["counts"], COUNTS)
 
     @property
@@ -195,7 +198,7 @@ class Run:
 
     @property
     def has_roles(self) -> bool:
-        """Whether roles were found and kept."""
+        """Whether the run has roles."""
         return (self.path / CARDS).is_file()
 
     def fit_roles(self, k: int | str = "auto", *, max_k: int = 20, seed: int = 0) -> Roles:
@@ -254,11 +257,11 @@ class Run:
 
     def files(self) -> dict[str, int]:
         """The run's files that are there, with their sizes in bytes."""
-        return {n: (self.path / n).stat().st_size for n in sorted(OURS) if (self.path / n).is_file()}
+        return {n: (self.path / n).stat().st_size for n in sorted(RUN_FILES) if (self.path / n).is_file()}
 
 
-def _put(embeddings: Any, path: Path, ids: pa.Array, model: str, dtype: str) -> int:
-    """Put embeddings into this file, however they come, and return their width."""
+def _write_vectors(embeddings: Any, path: Path, ids: pa.Array, model: str, dtype: str) -> int:
+    """Write, move or compute the embeddings into this file and return their width."""
     from rae.io import write_embeddings
     from rae.io.embeddings import embeddings_width
 
@@ -273,70 +276,70 @@ def _put(embeddings: Any, path: Path, ids: pa.Array, model: str, dtype: str) -> 
 
 
 @contextlib.contextmanager
-def _made_aside(folder: Path) -> Iterator[Path]:
-    """A hidden folder to make a run in; when the block ends well its files take the place of the old run's.
+def _staging_folder(folder: Path) -> Iterator[Path]:
+    """A hidden folder to write a run in; when the block ends well its files replace those of the old run.
 
-    When it does not (a full disk, Ctrl-C), the old run is still there, whole. The moves themselves
-    need no space; should they be cut off, the run lacks its run.json and is known to be incomplete.
+    When it does not (a full disk, Ctrl-C), the old run is still there, complete. The moves themselves
+    need no space; if they are cut off, the run lacks its run.json and is known to be incomplete.
     """
     from rae.storage.lock import LOCK, exclusive_lock
 
-    fresh = not folder.exists()
+    is_new = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
-    for left in _left_aside(folder):
-        shutil.rmtree(left, ignore_errors=True)
-    aside = folder / f".{uuid.uuid4().hex}.tmp"
-    aside.mkdir()
+    for abandoned in _abandoned_staging(folder):
+        shutil.rmtree(abandoned, ignore_errors=True)
+    staging = folder / f".{uuid.uuid4().hex}.tmp"
+    staging.mkdir()
     try:
-        with exclusive_lock(aside / LOCK):
-            yield aside
-        for name in OURS:
+        with exclusive_lock(staging / LOCK):
+            yield staging
+        for name in RUN_FILES:
             (folder / name).unlink(missing_ok=True)
-        made = [name for name in reversed(OURS) if (aside / name).is_file()]  # run.json comes last
-        for name in made:
+        for name in [name for name in reversed(RUN_FILES) if (staging / name).is_file()]:  # run.json comes last
             (folder / name).parent.mkdir(exist_ok=True)
-            (aside / name).replace(folder / name)
+            (staging / name).replace(folder / name)
     finally:
-        shutil.rmtree(aside, ignore_errors=True)
-        if fresh and not any(folder.iterdir()):
+        shutil.rmtree(staging, ignore_errors=True)
+        if is_new and not any(folder.iterdir()):
             folder.rmdir()
 
 
-def _left_aside(folder: Path) -> list[Path]:
-    """What fits that were killed left in this folder; one that is still at work is an error."""
+def _abandoned_staging(folder: Path) -> list[Path]:
+    """The staging folders of killed fits; that of a running fit is an error."""
     from rae.storage.lock import LOCK, exclusive_lock
 
-    found = [path for path in folder.iterdir() if ASIDE.fullmatch(path.name) and path.is_dir()]
-    for path in [path for path in found if (path / LOCK).is_file()]:
+    abandoned = [path for path in folder.iterdir() if STAGING.fullmatch(path.name) and path.is_dir()]
+    for path in [path for path in abandoned if (path / LOCK).is_file()]:
         with exclusive_lock(path / LOCK) as free:
             if not free:
-                raise RunError(f"another fit is writing its run into {folder}; wait for it, or choose another --out")
-    return found
+                raise RunError(f"another fit is writing its run into {folder}; wait for it, or choose another ", OUT)
+    return abandoned
 
 
 def check_free(path: str | Path, *, force: bool = False) -> None:
-    """Refuse a place that holds something already; called before any work, and again before writing."""
+    """Refuse a folder that is in use; called before any work, and again before writing."""
     folder = Path(path)
     if not folder.exists():
         return
     if not folder.is_dir():
-        raise RunError(f"--out must be a folder, {folder} is a file; choose another name")
-    blocked = [folder / name for name in OURS if (folder / name).is_dir()]
+        raise RunError(OUT, f" must be a folder, {folder} is a file; choose another name")
+    blocked = [folder / name for name in RUN_FILES if (folder / name).is_dir()]
     if blocked:
-        raise RunError(f"{blocked[0]} is a folder where a file of the run must go; choose another --out")
-    kept = folder / GRAPH
-    if kept.is_symlink() or (kept.exists() and not kept.is_dir()):
-        raise RunError(f"{kept} is a file or a link where a folder of the run must go; choose another --out")
+        raise RunError(f"{blocked[0]} is a folder where a file of the run must go; choose another ", OUT)
+    graph = folder / GRAPH
+    if graph.is_symlink() or (graph.exists() and not graph.is_dir()):
+        raise RunError(f"{graph} is a file or a link where a folder of the run must go; choose another ", OUT)
     if any((folder / name).exists() for name in GRAPH_FILES) and not (folder / MODEL).is_file():
-        raise RunError(f"{kept} holds a graph that no run wrote, it would be replaced; choose another --out")
-    if force or not set(folder.iterdir()) - set(_left_aside(folder)):
+        raise RunError(f"{graph} holds a graph that no run wrote, it would be replaced; choose another ", OUT)
+    if force or not set(folder.iterdir()) - set(_abandoned_staging(folder)):
         return
     if (folder / INFO).is_file():
-        raise RunError(f"{folder} holds a run already; choose another --out, or pass --force to replace it")
-    if any((folder / name).exists() for name in OURS):
-        raise RunError(f"{folder} holds an incomplete run; pass --force to replace it")
+        raise RunError(f"{folder} holds a run already; choose another ", OUT, ", or pass ", FORCE, " to replace it")
+    if any((folder / name).exists() for name in RUN_FILES):
+        raise RunError(f"{folder} holds an incomplete run; pass ", FORCE, " to replace it")
     raise RunError(
-        f"{folder} is not empty; choose another --out, or pass --force to write the run beside what is there"
+        *(f"{folder} is not empty; choose another ", OUT, ", or pass ", FORCE),
+        " to write the run beside what is there",
     )
 
 
@@ -357,16 +360,16 @@ def model_checksum(path: str | Path) -> str:
 
 
 def summary(history: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """How each fit of the history went: its steps, its first and last loss, its last rank and cosine."""
+    """Steps, first and last loss, last rank and cosine of each fit in a history, by the name of its loss."""
     out: dict[str, dict[str, Any]] = {}
     for record in history:
-        seen = out.setdefault(str(record["loss"]), {"first": record["value"]})
-        seen |= {"steps": record["step"], "last": record["value"], "rank": record["rank"], "cosine": record["cosine"]}
+        entry = out.setdefault(str(record["loss"]), {"first": record["value"]})
+        entry |= {"steps": record["step"], "last": record["value"], "rank": record["rank"], "cosine": record["cosine"]}
     return out
 
 
 def _in_row_order(ids: pa.Array, graph: Graph | None, features: Any) -> Matrix | None:
-    """The features with one row per id, refused where graph, features and ids do not go together."""
+    """The features with one row per id; graph, features and ids that do not match are refused."""
     from rae.features import FeatureTable, check_matrix
     from rae.graph.ids import id_array
 
@@ -376,7 +379,9 @@ def _in_row_order(ids: pa.Array, graph: Graph | None, features: Any) -> Matrix |
         )
     if isinstance(features, FeatureTable):
         if graph is None:
-            raise RunError("a feature table is put in the order of a graph, got no graph; pass graph= too")
+            raise RunError(
+                "a feature table is put in the order of a graph, got no graph; pass ", Argument("graph", ...), " too"
+            )
         return features.aligned(graph)
     return None if features is None else check_matrix(features, len(ids))
 
@@ -405,16 +410,16 @@ def _read_matrix(path: Path) -> Matrix:
     matrix: Any
     try:
         if path.name == SPARSE:
-            with path.open("rb") as file:  # ours to close, whatever NumPy thinks of it
+            with path.open("rb") as file:  # NumPy leaves a damaged file open
                 matrix = sp.csr_array(sp.load_npz(file))
-            matrix.check_format(full_check=True)  # no entry points outside the matrix, whatever the file says
+            matrix.check_format(full_check=True)  # a damaged file may point outside the matrix
         else:
             matrix = np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
         sound = matrix.ndim == 2 and matrix.dtype in (np.float32, np.float16)
     except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise RunError(f"{path} is damaged ({error}); fit the run again with --force") from None
+        raise RunError(f"{path} is damaged ({error}); fit the run again with ", FORCE) from None
     if not sound:
-        raise RunError(f"{path} is damaged (not a matrix of float32 or float16); fit the run again with --force")
+        raise RunError(f"{path} is damaged (not a matrix of float32 or float16); fit the run again with ", FORCE)
     out: Matrix = matrix
     return out
 
@@ -427,20 +432,22 @@ def _read_info(path: Path) -> dict[str, Any]:
     try:
         info = json.loads(path.read_text(encoding="utf-8"))
     except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise RunError(f"{path} is not what `rae fit` writes: {error}; fit the run again with --force") from None
+        raise RunError(f"{path} is not what `rae fit` writes: {error}; fit the run again with ", FORCE) from None
     if not isinstance(info, dict) or info.get("format") != FORMAT:
         raise RunError(f"{path} is not what `rae fit` writes; is this another program's folder?")
-    found = info.get("format_version")
-    if not isinstance(found, int) or found > FORMAT_VERSION:
-        raise RunError(f"{path} has format version {found}, this rae reads up to {FORMAT_VERSION}; upgrade rae")
+    format_version = info.get("format_version")
+    if not isinstance(format_version, int) or format_version > FORMAT_VERSION:
+        raise RunError(
+            f"{path} has format version {format_version}, this rae reads up to {FORMAT_VERSION}; upgrade rae"
+        )
     return info
 
 
 def _versions() -> dict[str, str]:
-    found = {"python": platform.python_version(), "platform": f"{platform.system()} {platform.machine()}"}
+    versions = {"python": platform.python_version(), "platform": f"{platform.system()} {platform.machine()}"}
     for name in LIBRARIES:
         try:
-            found[name] = version(name)
+            versions[name] = version(name)
         except PackageNotFoundError:
             continue
-    return found
+    return versions

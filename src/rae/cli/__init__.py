@@ -1,4 +1,4 @@
-"""The command `rae`: fit, embed, info, plan, demo. Light to import; each command imports what it needs."""
+"""The command `rae`: flags in, words out; the work is in the library. Each command imports what it needs."""
 
 from rae.cli.program import app, main
 

@@ -1,4 +1,4 @@
-"""Where words go: results to standard output, notes and progress to standard error."""
+"""Output: results to standard output, notes, warnings and progress to standard error."""
 
 from __future__ import annotations
 
@@ -11,46 +11,48 @@ from typing import Any
 
 import click
 
-from rae.cli.progress import Progress, Reporter, terminal_width
+from rae.cli.progress import Reporter
+from rae.errors import size as size
+from rae.inputs import Progress
 
 
 @dataclass
 class Console:
-    """What the global flags say about talking; one per call, shared by the group and its command."""
+    """The global flags of one call, shared by the group and its command."""
 
     quiet: bool = False
     json: bool = False
     verbose: bool = False
     threads: int | None = None
+    command: click.Command | None = None  # the one that runs, by whose options errors name arguments
 
     def note(self, text: str) -> None:
-        """A line for the person watching; none with --quiet."""
+        """Print a line on standard error, unless --quiet is given."""
         if not self.quiet:
             click.echo(text, err=True)
 
     def warn(self, text: str) -> None:
-        """A line that even --quiet lets through."""
+        """Print a warning on standard error, --quiet or not."""
         click.echo(f"warning: {text}", err=True)
 
     def result(self, text: str, data: Mapping[str, Any]) -> None:
-        """The answer: text, or with --json one object and nothing else."""
+        """Print the result: text, or with --json one object and nothing else."""
         click.echo(json.dumps(data, sort_keys=True) if self.json else text)
 
     @contextlib.contextmanager
     def progress(self) -> Iterator[Progress | None]:
-        """A callback for fit and transform; the terminal is on a fresh line afterwards."""
+        """A progress callback, None with --quiet; the terminal is on a fresh line afterwards."""
         if self.quiet:
             yield None
             return
-        stream = sys.stderr
-        reporter = Reporter(stream, live=stream.isatty(), width=lambda: terminal_width(stream))
+        reporter = Reporter(sys.stderr)
         try:
             yield reporter
         finally:
             reporter.close()
 
     def use_threads(self) -> None:
-        """Hold our kernels and torch to --threads, if it was given."""
+        """Limit our kernels and torch to --threads, if it is given."""
         if self.threads is None:
             return
         import torch
@@ -62,7 +64,7 @@ class Console:
 
 
 def global_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The command with --quiet, --json, --verbose and --threads, wherever the user puts them."""
+    """The command with --quiet, --json, --verbose and --threads, which may also stand before its name."""
     for option in (
         _global(
             "--threads",
@@ -82,6 +84,7 @@ def global_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def _global(name: str, attribute: str, help: str, **rules: Any) -> Callable[..., Any]:
     def remember(ctx: click.Context, _: click.Parameter, value: Any) -> None:
         console = ctx.ensure_object(Console)
+        console.command = ctx.command
         if value not in (None, False):
             setattr(console, attribute, value)
 
@@ -92,16 +95,3 @@ def columns(rows: Sequence[tuple[str, str]], indent: str = "") -> str:
     """Two columns of text, the first as wide as its widest entry."""
     wide = max((len(name) for name, _ in rows), default=0)
     return "\n".join(f"{indent}{name.ljust(wide)}  {text}" for name, text in rows)
-
-
-def size(n_bytes: float) -> str:
-    """Bytes in the unit that reads best.
-
-    >>> size(512), size(2_500_000), size(3.2e9)
-    ('512 B', '2.5 MB', '3.2 GB')
-    """
-    for unit in ("B", "kB", "MB", "GB"):
-        if n_bytes < 1000:
-            return f"{n_bytes:.0f} {unit}" if unit == "B" or n_bytes >= 100 else f"{n_bytes:.1f} {unit}"
-        n_bytes /= 1000
-    return f"{n_bytes:.1f} TB"

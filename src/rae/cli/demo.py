@@ -1,4 +1,4 @@
-"""`rae demo`: the standard library of this Python, embedded, so that everybody can judge by eye."""
+"""`rae demo`: embed the standard library of this Python, whose look-alikes a programmer can judge."""
 
 from __future__ import annotations
 
@@ -11,17 +11,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rae.cli.console import Console, columns, global_options
-from rae.cli.fit import add_page, fit_run
-from rae.cli.inputs import Inputs, counted
 from rae.config import PAPER
 
 if TYPE_CHECKING:
     from rae.explore import Subject
+    from rae.inputs import Inputs
     from rae.search import Similar
 
 SETTINGS = PAPER  # J_within: the same role
 # Modules whose look-alikes a Python programmer can judge; one that this Python lacks is skipped.
-ASKED = (
+SHOWN_MODULES = (
     "ntpath",
     "bz2",
     "smtplib",
@@ -34,7 +33,7 @@ ASKED = (
     "encodings.cp1252",
 )
 # By itself `rae roles` finds 2, codecs and the rest; 8 is the next peak of its curve and tells more.
-ROLES = 8
+N_ROLES = 8
 
 
 @click.command(short_help="embed Python's own library and show what is alike")
@@ -52,30 +51,36 @@ def demo(console: Console, out: str, force: bool) -> None:
     rae demo
     rae demo --out /tmp/demo --force
     """
+    from rae.explore import write_page
+    from rae.pipeline import fit_run
     from rae.run import check_free
     from rae.search import similar_to_each
 
     folder = Path(out)
-    check_free(folder, force=force)
+    check_free(folder, force=force)  # before the library is read
     console.use_threads()
     inputs = _inputs(console)
-    run = fit_run(inputs, SETTINGS, folder, console, force=force)
     names = [str(i) for i in inputs.graph.ids]
-    add_page(run, console, _subject(names), k=ROLES)
-    alike = similar_to_each(run, [name for name in ASKED if name in names], k=3)
+    with console.progress() as progress:
+        run = fit_run(inputs, out=folder, config=SETTINGS, page=False, force=force, progress=progress)
+        run.fit_roles(N_ROLES)
+        write_page(run, subject=_subject(names), force=True, progress=progress)
+    alike = similar_to_each(run, [name for name in SHOWN_MODULES if name in names], k=3)
     data = {a.id: [{"id": name, "cosine": round(cosine, 4)} for name, cosine in a.matches] for a in alike}
-    told = {"run": str(folder), "files": run.files(), "counts": inputs.counts, "alike": data}
-    console.result(_told(alike, folder, run.files()), told)
+    files = run.files()
+    text = _report(alike, folder, files)
+    console.result(text, {"run": str(folder), "files": files, "counts": inputs.counts, "alike": data})
 
 
 def _inputs(console: Console) -> Inputs:
     from rae.datasets import load
     from rae.features import FeatureTable
+    from rae.inputs import Inputs, count
 
     began = time.perf_counter()
     data = load("stdlib")
     table = FeatureTable(data.graph.id_column, _shares(data.features), data.feature_names, open_vocabulary=True)
-    counts = counted(data.graph, table)
+    counts = count(data.graph, table)
     console.note(
         f"Python {platform.python_version()}'s own library: {counts['nodes']:,} modules, "
         f"{counts['edges']:,} imports,\n{counts['features']:,} names they use"
@@ -84,7 +89,7 @@ def _inputs(console: Console) -> Inputs:
 
 
 def _subject(names: Sequence[str]) -> Subject:
-    """What the page says; the package of a module is a label, which the model is not told."""
+    """The title of the page and its labels: the package of each module, which the model does not see."""
     from rae.explore import Subject
     from rae.explore.columns import word_column
 
@@ -103,12 +108,12 @@ def _shares(counts: Any) -> Any:
     return sp.csr_array(TfidfTransformer(norm="l1").fit_transform(counts), dtype=np.float32)
 
 
-def _told(alike: Sequence[Similar], folder: Path, files: dict[str, int]) -> str:
+def _report(alike: Sequence[Similar], folder: Path, files: dict[str, int]) -> str:
     """The table, where things are, and what to try next; no line wider than 60 columns."""
     rows = [(a.id, ", ".join(name for name, _ in a.matches)) for a in alike]
     wide = max((len(name) for name, _ in rows), default=0)
     table = [(name, line) for name, text in rows for name, line in _wrapped(name, text, 60 - wide - 4)]
-    made = [(name, what) for name, what in _MADE if name in files]
+    written = [(name, what) for name, what in _FILES if name in files]
     return "\n".join(
         [
             "Modules that play alike roles, nearest first:",
@@ -116,7 +121,7 @@ def _told(alike: Sequence[Similar], folder: Path, files: dict[str, int]) -> str:
             columns(table, indent="  "),
             "",
             f"In {folder}/:",
-            columns(made, indent="  "),
+            columns(written, indent="  "),
             "",
             "Next:",
             f"  rae roles {folder}",
@@ -128,7 +133,7 @@ def _told(alike: Sequence[Similar], folder: Path, files: dict[str, int]) -> str:
     )
 
 
-_MADE = (
+_FILES = (
     ("explore/index.html", "open it in a browser"),
     ("embeddings.parquet", "id, embedding"),
     ("roles.parquet", "id, role, confidence, membership"),

@@ -56,21 +56,22 @@ def explore(
         raise click.UsageError("--label-column and --id-column say how --labels is read, but there is no --labels")
     opened = Run.open(run)
     folder = Path(out) if out else opened.path / "explore"
-    asked = labels or sample or title or force
-    if serve and not asked and is_page(folder):
+    changes_page = labels or sample or title or force
+    if serve and not changes_page and is_page(folder):
         console.note("a page is there: it is served as it is; --force makes it anew")
     else:
         console.use_threads()
         began = time.perf_counter()
-        found = read_labels(labels, opened.embeddings()[0], label_column, id_column=id_column) if labels else ()
+        ids = opened.embeddings()[0] if labels else None
+        label_columns = read_labels(labels, ids, label_column, id_column=id_column) if labels else ()
         with console.progress() as progress:
-            subject = Subject(title=title, labels=found)
+            subject = Subject(title=title, labels=label_columns)
             write_page(opened, folder, subject=subject, sample=sample or SAMPLE, force=force, progress=progress)
         spent = time.perf_counter() - began
         written = (folder / INDEX).stat().st_size
         rows = [("page", f"{folder / INDEX} ({size(written)})"), ("time", seconds(spent))]
-        told = {"page": str(folder / INDEX), "bytes": written, "seconds": round(spent, 4)}
-        console.result(columns(rows), told)
+        data = {"page": str(folder / INDEX), "bytes": written, "seconds": round(spent, 4)}
+        console.result(columns(rows), data)
     if serve:
         _serve(folder, port, console)
 

@@ -1,31 +1,22 @@
-"""`rae fit`: read, learn, embed, write a run folder."""
+"""`rae fit`: the flags and the report of `rae.fit_run`."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping
-from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from rae.cli.console import Console, columns, global_options, size
-from rae.cli.inputs import Inputs, Reading, read_inputs, reading_options
-from rae.cli.memory_options import Bounds, bounds_options
+from rae.cli.memory_options import memory_options
 from rae.cli.progress import seconds
-from rae.cli.resume import Beside, made_of
+from rae.cli.reading_options import reading_options
 from rae.cli.roles import table
 from rae.cli.settings import config_options
 from rae.config import Config
 
 if TYPE_CHECKING:
-    from rae.explore import Subject
+    from rae.inputs import Reading
     from rae.run import Run
-
-MIB = 1 << 20
-SHARE = 0.8  # of the memory that is free, advised to be used
-PAGE_MOST = 200_000  # nodes up to which a fit goes on to roles and page without being asked
 
 
 @click.command(short_help="learn a model from a graph and embed its nodes")
@@ -34,15 +25,19 @@ PAGE_MOST = 200_000  # nodes up to which a fit goes on to roles and page without
 @click.option("--force", is_flag=True, help="replace the run that is there")
 @click.option("--page/--no-page", default=None, help="find roles and write the page  [default: up to 200,000 nodes]")
 @click.option("--lean", is_flag=True, help="keep no copy of the graph and the features in the run")
-@bounds_options
+@memory_options
 @config_options
 @global_options
 @click.pass_obj
 def fit(
     console: Console,
+    edges: str,
+    features: str | None,
     reading: Reading,
     config: Config,
-    bounds: Bounds,
+    memory: str | None,
+    half: bool,
+    dtype: str,
     out: str | None,
     force: bool,
     page: bool | None,
@@ -62,121 +57,19 @@ def fit(
     rae fit edges.csv --dims 64 --fanout 10 --no-page --json --quiet
     rae fit big.parquet --memory 6GiB --dtype float16
     """
-    from rae.run import check_free
+    from rae.pipeline import fit_run
 
-    folder = Path(out) if out else default_folder(reading.edges)
-    check_free(folder, force=force)
     console.use_threads()
-    inputs = read_inputs(reading, console, memory=bounds.memory, beside=folder)
-    warn_of_memory(inputs, config, bounds, console)
-    run = fit_run(inputs, config, folder, console, force=force, lean=lean, bounds=bounds)
-    if page or (page is None and run.counts["nodes"] <= PAGE_MOST):
-        add_page(run, console)
+    with console.progress() as progress:
+        run = fit_run(
+            edges, features, out=out, config=config, memory=memory, half=half, dtype=dtype,
+            page=page, lean=lean, force=force, progress=progress, **vars(reading),
+        )  # fmt: skip
     report(run, console)
 
 
-def warn_of_memory(inputs: Inputs, config: Config, bounds: Bounds, console: Console) -> None:
-    """Say so, before anything is started, if it will not fit in memory; a budget that nothing keeps to is refused."""
-    from rae.plan import check_budget, memory, shortage
-
-    if bounds.memory is not None:
-        check_budget(bounds.memory, inputs.graph, inputs.features, config, half=bounds.half)
-    parts = memory(inputs.graph, inputs.features, config, budget=bounds.memory, half=bounds.half, from_folder=True)
-    short = shortage(parts["peak"])
-    if short is None:
-        return
-    needed, free = short
-    way = way_out(inputs, config, bounds, parts, parts["peak"] - needed, free)
-    console.warn(f"this will take about {size(needed)} more memory and {size(free)} is available; {way}")
-
-
-def way_out(inputs: Inputs, config: Config, bounds: Bounds, parts: Mapping[str, int], held: int, free: int) -> str:
-    """What to do, where a process that holds so many bytes can have so many more and no others."""
-    from rae.memory import mapped
-    from rae.plan import least_budget
-
-    room, given = held + free, parts["program"] + parts["graph"] + parts["features"]
-    if given > room:
-        fewer = "" if inputs.features is None else ", or give fewer columns"
-        return f"no --memory makes it fit, program, graph and features take {size(given)}; free some memory{fewer}"
-    if given + parts["step"] > room:
-        return "pass a smaller --batch-size"
-    for half in (True,) if bounds.half else (False, True):
-        least = -(-least_budget(inputs.graph, inputs.features, config, half=half) // MIB)
-        if least * MIB <= room:
-            advised = max(least, (held + round(SHARE * free)) // MIB)  # of the whole process, with what it holds
-            return f"pass --memory {advised}MiB" + " --half" * (half and not bounds.half)
-    folder = ", or give EDGES as a graph folder (`rae graph build`)" * (mapped(inputs.graph.targets) is None)
-    return f"no --memory makes it fit, the least is {least} MiB, with --half; free some memory{folder}"
-
-
-def default_folder(edges: str) -> Path:
-    """runs/<name>, the name without its endings.
-
-    >>> default_folder("data/web.csv.gz").as_posix()
-    'runs/web'
-    """
-    name = Path(edges).name
-    return Path("runs") / (name.split(".")[0] or name)
-
-
-def fit_run(
-    inputs: Inputs,
-    config: Config,
-    folder: Path,
-    console: Console,
-    *,
-    force: bool,
-    lean: bool = False,
-    bounds: Bounds | None = None,
-) -> Run:
-    """Fit, embed and write; the run that comes out is complete."""
-    from rae.estimator import RAE
-    from rae.run import Run
-
-    bounds = bounds or Bounds()
-    model, beside = RAE(config), Beside(folder)
-    with console.progress() as progress:
-
-        def embed(path: Path, made_by: str) -> int:
-            return model.embed_to(
-                path, inputs.graph, inputs.features, model=made_by, progress=progress, **asdict(bounds)
-            )
-
-        def embed_beside(path: Path, made_by: str) -> int:
-            about = made_of(inputs.graph, inputs.features, config, made_by, bounds)
-            return beside.put(path, about, lambda vectors: embed(vectors, made_by))
-
-        began = time.perf_counter()
-        model.fit(inputs.graph, inputs.features, progress=progress)
-        run = Run.create(
-            folder,
-            model,
-            inputs.graph.id_column,
-            embed if bounds.memory is None else embed_beside,
-            graph=None if lean else inputs.graph,
-            features=None if lean else inputs.features,
-            counts=inputs.counts,
-            timings={"read": inputs.seconds, "fit": time.perf_counter() - began},
-            inputs=inputs.files,
-            force=force,
-        )
-    if bounds.memory is not None:
-        beside.remove()
-    return run
-
-
-def add_page(run: Run, console: Console, subject: Subject | None = None, *, k: int | str = "auto") -> None:
-    """Find the roles of a run and write its page."""
-    from rae.explore import write_page
-
-    run.fit_roles(k)
-    with console.progress() as progress:
-        write_page(run, subject=subject, force=True, progress=progress)
-
-
 def report(run: Run, console: Console) -> None:
-    """Say what came out and where."""
+    """Print the result of a fit and where it is."""
     from rae.run import PAGE
 
     training: dict[str, dict[str, Any]] = run.info["training"]

@@ -1,4 +1,4 @@
-"""`rae info`: what a run was made of, how long it took, how its training went."""
+"""`rae info`: inputs, settings, timings and training of a run."""
 
 from __future__ import annotations
 

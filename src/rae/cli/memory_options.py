@@ -3,30 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import click
 
-from rae.cli.settings import bundled
 
-
-@dataclass(frozen=True)
-class Bounds:
-    """How much memory embedding may take, and how exactly numbers are kept."""
-
-    memory: str | None = None
-    half: bool = False
-    dtype: str = "float32"
-
-    def __post_init__(self) -> None:
-        if self.half and self.memory is None:
-            raise click.UsageError("--half is about rows kept on disk, which --memory asks for; pass both")
-
-
-def bounds_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The command with --memory, --half and --dtype; it gets one Bounds, `bounds`."""
-    wrapped = bundled(command, "bounds", Bounds)
+def memory_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The command with --memory, --half and --dtype."""
     for option in (
         click.option(
             "--dtype",
@@ -47,5 +30,5 @@ def bounds_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "killed run goes on where it was  [default: rows between levels in memory, no disk]",
         ),
     ):
-        wrapped = option(wrapped)
-    return wrapped
+        command = option(command)
+    return command

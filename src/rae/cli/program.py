@@ -1,4 +1,4 @@
-"""The group `rae`, and the one place where an error becomes a sentence and an exit code."""
+"""The group `rae` and its exit codes; errors are printed here, with flags for arguments."""
 
 from __future__ import annotations
 
@@ -19,22 +19,23 @@ import click
 from rae.cli.console import Console, global_options
 from rae.cli.demo import demo
 from rae.cli.embed import embed
-from rae.cli.error_flags import in_flags
 from rae.cli.explore import explore
 from rae.cli.fit import fit
+from rae.cli.flags import in_flags
 from rae.cli.graph import graph
 from rae.cli.info import info
 from rae.cli.plan import plan
 from rae.cli.reproduce import reproduce
 from rae.cli.roles import roles
 from rae.cli.similar import similar
-from rae.errors import CollapseWarning, RaeError
+from rae.errors import RaeError, RaeWarning, Sentence
 
 DONE, BUG, USER_ERROR, INTERRUPTED, PIPE_CLOSED, TERMINATED = 0, 1, 2, 130, 141, 143
+NOTES = "rae.inputs"  # the logger of notes on the files that are read
 
 
 class _Terminated(KeyboardInterrupt):
-    """Asked to end by another program, which is as good as Ctrl-C."""
+    """SIGTERM, handled like Ctrl-C."""
 
 
 class _Group(click.Group):
@@ -51,7 +52,7 @@ class _Group(click.Group):
         return super().resolve_command(ctx, args)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(self.commands)  # in the order a newcomer needs them
+        return list(self.commands)  # as listed below, not by the alphabet
 
 
 def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
@@ -89,17 +90,17 @@ def app() -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The exit code of one call: 0 done, 2 the user can mend it, 1 a bug, 130 interrupted, 143 terminated."""
+    """The exit code of one call: 0 done, 2 an error of the user's, 1 a bug, 130 interrupted, 143 terminated."""
     if "_RAE_COMPLETE" in os.environ:  # shell completion: _RAE_COMPLETE=bash_source rae
         app.main(prog_name="rae")
     console = Console()
     try:
-        with _terminable(), _speaking(console), app.make_context("rae", _arguments(argv), obj=console) as ctx:
+        with _terminable(), _log_to_stderr(console), app.make_context("rae", _arguments(argv), obj=console) as ctx:
             app.invoke(ctx)
         sys.stdout.flush()
     except click.exceptions.Exit as done:
         return done.exit_code
-    except BrokenPipeError:  # the reader has seen enough, e.g. `rae info run | head -1`
+    except BrokenPipeError:  # the reader is gone, as in `rae info run | head -1`
         _silence(sys.stdout)
         return PIPE_CLOSED
     except _Terminated:
@@ -109,7 +110,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except click.ClickException as error:
         return _say(f"error: {_sentence(error)}", USER_ERROR)
     except RaeError as error:
-        return _say(f"error: {in_flags(str(error))}", USER_ERROR)
+        return _say(f"error: {_in_flags(error, console)}", USER_ERROR)
     except MemoryError:
         return _say("error: out of memory; `rae plan` says how much a fit needs, --batch-size lowers it", USER_ERROR)
     except OSError as error:
@@ -133,8 +134,13 @@ def _say(text: str, code: int) -> int:
     return code
 
 
+def _in_flags(message: object, console: Console) -> str:
+    """The message with the options of the command that runs, else of `rae fit`, which others send the user to."""
+    return in_flags(message, console.command, fit)
+
+
 def _silence(stream: Any) -> None:
-    """Point a closed pipe nowhere, so that Python's own flush at exit has nothing to complain about."""
+    """Redirect a closed pipe to the null device, so that Python's flush at exit does not fail."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, stream.fileno())
     os.close(nowhere)
@@ -153,13 +159,13 @@ def _os_sentence(error: OSError) -> str:
 
 @contextlib.contextmanager
 def _terminable() -> Iterator[None]:
-    """SIGTERM as an exception, so that hidden files are removed; one that somebody else minds is left to them."""
+    """Raise on SIGTERM, so that hidden files are removed. An existing SIGTERM handler is kept."""
 
     def end(*_: Any) -> None:
         raise _Terminated
 
-    ours = threading.current_thread() is threading.main_thread()  # in others Python sets no handler
-    if not ours or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+    in_main_thread = threading.current_thread() is threading.main_thread()  # in others Python sets no handler
+    if not in_main_thread or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
         yield
         return
     signal.signal(signal.SIGTERM, end)
@@ -170,22 +176,33 @@ def _terminable() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _speaking(console: Console) -> Iterator[None]:
-    """Warnings and the library's log as plain lines on standard error, while a command runs."""
+def _log_to_stderr(console: Console) -> Iterator[None]:
+    """Print warnings and log records of the library as plain lines on standard error, in the block.
+
+    Notes on the inputs are printed unless --quiet is given, other records below a warning with --verbose.
+    """
 
     def show(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
-        console.warn(in_flags(" ".join(str(message).split())))
+        console.warn(" ".join(_in_flags(message, console).split()))
+
+    def is_shown(record: logging.LogRecord) -> bool:
+        is_note = record.name == NOTES and not console.quiet
+        return console.verbose or is_note or record.levelno >= logging.WARNING
+
+    def line(record: logging.LogRecord) -> str:
+        message = record.msg if isinstance(record.msg, Sentence) else record.getMessage()
+        return _in_flags(message, console)
 
     handler = logging.StreamHandler()
-    handler.format = lambda record: in_flags(record.getMessage())  # type: ignore[method-assign]
-    handler.addFilter(lambda record: console.verbose or record.levelno >= logging.WARNING)
+    handler.format = line  # type: ignore[method-assign]
+    handler.addFilter(is_shown)
     log = logging.getLogger("rae")
     before = log.level
     log.addHandler(handler)
     log.setLevel(logging.INFO)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("always", CollapseWarning)
+            warnings.simplefilter("always", RaeWarning)
             warnings.showwarning = show
             yield
     finally:

@@ -1,104 +1,81 @@
-"""Progress as people want it: one live line on a terminal, a plain line now and then in a pipe."""
+"""Progress: a live bar (tqdm) on a terminal, a plain line every few seconds in a pipe."""
 
 from __future__ import annotations
 
 import os
 import time
 from collections.abc import Callable, Mapping
-from typing import Protocol, TextIO
+from typing import Any, TextIO
 
-BAR = 20  # cells of the bar at its widest
-LIVE, PLAIN = 0.1, 5.0  # seconds between two updates
-
-
-class Progress(Protocol):
-    """What fit and transform call: the stage, how much of it is done, and numbers worth showing."""
-
-    def __call__(self, stage: str, done: int, total: int, info: Mapping[str, float], /) -> None: ...
+PLAIN_INTERVAL = 5.0  # seconds between two lines in a pipe
 
 
 class Reporter:
-    """Turns calls into lines on `stream`; `live` rewrites one line, otherwise every line stays."""
+    """A progress callback that prints to `stream`; on a terminal, by default where the stream is one, it is a bar."""
 
     def __init__(
-        self,
-        stream: TextIO,
-        *,
-        live: bool,
-        width: Callable[[], int] = lambda: 80,
-        clock: Callable[[], float] = time.monotonic,
+        self, stream: TextIO, *, live: bool | None = None, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._stream, self._live, self._width, self._clock = stream, live, width, clock
+        self._stream, self._clock = stream, clock
+        self._live = stream.isatty() if live is None else live
         self._stage = ""
-        self._began = self._told = 0.0
-        self._open = False  # a live line stands unfinished on the terminal
-        self._last = ""
+        self._began = self._printed = 0.0
+        self._bar: Any = None
 
     def __call__(self, stage: str, done: int, total: int, info: Mapping[str, float], /) -> None:
         now = self._clock()
         if stage != self._stage:
             self.close()
-            self._stage, self._began = stage, now
-            self._told = -PLAIN if self._live else now
+            self._stage, self._began, self._printed = stage, now, now
         spent = now - self._began
         if total > 0 and done >= total:
-            self._finish(stage, total, spent, info)
-        elif now - self._told >= (LIVE if self._live else PLAIN):
-            self._told = now
-            self._tell(running(stage, done, total, spent, info, self._width() if self._live else 200, bar=self._live))
+            self.close(leave=False)
+            self._print(finished(stage, total, spent, info))
+        elif self._live:
+            self._update(stage, done, total, running(done, total, spent, info))
+        elif now - self._printed >= PLAIN_INTERVAL:
+            self._printed = now
+            self._print(f"{stage}  {running(done, total, spent, info)}")
 
-    def close(self) -> None:
-        """Leave the terminal on a fresh line, whatever happened."""
-        if self._open:
-            self._stream.write("\n")
-            self._stream.flush()
-        self._open, self._stage = False, ""
+    def close(self, *, leave: bool = True) -> None:
+        """Remove the bar, or leave it as it is above a fresh line."""
+        if self._bar is not None:
+            self._bar.leave = leave
+            self._bar.close()
+        self._bar, self._stage = None, ""
 
-    def _finish(self, stage: str, total: int, spent: float, info: Mapping[str, float]) -> None:
-        self._tell(finished(stage, total, spent, info))
-        self.close()
+    def _update(self, stage: str, done: int, total: int, text: str) -> None:
+        from tqdm import tqdm
 
-    def _tell(self, line: str) -> None:
-        if self._live:
-            room = max(10, self._width() - 1)
-            self._stream.write("\r" + line[:room].ljust(min(room, len(self._last))))
-            self._last, self._open = line[:room], True
-        else:
-            self._stream.write(line + "\n")
+        is_new = self._bar is None
+        columns = max(10, terminal_width(self._stream) - 1)
+        if is_new:
+            # The delay keeps tqdm from drawing before the text is there, rows and columns from asking the terminal.
+            shape = {"ncols": columns, "nrows": 20}
+            self._bar = tqdm(total=total or None, file=self._stream, ascii="-#", miniters=1, delay=1e-9, **shape)
+        self._bar.ncols = columns
+        self._bar.bar_format = f"{stage}  [{{bar}}]  {text}"
+        self._bar.update(done - self._bar.n)
+        if is_new:
+            self._bar.refresh()
+
+    def _print(self, line: str) -> None:
+        self._stream.write(f"{line}\n")
         self._stream.flush()
 
 
-def running(
-    stage: str, done: int, total: int, spent: float, info: Mapping[str, float], width: int, *, bar: bool
-) -> str:
-    """One line for a stage under way; parts that do not fit the width are left out, least needed first.
+def running(done: int, total: int, spent: float, info: Mapping[str, float]) -> str:
+    """How far a stage is, with its loss, its rate and the time left.
 
-    A total of 0 is one that nobody knows yet.
-
-    >>> running("embed", 5, 10, 2.0, {}, 60, bar=False)
-    'embed  5/10  2.5/s  0:02 left'
+    >>> running(5, 10, 2.0, {})
+    '5/10  2.5/s  0:02 left'
     """
     rate = done / spent if spent > 0 else 0.0
-    parts = [
-        (0, stage),
-        (0, f"{done:,}/{total:,}" if total else f"{done:,}"),
-        *((1, f"{name} {value:.3g}") for name, value in _worth_showing(info)),
-        *([(2, f"{rate:,.1f}/s" if rate < 10 else f"{rate:,.0f}/s")] if rate else []),
-        *([(3, f"{clock((total - done) / rate)} left")] if rate and total else []),
-    ]
-    for least in (3, 2, 1):
-        if len(_line(parts)) < width:
-            break
-        parts = [part for part in parts if part[0] != least]
-    cells = min(BAR, width - 1 - len(_line(parts)) - len("  []"))
-    if bar and cells >= 3:
-        full = cells * done // max(total, 1)
-        parts.insert(1, (0, "[" + "#" * full + "-" * (cells - full) + "]"))
-    return _line(parts)
-
-
-def _line(parts: list[tuple[int, str]]) -> str:
-    return "  ".join(text for _, text in parts)
+    parts = [f"{done:,}/{total:,}" if total else f"{done:,}", *_loss(info)]
+    if rate:
+        parts.append(f"{rate:,.1f}/s" if rate < 10 else f"{rate:,.0f}/s")
+        parts += [f"{clock((total - done) / rate)} left"] if total else []
+    return "  ".join(parts)
 
 
 def finished(stage: str, total: int, spent: float, info: Mapping[str, float]) -> str:
@@ -107,12 +84,11 @@ def finished(stage: str, total: int, spent: float, info: Mapping[str, float]) ->
     >>> finished("train within", 200, 1.25, {"loss": 0.5})
     'train within  200 done in 1.2 s  loss 0.5'
     """
-    numbers = "".join(f"  {name} {value:.3g}" for name, value in _worth_showing(info))
-    return f"{stage}  {total:,} done in {seconds(spent)}{numbers}"
+    return "  ".join([stage, f"{total:,} done in {seconds(spent)}", *_loss(info)])
 
 
-def _worth_showing(info: Mapping[str, float]) -> list[tuple[str, float]]:
-    return [("loss", value) for name, value in info.items() if name in ("loss", "value")][:1]
+def _loss(info: Mapping[str, float]) -> list[str]:
+    return [f"loss {value:.3g}" for name, value in info.items() if name in ("loss", "value")][:1]
 
 
 def clock(spent: float) -> str:

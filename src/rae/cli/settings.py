@@ -1,28 +1,19 @@
-"""One flag for every setting: made from the fields of Config, so that a default has one home."""
+"""One flag per setting, generated from the fields of Config, so that a default is defined once."""
 
 from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import click
 
+from rae.cli.flags import flag
 from rae.config import PRESETS, Config
-from rae.errors import ConfigError
 
 _FIELDS = dataclasses.fields(Config)
 _UNITS = {"int": "N", "float": "X", "tuple[int, ...]": "N,N,…"}
-
-
-def flag(name: str) -> str:
-    """The flag of a setting.
-
-    >>> flag("batch_size")
-    '--batch-size'
-    """
-    return "--" + name.replace("_", "-")
 
 
 def config_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -30,7 +21,7 @@ def config_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
     def wrapped(**given: Any) -> Any:
         settings = {f.name: v for f in _FIELDS if (v := given.pop(f.name)) is not None}
-        return command(config=config_of(given.pop("preset"), settings), **given)
+        return command(config=PRESETS[given.pop("preset")].replace(**settings), **given)
 
     wrapped.__doc__, wrapped.__name__ = command.__doc__, command.__name__
     wrapped.__click_params__ = list(getattr(command, "__click_params__", []))  # type: ignore[attr-defined]
@@ -43,7 +34,7 @@ def config_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def bundled(command: Callable[..., Any], name: str, kind: type[Any]) -> Callable[..., Any]:
-    """The command with the options named like the fields of `kind` handed over as one value, `name`."""
+    """The command with the options named like the fields of `kind` passed as one value, `name`."""
 
     def wrapped(**given: Any) -> Any:
         return command(**{name: kind(**{f.name: given.pop(f.name) for f in dataclasses.fields(kind)})}, **given)
@@ -53,16 +44,8 @@ def bundled(command: Callable[..., Any], name: str, kind: type[Any]) -> Callable
     return wrapped
 
 
-def config_of(preset: str, settings: Mapping[str, Any]) -> Config:
-    """The preset with these settings changed; an error names the flag, not the field."""
-    try:
-        return PRESETS[preset].replace(**settings)
-    except ConfigError as error:
-        raise ConfigError(_with_flags(str(error))) from None
-
-
 def _option(field: dataclasses.Field[Any]) -> Callable[..., Any]:
-    """The click option of one setting. None means not given, so that a preset can speak."""
+    """The click option of one setting; its value is None where it is not given, so that the preset decides."""
     text = f"{field.metadata['help']}  [default: {_shown(field.default)}]"
     if field.type == "bool":
         return click.option(f"{flag(field.name)}/{flag('no_' + field.name)}", field.name, default=None, help=text)
@@ -72,7 +55,7 @@ def _option(field: dataclasses.Field[Any]) -> Callable[..., Any]:
 
 
 def _parser(annotation: str) -> Callable[[Any], Any]:
-    """Text to the value it spells; what it cannot be is left for Config to refuse in its own words."""
+    """A parser of text to a value of this type; text that is none is left for Config to refuse."""
 
     def parse(value: Any) -> Any:
         if annotation == "str" or not isinstance(value, str):
@@ -97,12 +80,3 @@ def _shown(default: Any) -> str:
     if isinstance(default, bool):
         return "yes" if default else "no"
     return ",".join(map(str, default)) if isinstance(default, tuple) else str(default)
-
-
-def _with_flags(message: str) -> str:
-    """The message with the settings it opens with written as flags."""
-    names = "|".join(f.name for f in _FIELDS)
-    subject = re.match(rf"({names})(?: and ({names}))?(?= must )", message)
-    if subject is None:
-        return message
-    return " and ".join(flag(name) for name in subject.groups() if name) + message[subject.end() :]

@@ -49,14 +49,16 @@ def similar(console: Console, run: str, ids: tuple[str, ...], k: int, other: str
         among, other_model = _opened(other)
         _check_models(run, model, other, other_model)
     try:
-        found = similar_to_each(source, ids, k, among=among, method="approximate" if approximate else "auto")
+        answers = similar_to_each(source, ids, k, among=among, method="approximate" if approximate else "auto")
     except GraphError:
         if other is None or not _has_all(among, ids):
             raise
         turned = shlex.join(["rae", "similar", other, *ids, "--in", run])
         raise GraphError(f"{', '.join(ids)} is no node of {run}, but of {other}; ask the other way: {turned}") from None
     roles = _roles(source if other is None else among)
-    console.result("\n\n".join(_told(s, roles, inside=other is None) for s in found), _data(found, roles))
+    console.result(
+        "\n\n".join(_as_text(answer, roles, inside=other is None) for answer in answers), _as_data(answers, roles)
+    )
 
 
 def _opened(place: str) -> tuple[Any, str | None]:
@@ -103,25 +105,25 @@ def _roles(where: Any) -> dict[Any, int]:
     return dict(zip(ids.to_pylist(), role.tolist(), strict=True))
 
 
-def _told(found: Similar, roles: dict[Any, int], *, inside: bool) -> str:
-    played = f" (role {roles[found.id]})" if inside and found.id in roles else ""
-    head = f"most alike to {found.id}{played}"
-    if found.method != "exact":
-        head += f", by an index that finds {100 * found.recall:.1f} % of the true nearest"
+def _as_text(answer: Similar, roles: dict[Any, int], *, inside: bool) -> str:
+    played = f" (role {roles[answer.id]})" if inside and answer.id in roles else ""
+    head = f"most alike to {answer.id}{played}"
+    if answer.method != "exact":
+        head += f", by an index that finds {100 * answer.recall:.1f} % of the true nearest"
     rows = [
         (shorten(str(name), ID_WIDTH), f"{cosine:.4f}" + (f"  role {roles[name]}" if name in roles else ""))
-        for name, cosine in found.matches
+        for name, cosine in answer.matches
     ]
     return f"{head}\n{columns(rows, indent='  ')}"
 
 
-def _data(found: list[Similar], roles: dict[Any, int]) -> dict[str, Any]:
+def _as_data(answers: list[Similar], roles: dict[Any, int]) -> dict[str, Any]:
     def plain(value: Any) -> Any:
         return value if isinstance(value, int | str | float) else str(value)
 
     return {
-        "method": found[0].method,
-        "recall": round(found[0].recall, 4),
+        "method": answers[0].method,
+        "recall": round(answers[0].recall, 4),
         "similar": [
             {
                 "id": plain(s.id),
@@ -130,6 +132,6 @@ def _data(found: list[Similar], roles: dict[Any, int]) -> dict[str, Any]:
                     for name, cosine in s.matches
                 ],
             }
-            for s in found
+            for s in answers
         ],
     }

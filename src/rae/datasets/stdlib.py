@@ -27,7 +27,7 @@ import scipy.sparse as sp
 
 from rae.datasets.dataset import Dataset
 from rae.datasets.options import fraction, whole_number
-from rae.errors import DatasetError
+from rae.errors import Argument, DatasetError
 from rae.graph import Graph
 
 log = logging.getLogger("rae.datasets")
@@ -69,7 +69,8 @@ def load(*, folder: str | Path | None = None, least: int = 2, most: float = 0.5)
     if not modules:
         raise DatasetError(
             f"expected the sources of the standard library in {root}, found no .py file; this Python comes "
-            "without them (zipped or embedded); pass folder= with the Lib folder of another Python"
+            "without them (zipped or embedded); pass ",
+            *(Argument("folder", ...), " with the Lib folder of another Python"),
         )
     edges = import_edges(modules)
     names = sorted({m.name for m in modules} | {target for _, target in edges})

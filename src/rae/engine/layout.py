@@ -15,7 +15,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from rae.errors import ConfigError
+from rae.errors import Argument, ConfigError
 
 TILE = 2048  # rows worked on at a time by a thread
 PROGRAM = 600_000_000  # Python, torch, numba and pyarrow, before any data
@@ -65,8 +65,9 @@ def layout(
             n_nodes=n_nodes, n_targets=n_targets, widths=widths, width=width, item=item, held=held, group=group
         )
         raise ConfigError(
-            f"memory must be {math.ceil(least / 2**30 * 100) / 100:.2f} GiB or more for {n_nodes:,} nodes and "
-            f"{n_targets // 2:,} edges, got {budget / 2**30:.2f} GiB"
+            Argument("memory"),
+            f" must be {math.ceil(least / 2**30 * 100) / 100:.2f} GiB or more for {n_nodes:,} nodes and "
+            f"{n_targets // 2:,} edges, got {budget / 2**30:.2f} GiB",
         )
     return Layout(rows, columns)
 
@@ -92,5 +93,5 @@ def memory_bytes(memory: Any) -> int:
     """
     found = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*(|[kmgt]i?)b?\s*", str(memory).lower())
     if isinstance(memory, bool) or not found or (size := round(float(found[1]) * UNITS[found[2]])) < 1:
-        raise ConfigError(f"memory must be a size such as 4GiB or 500MB, got {memory!r}")
+        raise ConfigError(Argument("memory"), f" must be a size such as 4GiB or 500MB, got {memory!r}")
     return size

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from multiprocessing import active_children, get_context
 from pathlib import Path
 
-from rae.errors import CollapseWarning, RaeError
+from rae.errors import Argument, CollapseWarning, RaeError
 from rae.evaluation import data
 from rae.evaluation.ledger import Ledger, Line, identity, machine
 from rae.evaluation.table_spec import Effort, Table, Work
@@ -158,7 +158,8 @@ def _computed(todo: Sequence[Job], jobs: int) -> Generator[tuple[Job, list[Line]
         except BrokenProcessPool:
             raise RaeError(
                 "a worker process was killed, most likely for want of memory; what is done is kept: "
-                "call the same command again with fewer jobs (--jobs 1)"
+                "call the same command again with fewer jobs (",
+                *(Argument("jobs", 1), ")"),
             ) from None
         except GeneratorExit:  # interrupted: nobody will keep what is under way, so it is not waited for
             for process in active_children():

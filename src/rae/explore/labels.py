@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rae.errors import FileError
+from rae.errors import Argument, FileError
 from rae.explore.columns import Column, label_column
 from rae.graph.column_names import ID, position, usual
 from rae.graph.ids import index_in, shown
@@ -38,7 +38,8 @@ def read_labels(
     if rows.null_count == len(ids):
         raise FileError(
             f"{path}: none of its {len(keys):,} ids is a node: its ids are {keys.type} such as {shown(keys)}, "
-            f"node ids are {ids.type} such as {shown(ids)}; check --id-column"
+            f"node ids are {ids.type} such as {shown(ids)}; check ",
+            Argument("id_column"),
         )
     repeated = len(keys) - len(keys.unique())
     unknown = len(keys.unique()) - (len(ids) - rows.null_count)

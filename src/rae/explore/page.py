@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from rae.config import Config
-from rae.errors import ConfigError, RunError
+from rae.errors import Argument, ConfigError, RunError
 from rae.explore import captions
 from rae.explore.cards import PageRoles, page_roles
 from rae.explore.columns import Column, feature_columns, number_column, pack_columns
@@ -74,7 +74,7 @@ def write_page(
     Roles are fitted if the run has none. Up to `sample` nodes are on the map.
     """
     if sample < 1:
-        raise ConfigError(f"sample must be 1 or more, got {sample}")
+        raise ConfigError(Argument("sample"), f" must be 1 or more, got {sample}")
     target = Path(folder) if folder is not None else run.path / FOLDER
     check_page_free(target, force=force)
     text = page_text(run, subject or Subject(), sample, progress or (lambda *_: None))
@@ -88,11 +88,12 @@ def write_page(
 def check_page_free(folder: Path, *, force: bool = False) -> None:
     """Refuse a folder that holds something else, before any work. A page of ours is replaced."""
     if folder.exists() and not folder.is_dir():
-        raise RunError(f"--out must be a folder, {folder} is a file; choose another name")
+        raise RunError(Argument("out"), f" must be a folder, {folder} is a file; choose another name")
     if force or not folder.exists() or not any(folder.iterdir()) or is_page(folder):
         return
     raise RunError(
-        f"{folder} is not empty; choose another --out, or pass --force to write the page beside what is there"
+        *(f"{folder} is not empty; choose another ", Argument("out"), ", or pass ", Argument("force", True)),
+        " to write the page beside what is there",
     )
 
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import scipy.sparse as sp
 
 from rae.config import Config
-from rae.errors import FeatureError
+from rae.errors import Argument, FeatureError
 from rae.features.matrix import Matrix, as_float32, check_matrix, concatenate, csr_rows, is_sparse
 from rae.features.structural import structural_features, structural_width
 from rae.features.table import FeatureTable
@@ -63,7 +63,8 @@ class Features:
         made = cls(graph, matrix, config, None if names is None else tuple(map(str, names)), is_checked=check)
         if made.names is not None and len(made.names) != made.given_width:
             raise FeatureError(
-                f"feature_names must have one entry per column ({made.given_width:,}), got {len(made.names):,}",
+                Argument("feature_names"),
+                f" must have one entry per column ({made.given_width:,}), got {len(made.names):,}",
             )
         return made
 

@@ -51,7 +51,8 @@ def check_matrix(x: Any, n_rows: int | None = None) -> Matrix:
     if n_rows is not None and matrix.shape[0] != n_rows:
         raise FeatureError(
             f"features must have one row per node ({n_rows:,}), got {matrix.shape[0]:,}; "
-            "pass a FeatureTable (rae.read_features) if the rows are keyed by id"
+            "pass a FeatureTable (rae.read_features) if the rows are keyed by id",
+            argument="features",
         )
     _refuse_not_finite(matrix)
     checked: Matrix = matrix

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import scipy.sparse as sp
 
-from rae.errors import FeatureError
+from rae.errors import Argument, FeatureError
 from rae.features.matrix import Matrix, check_matrix, is_sparse
 from rae.graph import Graph
 from rae.graph.column_names import ID, position, usual
@@ -66,7 +66,7 @@ class FeatureTable:
             raise FeatureError(place)
         if place is None and index is None:
             listed = ", ".join(map(repr, names[:8]))
-            raise FeatureError(f"which column holds the ids? pass id=, one of {listed or 'none'}")
+            raise FeatureError("which column holds the ids? pass ", Argument("id", ...), f", one of {listed or 'none'}")
         ids = id_array(index if place is None else table.column(place))
         values = table if place is None else table.remove_column(place)
         return cls(ids, numbers(values), tuple(values.column_names))
@@ -92,8 +92,8 @@ class FeatureTable:
         if found.null_count and missing == "error":
             lacking = graph.id_column.filter(pc.is_null(found))
             raise FeatureError(
-                f"{len(lacking):,} of {graph.n_nodes:,} nodes have no feature row, first {shown(lacking)}; "
-                'add them, or pass missing="zero" (--missing zero) to give them zeros'
+                f"{len(lacking):,} of {graph.n_nodes:,} nodes have no feature row, first {shown(lacking)}; ",
+                *("add them, or pass ", Argument("missing", "zero"), " to give them zeros"),
             )
         extra = len(self.id_column) - (graph.n_nodes - found.null_count)
         if extra and unknown == "error":
@@ -103,8 +103,8 @@ class FeatureTable:
             if kinds[0] != kinds[1]:
                 way = f"ids are {kinds[0]} in the graph and {kinds[1]} in the table: read both with as_text=True"
             raise FeatureError(
-                f"{extra:,} feature rows belong to ids that are not in the graph, first {shown(strangers)}; "
-                f'{way}, or pass unknown="drop" (--unknown drop)'
+                f"{extra:,} feature rows belong to ids that are not in the graph, first {shown(strangers)}; ",
+                *(f"{way}, or pass ", Argument("unknown", "drop")),
             )
         rows = pc.fill_null(found, 0).to_numpy(zero_copy_only=False)
         lacks = pc.is_null(found).to_numpy(zero_copy_only=False)

@@ -6,7 +6,7 @@ import difflib
 import re
 from collections.abc import Sequence, Set
 
-from rae.errors import GraphError
+from rae.errors import Argument, GraphError
 
 # The two ends of an edge, the surest pair first: of several pairs in one table the first is used.
 PAIRS = (
@@ -47,7 +47,10 @@ def edge_columns(
         second = usual_end(names, TARGET)
         second = next(i for i in range(len(names)) if i != first) if second is None else second
     if first == second:
-        raise GraphError(f"source and target must be two columns, got {names[first]!r} for both; name the other")
+        raise GraphError(
+            *(Argument("source"), " and ", Argument("target")),
+            f" must be two columns, got {names[first]!r} for both; name the other",
+        )
     return (first, second), guessed
 
 

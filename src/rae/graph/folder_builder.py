@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from rae.errors import FileError
+from rae.errors import Argument, FileError
 from rae.graph.builder import Batch, build_rows
 from rae.graph.csr_writer import Counts, FileSink
 from rae.graph.folder import ARRAYS, IDS, INFO, OFFSETS, TARGETS, open_graph, write_array, write_ids, write_info
@@ -69,7 +69,7 @@ def check_writable(folder: Path, force: bool) -> None:
     if names - {INFO, *ARRAYS, LOCK}:  # earlier versions kept their lock file in the folder
         raise FileError(f"{folder} exists and is not only a graph folder; choose another name")
     if names and not force:
-        raise FileError(f"{folder} exists; choose another name, or pass force=True to replace it")
+        raise FileError(f"{folder} exists; choose another name, or pass ", Argument("force", True), " to replace it")
 
 
 @contextlib.contextmanager

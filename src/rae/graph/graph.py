@@ -12,16 +12,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rae.errors import GraphError, MissingExtraError
+from rae.errors import Argument, GraphError, MissingExtraError, Sentence
 from rae.graph.builder import Batch, Rows, build_numbered, build_rows, in_batches, refuse_doubled
 from rae.graph.column_names import edge_columns
 from rae.graph.csr_writer import Counts, MemorySink
 from rae.graph.frames import as_table
 from rae.graph.id_numbering import ONE_KIND, index_type
 from rae.graph.ids import distinct, id_array, index_in, one_kind, shown
-from rae.ops import cpu
 from rae.ops.sampling import adjacent
-from rae.runtime import in_ranges
 
 if TYPE_CHECKING:
     import scipy.sparse as sp
@@ -198,9 +196,12 @@ class Graph:
         names = table.column_names
         ends, guessed = edge_columns(names, source, target)
         if guessed:
+            first, second = (names[i] for i in ends)
             log.warning(
-                "edges are taken from the first two columns, %r and %r; pass source= and target= if that is wrong",
-                *(names[i] for i in ends),
+                Sentence(
+                    f"edges are taken from the first two columns, {first!r} and {second!r}; pass ",
+                    *(Argument("source", ...), " and ", Argument("target", ...), " if that is wrong"),
+                )
             )
         first, second = (id_array(table.column(i)) for i in ends)
         return cls._from_columns(first, second, None if ids is None else id_array(ids))
@@ -228,7 +229,7 @@ class Graph:
         try:
             ids = id_array(nodes)
         except GraphError as error:
-            raise GraphError(f"{error}; for networkx: Graph.from_networkx(nx.relabel_nodes(graph, str))") from None
+            raise GraphError(error, "; for networkx: Graph.from_networkx(nx.relabel_nodes(graph, str))") from None
         rows = {node: i for i, node in enumerate(nodes)}
         pairs = np.fromiter((rows[end] for edge in graph.edges() for end in edge), np.int64, -1).reshape(-1, 2)
         return cls._from_rows(pairs[:, 0], pairs[:, 1], ids)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from rae.errors import ConfigError
+from rae.errors import Argument, ConfigError
 from rae.graph import Graph
 from rae.graph.folder_builder import build_folder, check_writable
 from rae.graph.id_numbering import Report
@@ -34,7 +34,7 @@ def build_graph(
     folder = Path(path)
     check_writable(folder, force)
     if order not in ORDERS:
-        raise ConfigError(f"order must be one of {', '.join(ORDERS)}, got {order!r}")
+        raise ConfigError(Argument("order"), f" must be one of {', '.join(ORDERS)}, got {order!r}")
     opened = open_edges(edges, source=source, target=target, header=header)
     return build_opened(opened, folder, order=order, force=force, report=report)
 

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from rae.errors import GraphError
+from rae.errors import Argument, GraphError, Sentence
 from rae.graph import Counts, Graph
 from rae.graph.builder import Batch, in_batches
 from rae.graph.column_names import edge_columns
@@ -65,12 +65,12 @@ class EdgeFile:
                     return build(self._batches(kind, as_text))
         source, target = read_ids(self.table, self._positions, as_text=as_text)
         if len(source) == 0 and ids is None:
-            way = " (pass header=False if they are an edge)" if self.in_text else ""
-            raise GraphError(f"{self.path} holds no edges, only column names{way}; expected one row or more")
+            way = (" (pass ", Argument("header", False), " if they are an edge)") if self.in_text else ()
+            raise GraphError(f"{self.path} holds no edges, only column names", *way, "; expected one row or more")
         try:
             return build(in_batches(source, target, ids))
         except GraphError as error:
-            raise GraphError(f"{self.path}: {error}") from None
+            raise GraphError(f"{self.path}: ", error) from None
 
     def log_counts(self, counts: Counts) -> None:
         """Log which columns were read and what was merged and dropped."""
@@ -108,7 +108,7 @@ def read_edges(
     if is_graph_folder(path):
         options = {"source": source, "target": target, "header": header, "ids": ids, "as_text": as_text or None}
         if given := [name for name, value in options.items() if value is not None]:
-            raise GraphError(f"{path} is a graph folder, which takes no {given[0]}=; leave it out")
+            raise GraphError(f"{path} is a graph folder, which takes no ", Argument(given[0], ...), "; leave it out")
         return open_graph(path)
     return open_edges(path, source=source, target=target, header=header).graph(ids, as_text=as_text)
 
@@ -125,8 +125,9 @@ def open_edges(
     try:
         ends, guessed = edge_columns(table.names, source, target)
     except GraphError as error:
-        raise GraphError(f"{path}: {error}") from None
+        raise GraphError(f"{path}: ", error) from None
     opened = EdgeFile(path, table, ends, guessed)
     if guessed:
-        log.warning("%s: %s; pass source= and target= if that is wrong", path, opened)
+        advice = ("; pass ", Argument("source", ...), " and ", Argument("target", ...), " if that is wrong")
+        log.warning(Sentence(f"{path}: {opened}", *advice))
     return opened

@@ -164,7 +164,7 @@ def read_embeddings(path: str | os.PathLike[str]) -> tuple[pa.Array, Floats]:
         table_of_text = read_features(path, id="id", header=True)
     except (FeatureError, GraphError) as error:
         where = "" if str(error).startswith(str(path)) else f"{path}: "
-        raise FileError(f"{where}{error}") from None
+        raise FileError(where, error) from None
     return table_of_text.id_column, table_of_text.matrix  # type: ignore[union-attr, return-value]  # a table of text is keyed and dense
 
 

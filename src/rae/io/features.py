@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import scipy.sparse as sp
 
-from rae.errors import FeatureError, FileError, GraphError
+from rae.errors import Argument, FeatureError, FileError, GraphError, Sentence
 from rae.features import FeatureTable, Matrix, check_matrix
 from rae.features.matrix import CHUNK as PIECE
 from rae.graph.column_names import ID, position, usual
@@ -64,7 +64,15 @@ def read_features(
         if feature is not None:
             return _read_long(where, table, key, feature, value, as_text)
         if value is not None:
-            raise FeatureError("value= goes with feature=, the column of words; pass both or columns=")
+            raise FeatureError(
+                *(
+                    Argument("value", ...),
+                    " goes with ",
+                    Argument("feature", ...),
+                    ", the column of words; pass both or ",
+                ),
+                Argument("columns", ...),
+            )
         return _read_wide(where, table, key, columns, as_text)
 
 
@@ -85,7 +93,8 @@ def _read_wide(path: Path, table: Table, key: int, columns: Sequence[str] | None
         raise FeatureError("there are no rows, only column names; expected one row per node")
     lists = [name for name, column in zip(names, numbers, strict=True) if _is_list(column.type)]
     if lists and len(names) > 1:
-        raise FeatureError(f"column {lists[0]!r} holds lists and must stand alone; pass columns=[{lists[0]!r}]")
+        alone = Argument("columns", lists[:1])
+        raise FeatureError(f"column {lists[0]!r} holds lists and must stand alone; pass ", alone)
     if lists:
         matrix = list_matrix(numbers[0], names[0])
     else:
@@ -104,7 +113,7 @@ def _text_numbers(table: TextTable, chosen: list[int]) -> list[pa.ChunkedArray]:
             kinds[i] = pa.bool_()
         elif (odd := next((c for c in cells if not is_number(c)), None)) is not None:
             name = table.names[i]
-            raise FeatureError(f"column {name!r} must hold numbers, got {odd!r}; {_columns_hint(name)}")
+            raise FeatureError(f"column {name!r} must hold numbers, got {odd!r}; ", _columns_hint(name))
         else:
             kinds[i] = pa.float32()
     return table.read(kinds)
@@ -128,11 +137,14 @@ def _floats(column: pa.ChunkedArray, name: str) -> Floats:
     try:
         return float_column(column, name)
     except FeatureError as error:
-        raise FeatureError(f"{error}; {_columns_hint(name)}") from None
+        raise FeatureError(error, "; ", _columns_hint(name)) from None
 
 
-def _columns_hint(name: str) -> str:
-    return f"choose the columns of numbers with columns=, or pass feature={name!r} if each row is one (id, word) pair"
+def _columns_hint(name: str) -> Sentence:
+    return Sentence(
+        *("choose the columns of numbers with ", Argument("columns", ...), ", or pass "),
+        *(Argument("feature", name), " if each row is one (id, word) pair"),
+    )
 
 
 def _refuse_non_finite(matrix: Floats, ids: pa.Array, names: list[str] | None) -> None:
@@ -157,7 +169,9 @@ def _is_list(kind: pa.DataType) -> bool:
 def _read_long(path: Path, table: Table, key: int, feature: str, value: str | None, as_text: bool) -> FeatureTable:
     word = _column_number(path, table, feature)
     if word == key:
-        raise FeatureError(f"the id and the feature must be two columns, got {feature!r} for both; pass id= too")
+        raise FeatureError(
+            f"the id and the feature must be two columns, got {feature!r} for both; pass ", Argument("id", ...), " too"
+        )
     (ids,) = read_ids(table, {"feature": key}, as_text=as_text)
     (words,) = read_ids(table, {"word": word}, as_text=True)
     if len(ids) == 0:
@@ -294,7 +308,7 @@ def _errors_name(path: Path) -> Iterator[None]:
         yield
     except (FeatureError, GraphError) as error:
         where = "" if str(error).startswith(str(path)) else f"{path}: "
-        raise FeatureError(f"{where}{error}") from None
+        raise FeatureError(where, error) from None
 
 
 def _column_number(path: Path, table: Table, name: str) -> int:

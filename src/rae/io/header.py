@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rae.errors import Argument, Sentence
 from rae.graph.column_names import CLOSING, ID, OPENING, SOURCE, TARGET, end_name, plain
 
 _NUMBER = re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*|\s*[+-]?inf(inity)?\s*", re.IGNORECASE)
@@ -77,15 +78,13 @@ def is_number(cell: str) -> bool:
 
 
 def _header(first: Row, *, doubtful: bool) -> Verdict:
-    return Verdict(
-        True, f"the first row ({_quoted(first)}) was taken as a header; pass header=False if it is data", doubtful
-    )
+    advice = (Argument("header", False), " if it is data")
+    return Verdict(True, Sentence(f"the first row ({_quoted(first)}) was taken as a header; pass ", *advice), doubtful)
 
 
 def _data(first: Row, *, doubtful: bool) -> Verdict:
-    return Verdict(
-        False, f"the first row ({_quoted(first)}) was taken as data; pass header=True if it is a header", doubtful
-    )
+    advice = (Argument("header", True), " if it is a header")
+    return Verdict(False, Sentence(f"the first row ({_quoted(first)}) was taken as data; pass ", *advice), doubtful)
 
 
 def _quoted(first: Row) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from rae.errors import FileError, GraphError
+from rae.errors import Argument, FileError, GraphError, Sentence
 from rae.graph.ids import id_array
 from rae.io.files import File, file_errors, identify, parquet_parts
 from rae.io.text import NotPlain, TextTable, sniff
@@ -78,9 +78,9 @@ def open_table(path: str | os.PathLike[str], header: bool | None = None, reader:
     if kind == "text":
         table = sniff(files[0], header)
         for note in table.notes:
-            log.info("%s: %s", path, note)
-        for doubt in table.doubts if len(table.names) > 1 else ():  # a table of one column is refused anyway
-            log.warning("%s: %s%s", path, doubt, f" ({reader})" if reader else "")
+            log.info(Sentence(f"{path}: ", _in_function(note, reader)))
+        for doubt in table.doubts if len(table.names) > 1 else ():  # with one column, that is what there is to say
+            log.warning(Sentence(f"{path}: ", _in_function(doubt, reader)))
         return table
     if kind not in ("parquet", "arrow"):
         what = {"zip": "a zip archive; unpack it first", "npy": "a NumPy array; save it as Parquet or CSV"}[kind]
@@ -92,6 +92,12 @@ def open_table(path: str | os.PathLike[str], header: bool | None = None, reader:
         if schema.names != schemas[0].names:
             raise FileError(f"{file.path} has other columns than {files[0].path.name} beside it; expected one table")
     return ArrowTable(files, schemas[0])
+
+
+def _in_function(doubt: str, function: str) -> Sentence:
+    """The sentence with its arguments said to be those of this function."""
+    parts = Sentence(doubt).parts
+    return Sentence(*(replace(part, function=function) if isinstance(part, Argument) else part for part in parts))
 
 
 def read_ids(table: Table, positions: Mapping[str, int], *, as_text: bool = False) -> list[pa.Array]:
@@ -212,7 +218,7 @@ def _id_column(path: Path, role: str, column: pa.ChunkedArray) -> pa.Array:
     try:
         return id_array(column)
     except GraphError as error:
-        raise GraphError(f"{path}: {role}: {error}") from None
+        raise GraphError(f"{path}: {role}: ", error) from None
 
 
 def _schema(file: File) -> pa.Schema:

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 
-from rae.errors import FeatureError, FileError
+from rae.errors import Argument, FeatureError, FileError
 from rae.io.files import File, file_errors
 from rae.io.header import Row, Verdict, has_header, is_number
 
@@ -146,7 +146,8 @@ class TextTable:
             what = "true or false" if pa.types.is_boolean(kind) else "numbers"
             return FeatureError(
                 f"{path}: column {self.names[i]!r} must hold {what}, got {row[i]!r} in line {line:,}; mend it or "
-                "choose other columns with columns="
+                "choose other columns with ",
+                Argument("columns", ...),
             )
         return None
 

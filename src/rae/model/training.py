@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from rae.config import Config
-from rae.errors import CollapseWarning, GraphError, TrainingError
+from rae.errors import Argument, CollapseWarning, GraphError, Sentence, TrainingError
 from rae.features import Features
 from rae.graph import Graph
 from rae.model import pairs
@@ -58,11 +58,13 @@ def fit(
         return encoder, []
     if graph.n_nodes < 2:
         raise GraphError(
-            "training contrasts nodes with others, got a graph of one node; use steps=0, or a larger graph"
+            "training contrasts nodes with others, got a graph of one node; use ",
+            *(Argument("steps", 0), ", or a larger graph"),
         )
     if graph.n_edges == 0:
         raise GraphError(
-            f"training needs edges, got {graph.n_nodes:,} nodes and no edge; check the edges, or use steps=0"
+            f"training needs edges, got {graph.n_nodes:,} nodes and no edge; check the edges, or use ",
+            Argument("steps", 0),
         )
     context = Encoder(features.width, config, generator(config.seed, loss, "context"))
     with torch_alone():
@@ -224,17 +226,18 @@ def _record(
 def _warn_if_collapsed(last: Record, config: Config) -> None:
     if last.cosine > COLLAPSED:
         warnings.warn(
-            f"the fit collapsed: the mean cosine between vectors is {last.cosine:.3f} (loss {last.loss!r}, step "
-            f"{last.step}), so all nodes look alike; if every node has the same features that is the truth, else "
-            f"lower learning_rate (now {config.learning_rate:g}), raise negatives (now {config.negatives}) or "
-            "scale the features",
-            CollapseWarning,
+            CollapseWarning(
+                f"the fit collapsed: the mean cosine between vectors is {last.cosine:.3f} (loss {last.loss!r}, step "
+                f"{last.step}), so all nodes look alike; if every node has the same features that is the truth, else ",
+                *("lower ", Argument("learning_rate"), f" (now {config.learning_rate:g}), raise "),
+                *(Argument("negatives"), f" (now {config.negatives}) or scale the features"),
+            ),
             stacklevel=4,
         )
 
 
-def _diverged(loss: str, step: int, config: Config) -> str:
-    return (
-        f"the fit diverged: loss {loss!r} became infinite or NaN at step {step} of {config.steps}; "
-        f"lower learning_rate (now {config.learning_rate:g}) or scale the features to about 1"
+def _diverged(loss: str, step: int, config: Config) -> Sentence:
+    return Sentence(
+        f"the fit diverged: loss {loss!r} became infinite or NaN at step {step} of {config.steps}; lower ",
+        *(Argument("learning_rate"), f" (now {config.learning_rate:g}) or scale the features to about 1"),
     )

@@ -1,0 +1,62 @@
+"""The options that say which files are read and how."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from rae.cli.settings import bundled
+from rae.inputs import Reading
+
+
+def _names(_: click.Context, __: click.Parameter, value: str | None) -> list[str] | None:
+    return value.split(",") if value else None
+
+
+def reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The command with EDGES, --features and the options of reading; it gets `edges`, `features` and a Reading."""
+    wrapped = bundled(command, "reading", Reading)
+    for option in (
+        click.option(
+            "--unknown",
+            type=click.Choice(["isolated", "drop", "error"]),
+            default="isolated",
+            show_default=True,
+            help="feature rows whose id has no edge: isolated nodes, left out, or an error",
+        ),
+        click.option(
+            "--missing",
+            type=click.Choice(["error", "zero"]),
+            default="error",
+            show_default=True,
+            help="nodes without a feature row: an error, or zeros",
+        ),
+        click.option(
+            "--value-column", "value", metavar="NAME", help="long feature tables (id, feature, value): the value"
+        ),
+        click.option(
+            "--feature-column",
+            "feature",
+            metavar="NAME",
+            help="long feature tables (id, feature[, value]): the feature",
+        ),
+        click.option(
+            "--columns",
+            metavar="NAME,NAME",
+            callback=_names,
+            help="columns of --features to use  [default: all but the id]",
+        ),
+        click.option("--id-column", "id", metavar="NAME", help="column of --features that holds the node's id"),
+        click.option(
+            "--features-header/--no-features-header", default=None, help="whether --features begins with column names"
+        ),
+        click.option("--header/--no-header", default=None, help="whether EDGES begins with column names"),
+        click.option("--target", metavar="NAME", help="column of EDGES that holds the other end"),
+        click.option("--source", metavar="NAME", help="column of EDGES that holds one end"),
+        click.option("--features", metavar="FILE", help="action features: Parquet, CSV, TSV, .npz or .npy"),
+        click.argument("edges", metavar="EDGES"),
+    ):
+        wrapped = option(wrapped)
+    return wrapped

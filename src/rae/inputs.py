@@ -1,0 +1,405 @@
+"""Inputs of a fit: edges and features are read, joined by id and counted.
+
+What a user may want to know (columns that were read, nodes that were added, rows that were dropped,
+the counts) is logged at INFO by the logger `rae.inputs`; the command line shows it unless told --quiet.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from rae.errors import Argument, ConfigError, FeatureError, GraphError, MemoryWarning, size
+
+if TYPE_CHECKING:
+    from rae.features import FeatureTable
+    from rae.graph import Graph
+    from rae.io.edges import EdgeFile
+
+log = logging.getLogger("rae.inputs")
+
+BUILD_BYTES = 400_000_000  # of a graph build, without the program and the edges in memory; text ids take the most
+_CHOICES = {"missing": ("error", "zero"), "unknown": ("isolated", "drop", "error")}
+
+
+class Progress(Protocol):
+    """The callback of long work: the stage, how much of it is done, its total (0: unknown), numbers worth showing."""
+
+    def __call__(self, stage: str, done: int, total: int, info: Mapping[str, float], /) -> None: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """How edges and features are read and joined.
+
+    `source`, `target` and `header` are those of `read_edges`; `id`, `columns`, `feature`, `value` those
+    of `read_features`, and `features_header` its header. `missing` says what becomes of nodes without a
+    feature row ("error", "zero"), `unknown` of feature rows without a node ("isolated", "drop", "error").
+    """
+
+    source: str | None = None
+    target: str | None = None
+    header: bool | None = None
+    features_header: bool | None = None
+    id: str | None = None
+    columns: Sequence[str] | None = None
+    feature: str | None = None
+    value: str | None = None
+    missing: str = "error"
+    unknown: str = "isolated"
+
+    def __post_init__(self) -> None:
+        for name, choices in _CHOICES.items():
+            if (value := getattr(self, name)) not in choices:
+                raise ConfigError(Argument(name), f" must be one of {', '.join(map(repr, choices))}, got {value!r}")
+
+    def given(self, *names: str) -> str | None:
+        """The first of these options that is set, None where none is."""
+        return next((name for name in names if getattr(self, name) is not None), None)
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """A graph and its features (or None), their counts, the seconds of reading them and the files they come from."""
+
+    graph: Graph
+    features: Any = None
+    counts: dict[str, int] = field(default_factory=dict)
+    seconds: float = 0.0
+    files: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+
+def read_inputs(
+    edges: Any,
+    features: Any = None,
+    reading: Reading | None = None,
+    *,
+    memory: int | str | None = None,
+    out: Path | None = None,
+    progress: Progress | None = None,
+) -> Inputs:
+    """The graph and the features, joined by id and counted.
+
+    `edges` is an edge file, a graph folder or a Graph; `features` a file, a FeatureTable, a data frame or
+    a matrix in row order. With `memory`, an edge file is built into a temporary graph folder beside `out`
+    and mapped, so that reading keeps to the budget too.
+    """
+    from rae.graph import Graph
+    from rae.graph.folder import is_graph_folder
+
+    reading = reading or Reading()
+    began = time.perf_counter()
+    if isinstance(edges, Graph):
+        graph, joined = _with_graph(edges, "a Graph", features, reading)
+    elif not _is_path(edges):
+        raise GraphError(
+            Argument("edges"), f" must be an edge file, a graph folder or a rae.Graph, got {type(edges).__name__}"
+        )
+    elif is_graph_folder(edges):
+        graph, joined = _with_folder(os.fspath(edges), features, reading)
+    else:
+        graph, joined = _with_file(os.fspath(edges), features, reading, memory, out, progress)
+    seconds = time.perf_counter() - began
+    counts = count(graph, joined)
+    log.info(describe(counts))
+    files = {name: _file(path) for name, path in (("edges", edges), ("features", features)) if _is_path(path)}
+    return Inputs(graph, joined, counts, seconds, files)
+
+
+def check_output(memory: int | str | None, half: bool, dtype: str) -> None:
+    """Refuse a misspelt memory budget, half precision of intermediate rows without a budget, an unknown dtype."""
+    from rae.engine import memory_bytes
+    from rae.io.embeddings import DTYPES
+
+    if dtype not in DTYPES:
+        raise ConfigError(Argument("dtype"), f" must be one of {', '.join(map(repr, DTYPES))}, got {dtype!r}")
+    if memory is not None:
+        memory_bytes(memory)
+    elif half:
+        raise ConfigError(
+            *(Argument("half", True), " is about rows kept on disk, which ", Argument("memory", ...)),
+            " asks for; pass both",
+        )
+
+
+def count(graph: Graph, features: Any) -> dict[str, int]:
+    """The counts that a run keeps; `features` is the width of the given ones, 0 for structure alone."""
+    matrix = getattr(features, "matrix", features)
+    return {
+        "nodes": graph.n_nodes,
+        "edges": graph.n_edges,
+        "isolated": graph.n_isolated,
+        "rows": graph.counts.rows,
+        "doubled": graph.counts.doubled,
+        "self_loops": graph.counts.self_loops,
+        "features": 0 if matrix is None else int(matrix.shape[1]),
+    }
+
+
+def describe(counts: Mapping[str, int]) -> str:
+    """The counts in two lines."""
+    width = counts["features"]
+    given = f"{width:,} action features" if width else "no action features: structural ones (degrees) are used"
+    return (
+        f"{counts['nodes']:,} nodes, {counts['edges']:,} edges, {counts['isolated']:,} isolated; {given}\n"
+        f"{counts['rows']:,} rows read, {counts['doubled']:,} doubled merged, "
+        f"{counts['self_loops']:,} self-loops dropped"
+    )
+
+
+def named_header(header: bool | None, *names: str | None) -> bool | None:
+    """Whether the file has a header: as `header` says, else True if a column is asked for by name, else None."""
+    return True if header is None and any(name and not name.isdigit() for name in names) else header
+
+
+def stages(progress: Progress | None) -> Callable[[str, int, int], None]:
+    """A report of build stages that goes to `progress`."""
+    return lambda stage, done, total: None if progress is None else progress(stage, done, total, {})
+
+
+# ------------------------------------------------------------------------------------- edges
+
+
+def _with_graph(graph: Graph, what: str, features: Any, reading: Reading) -> tuple[Graph, Any]:
+    """The graph with these features; a matrix is in the graph's row order."""
+    from rae.features import FeatureTable
+
+    if name := reading.given("source", "target", "header"):
+        raise GraphError(Argument(name), f" says how an edge file is read, {what}")
+    table = _read_features(features, reading)
+    return _join(graph, table, reading) if isinstance(table, FeatureTable) else (graph, table)
+
+
+def _with_folder(path: str, features: Any, reading: Reading) -> tuple[Graph, Any]:
+    """The graph of a folder, mapped, and its features; a matrix from a file follows the ids, not the rows."""
+    from rae.graph.folder import open_graph, row_order
+
+    graph, joined = _with_graph(open_graph(path), f"{path} is a graph folder", features, reading)
+    if _is_bare_file(features, joined):
+        log.info(_NO_IDS)
+        if row_order(path) is not None and joined.shape[0] == graph.n_nodes:
+            joined = joined[_ranks(graph)]
+    return graph, joined
+
+
+def _with_file(
+    path: str, features: Any, reading: Reading, memory: int | str | None, out: Path | None, progress: Progress | None
+) -> tuple[Graph, Any]:
+    from rae.features import FeatureTable
+    from rae.io.edges import open_edges
+
+    header = named_header(reading.header, reading.source, reading.target)
+    opened = open_edges(path, source=reading.source, target=reading.target, header=header)
+    if len(opened.table.names) > 2 and not opened.guessed:
+        log.info(str(opened))
+    graph = _read_graph(opened, path) if memory is None else _build_graph(opened, path, memory, out, progress)
+    table = _read_features(features, reading)
+    if isinstance(table, FeatureTable):
+        if _needs_text(graph, table, opened.in_text, reading):
+            graph = opened.graph(as_text=True)
+        return _join(graph, table, reading)
+    if _is_bare_file(features, table):
+        log.info(_NO_IDS)
+    return graph, table
+
+
+_NO_IDS = "features have no ids: row i is taken for the i-th node, ids in ascending order"
+
+
+def _read_graph(opened: EdgeFile, path: str) -> Graph:
+    """The graph of an edge file, in memory; a warning comes first where it will not fit."""
+    from rae.engine.layout import PROGRAM
+    from rae.plan import shortage
+
+    needed = _reading_bytes(opened, path)
+    short = None if needed is None else shortage(PROGRAM + needed)
+    if short is not None:
+        more, free = short
+        warnings.warn(
+            MemoryWarning(
+                f"reading {path} will take about {size(more)} more memory and {size(free)} is available; pass ",
+                *(Argument("memory", ...), ", or make a graph folder of it first (`rae graph build`)"),
+            ),
+            stacklevel=2,
+        )
+    return opened.graph()
+
+
+def _build_graph(opened: EdgeFile, path: str, memory: int | str, out: Path | None, progress: Progress | None) -> Graph:
+    """The graph of an edge file, mapped from a folder that has no name any more and goes with the process."""
+    import pyarrow as pa
+
+    from rae.engine import memory_bytes
+    from rae.engine.layout import PROGRAM
+    from rae.io.build import build_opened
+
+    budget, needed = memory_bytes(memory), _reading_bytes(opened, path)
+    least = PROGRAM + (BUILD_BYTES if needed is None else min(needed, BUILD_BYTES))
+    if budget < least:
+        warnings.warn(
+            MemoryWarning(
+                f"reading {path} may take up to {size(least)}, ",
+                *(Argument("memory"), f" is {size(budget)}; make a graph folder of it first (`rae graph build`)"),
+            ),
+            stacklevel=2,
+        )
+    room = max(0, (budget - PROGRAM - BUILD_BYTES) // 2)
+    beside = None if out is None else out.resolve()  # "." has no name to put another beside
+    folder = Path(tempfile.mkdtemp()) / "graph" if beside is None else beside.with_name(f".{beside.name}.graph")
+    graph = build_opened(opened, folder, force=True, room=room, report=stages(progress))
+    shutil.rmtree(folder if out else folder.parent, ignore_errors=True)  # mapped files outlive their names
+    pa.default_memory_pool().release_unused()  # Arrow keeps what reading took
+    return graph
+
+
+def _reading_bytes(opened: EdgeFile, path: str) -> int | None:
+    """Bytes that reading the file into memory takes, None where its rows cannot be estimated."""
+    from rae.io.tables import expected_rows
+    from rae.plan import reading_bytes
+
+    rows = expected_rows(opened.table)
+    return None if rows is None else reading_bytes(_file(path)["bytes"], rows)
+
+
+def _ranks(graph: Graph) -> Any:
+    """The rank of each row's id among all ids.  -> (n,)"""
+    from rae.graph.ids import coded
+
+    return coded(graph.id_column)[0]
+
+
+# ---------------------------------------------------------------------------------- features
+
+
+def _read_features(features: Any, reading: Reading) -> Any:
+    """The features as a FeatureTable or a matrix, None where there are none."""
+    from rae.features import FeatureTable
+    from rae.graph.frames import is_frame
+
+    if not _is_path(features):
+        name = reading.given("id", "columns", "feature", "value")
+        if is_frame(features) and name in (None, "id"):
+            return _from_frame(features, reading.id)
+        if name is not None:
+            what = (
+                (" is read, but there is no ", Argument("features")) if features is None else (" is read from a file",)
+            )
+            raise FeatureError(Argument(name), " says how ", Argument("features"), *what)
+        return features if features is None or isinstance(features, FeatureTable) else _matrix(features)
+    from rae.io import read_features
+
+    columns = reading.columns
+    return read_features(
+        features,
+        header=named_header(reading.features_header, reading.id, reading.feature, *(columns or ())),
+        id=reading.id,
+        columns=columns,
+        feature=reading.feature,
+        value=reading.value,
+    )
+
+
+def _matrix(features: Any) -> Any:
+    from rae.features import check_matrix
+
+    return check_matrix(features)
+
+
+def _from_frame(frame: Any, id: str | None) -> Any:
+    """The table of a data frame that has ids, the matrix of one that has none."""
+    from rae.features import FeatureTable
+    from rae.graph.column_names import ID, usual
+    from rae.graph.frames import as_table, own_index
+
+    has_ids = id is not None or own_index(frame) is not None or usual(as_table(frame).column_names, ID) is not None
+    return FeatureTable.from_dataframe(frame, id) if has_ids else _matrix(frame)
+
+
+def _is_bare_file(features: Any, matrix: Any) -> bool:
+    """Whether the features are a file without ids."""
+    from rae.features import FeatureTable
+
+    return _is_path(features) and not isinstance(matrix, FeatureTable)
+
+
+# ---------------------------------------------------------------------------------- joining
+
+
+def _needs_text(graph: Graph, table: FeatureTable, in_text: bool, reading: Reading) -> bool:
+    """Whether the nodes must be text: new ones come with the features, which are text, and so were the edges."""
+    import pyarrow as pa
+
+    from rae.graph.ids import index_in, is_text
+
+    differ = pa.types.is_integer(graph.id_column.type) and is_text(table.id_column.type)
+    known = index_in(table.id_column, graph.id_column) if differ else None
+    partly = known is not None and 0 < known.null_count < len(known)
+    return partly and in_text and reading.unknown == "isolated"
+
+
+def _join(graph: Graph, table: FeatureTable, reading: Reading) -> tuple[Graph, FeatureTable]:
+    """Graph and table with the same ids, as `unknown` and `missing` say."""
+    import pyarrow.compute as pc
+
+    from rae.features import FeatureTable
+    from rae.graph.ids import index_in, shown
+
+    known = index_in(table.id_column, graph.id_column)
+    n_unknown = known.null_count
+    if n_unknown == len(table.id_column):
+        raise FeatureError(
+            f"none of the {n_unknown:,} feature ids is a node: feature ids are {table.id_column.type} such as "
+            f"{shown(table.id_column)}, node ids are {graph.id_column.type} such as {shown(graph.id_column)}; check ",
+            *(Argument("id"), ", ", Argument("source"), " and ", Argument("target")),
+        )
+    unknown = table.id_column.filter(pc.is_null(known))
+    if n_unknown and reading.unknown == "error":
+        raise FeatureError(
+            f"{n_unknown:,} feature rows have no edge, first {shown(unknown)}; pass ",
+            *(Argument("unknown", "isolated"), " to make them nodes without a neighbour, or "),
+            *(Argument("unknown", "drop"), " to leave them out"),
+        )
+    if n_unknown and reading.unknown == "isolated":
+        graph = graph.with_nodes(_in_kind(unknown, graph))
+        log.info(f"{n_unknown:,} feature rows have no edge, first {shown(unknown)}: added as isolated nodes")
+    elif n_unknown and reading.unknown == "drop":
+        log.info(f"{n_unknown:,} feature rows have no edge: left out")
+    matrix = table.aligned(graph, missing=reading.missing, unknown="drop" if reading.unknown == "drop" else "error")
+    lacking = graph.n_nodes - (len(table.id_column) - (n_unknown if reading.unknown == "drop" else 0))
+    if lacking:
+        log.info(f"{lacking:,} nodes have no feature row: zeros")
+    return graph, FeatureTable(graph.id_column, matrix, table.names, table.open_vocabulary)
+
+
+def _in_kind(ids: Any, graph: Graph) -> Any:
+    """The ids in the type of the graph's own, where each can be written so."""
+    import pyarrow as pa
+
+    from rae.graph.ids import in_words, shown
+
+    try:
+        return ids.cast(graph.id_column.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        raise FeatureError(
+            f"{len(ids):,} feature rows have no edge and cannot be nodes: ids are {in_words(ids.type)} there, first "
+            f"{shown(ids)}, and {in_words(graph.id_column.type)} in the edges; write both in one kind, or pass ",
+            Argument("unknown", "drop"),
+        ) from None
+
+
+def _is_path(value: Any) -> bool:
+    return isinstance(value, (str, os.PathLike))
+
+
+def _file(path: str | os.PathLike[str]) -> dict[str, Any]:
+    place = Path(path)
+    files = place.iterdir() if place.is_dir() else [place]
+    return {"path": os.fspath(path), "bytes": sum(file.stat().st_size for file in files)}

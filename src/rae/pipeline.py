@@ -1,0 +1,250 @@
+"""The whole way from files to results: `fit_run` is `rae fit`, `embed_file` is `rae embed`."""
+
+from __future__ import annotations
+
+import os
+import time
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rae.config import Config
+from rae.errors import Argument, ConfigError, FileError, MemoryWarning, Sentence, size
+from rae.inputs import Inputs, Progress, Reading, check_output, read_inputs
+from rae.run import Run, check_free, load_model, model_checksum
+
+MIB = 1 << 20
+ADVISED_SHARE = 0.8  # of the available memory
+PAGE_LIMIT = 200_000  # nodes up to which roles and page are made by default
+
+
+def fit_run(
+    edges: Any,
+    features: Any = None,
+    *,
+    out: str | os.PathLike[str] | None = None,
+    config: Config | None = None,
+    memory: int | str | None = None,
+    half: bool = False,
+    dtype: str = "float32",
+    page: bool | None = None,
+    lean: bool = False,
+    force: bool = False,
+    progress: Progress | None = None,
+    **reading: Any,
+) -> Run:
+    """The run of a fitted and embedded graph, written to a folder with its roles and its page, as `rae fit` does.
+
+    `edges` is an edge file, a graph folder, a Graph, or the Inputs that `rae.inputs.read_inputs` returns;
+    `features` a file, a FeatureTable, a data frame, or a matrix with a row per node, in row order.
+    `reading` are the fields of `rae.inputs.Reading`, which say how files are read and joined, such as
+    source="caller", id="user" or missing="zero". `out` is by default runs/<name of the edge file>.
+
+    With `memory`, such as "4GiB", intermediate rows that do not fit lie on disk beside `out`, with `half` in half
+    precision; the same call resumes where a killed one stopped. `dtype` is that of the embeddings file. `page` says
+    whether roles are found and the page is written, by default up to 200,000 nodes. A `lean` run keeps no copy of
+    the graph and the features. `force` replaces the run that is there. `progress` is called with the
+    stage, how much of it is done, its total, and a mapping of numbers worth showing.
+
+    A MemoryWarning says in advance what will not fit and what to pass; counts and notes on the files are logged.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> from rae import Config, fit_run
+    >>> with TemporaryDirectory() as folder:
+    ...     calls = Path(folder, "calls.csv")
+    ...     _ = calls.write_text("caller,called\\nann,bob\\nann,cid\\nann,dan\\ndan,eve\\n")
+    ...     run = fit_run(calls, out=Path(folder, "run"), config=Config(steps=5, dims=(8,), fanout=(5,)))
+    ...     sorted(run.files())[:3], run.counts["nodes"], run.embeddings()[1].shape
+    (['embeddings.parquet', 'explore/NOTICE.txt', 'explore/index.html'], 5, (5, 8))
+    """
+    check_output(memory, half, dtype)
+    folder = default_folder(edges) if out is None else Path(out)
+    check_free(folder, force=force)
+    config = config or Config()
+    inputs = _inputs(edges, features, reading, memory, folder, progress)
+    warn_of_memory(inputs, config, memory=memory, half=half)
+    run = _write_run(
+        inputs, config, folder, memory=memory, half=half, dtype=dtype, lean=lean, force=force, progress=progress
+    )
+    if page or (page is None and run.counts["nodes"] <= PAGE_LIMIT):
+        from rae.explore import write_page
+
+        run.fit_roles()
+        write_page(run, force=True, progress=progress)
+    return run
+
+
+@dataclass(frozen=True)
+class EmbeddedFile:
+    """A file of vectors: where it is, the counts of its graph with the width of a vector, and seconds by stage."""
+
+    path: Path
+    counts: dict[str, int]
+    timings: dict[str, float]
+
+
+def embed_file(
+    model: str | os.PathLike[str],
+    edges: Any,
+    features: Any = None,
+    *,
+    out: str | os.PathLike[str],
+    memory: int | str | None = None,
+    half: bool = False,
+    dtype: str = "float32",
+    force: bool = False,
+    progress: Progress | None = None,
+    **reading: Any,
+) -> EmbeddedFile:
+    """The file of another graph's vectors by a fitted model, as `rae embed` writes it.
+
+    `model` is a run folder or a model file, `out` a .parquet or .csv file; everything else as in `fit_run`.
+    """
+    check_output(memory, half, dtype)
+    target = Path(out)
+    _check_file(target, force=force)
+    fitted, checksum = load_model(os.fspath(model)), model_checksum(os.fspath(model))
+    inputs = _inputs(edges, features, reading, memory, target, progress)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    began = time.perf_counter()
+    width = fitted.embed_to(
+        target, inputs.graph, inputs.features,
+        memory=memory, half=half, dtype=dtype, model=checksum, progress=progress,
+    )  # fmt: skip
+    timings = {"read": inputs.seconds, "embed": time.perf_counter() - began}
+    return EmbeddedFile(target, inputs.counts | {"width": width}, timings)
+
+
+def default_folder(edges: Any) -> Path:
+    """runs/<name>, the name of the edge file without its endings.
+
+    >>> default_folder("data/web.csv.gz").as_posix()
+    'runs/web'
+    """
+    if not isinstance(edges, (str, os.PathLike)):
+        raise ConfigError(Argument("out"), f" must be given where edges are no file, got a {type(edges).__name__}")
+    name = Path(edges).name
+    return Path("runs") / (name.split(".")[0] or name)
+
+
+def warn_of_memory(inputs: Inputs, config: Config, *, memory: int | str | None = None, half: bool = False) -> None:
+    """Warn of a fit that will not fit in memory, with what to do; a budget that nothing keeps to is refused."""
+    from rae import plan
+
+    if memory is not None:
+        plan.check_budget(memory, inputs.graph, inputs.features, config, half=half)
+    parts = plan.memory(inputs.graph, inputs.features, config, budget=memory, half=half, from_folder=True)
+    short = plan.shortage(parts["peak"])
+    if short is None:
+        return
+    more, free = short
+    advice = _memory_advice(inputs, config, parts, half=half, resident=parts["peak"] - more, free=free)
+    text = f"this will take about {size(more)} more memory and {size(free)} is available; "
+    warnings.warn(MemoryWarning(text, advice), stacklevel=3)
+
+
+def _memory_advice(
+    inputs: Inputs, config: Config, parts: Mapping[str, int], *, half: bool, resident: int, free: int
+) -> Sentence:
+    """What to do in a process that has `resident` bytes and can have `free` more."""
+    from rae.memory import mapped
+    from rae.plan import least_budget
+
+    room, fixed = resident + free, parts["program"] + parts["graph"] + parts["features"]
+    none_fits = ("no ", Argument("memory", ...), " makes it fit, ")
+    if fixed > room:
+        fewer = "" if inputs.features is None else ", or give fewer columns"
+        return Sentence(*none_fits, f"program, graph and features take {size(fixed)}; free some memory{fewer}")
+    if fixed + parts["step"] > room:
+        return Sentence("pass a smaller ", Argument("batch_size"))
+    for also_half in (True,) if half else (False, True):
+        least = -(-least_budget(inputs.graph, inputs.features, config, half=also_half) // MIB)
+        if least * MIB <= room:
+            advised = max(least, (resident + round(ADVISED_SHARE * free)) // MIB)
+            added = (" ", Argument("half", True)) if also_half and not half else ()
+            return Sentence("pass ", Argument("memory", f"{advised}MiB"), *added)
+    folder = (", or give ", Argument("edges"), " as a graph folder (`rae graph build`)")
+    return Sentence(
+        *(*none_fits, f"the least is {least} MiB, with ", Argument("half", True), "; free some memory"),
+        *(folder if mapped(inputs.graph.targets) is None else ()),
+    )
+
+
+def _inputs(
+    edges: Any,
+    features: Any,
+    reading: Mapping[str, Any],
+    memory: int | str | None,
+    out: Path,
+    progress: Progress | None,
+) -> Inputs:
+    """The inputs that were given, or those that are read now."""
+    if not isinstance(edges, Inputs):
+        return read_inputs(edges, features, Reading(**reading), memory=memory, out=out, progress=progress)
+    if features is not None or reading:
+        name = "features" if features is not None else next(iter(reading))
+        raise ConfigError(Argument(name), " is part of what was read before, got Inputs; leave it out")
+    return edges
+
+
+def _write_run(
+    inputs: Inputs,
+    config: Config,
+    folder: Path,
+    *,
+    memory: int | str | None,
+    half: bool,
+    dtype: str,
+    lean: bool,
+    force: bool,
+    progress: Progress | None,
+) -> Run:
+    """The complete run of these inputs: fitted, embedded and written."""
+    from rae.estimator import RAE
+    from rae.resume import VectorCache, vectors_key
+
+    model, cache = RAE(config), VectorCache(folder)
+
+    def embed(path: Path, checksum: str) -> int:
+        return model.embed_to(
+            path, inputs.graph, inputs.features,
+            memory=memory, half=half, dtype=dtype, model=checksum, progress=progress,
+        )  # fmt: skip
+
+    def embed_or_resume(path: Path, checksum: str) -> int:
+        key = vectors_key(inputs.graph, inputs.features, config, checksum, half=half, dtype=dtype)
+        return cache.write(path, key, lambda vectors: embed(vectors, checksum))
+
+    began = time.perf_counter()
+    model.fit(inputs.graph, inputs.features, progress=progress)
+    run = Run.create(
+        folder,
+        model,
+        inputs.graph.id_column,
+        embed if memory is None else embed_or_resume,
+        graph=None if lean else inputs.graph,
+        features=None if lean else inputs.features,
+        counts=inputs.counts,
+        timings={"read": inputs.seconds, "fit": time.perf_counter() - began},
+        inputs=inputs.files,
+        force=force,
+    )
+    if memory is not None:
+        cache.remove()
+    return run
+
+
+def _check_file(target: Path, *, force: bool) -> None:
+    """Refuse a file of vectors that cannot be written or would be replaced."""
+    out = Argument("out")
+    if target.is_dir():
+        inside = Argument("out", str(target / "embeddings.parquet"))
+        raise FileError(out, f" must be a file, {target} is a folder; try ", inside)
+    if target.suffix.lower() not in (".parquet", ".csv"):
+        raise FileError(out, f" must end in .parquet or .csv, got {target}")
+    if target.exists() and not force:
+        raise FileError(
+            f"{target} exists; choose another ", out, ", or pass ", Argument("force", True), " to replace it"
+        )
