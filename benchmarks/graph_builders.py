@@ -1,8 +1,8 @@
-"""Ways from an edge file to undirected neighbour lists without doubles, one to a process; run by build.py.
+"""Ways from an edge file to undirected neighbour lists without doubles; graph_build.py runs each in its own process.
 
-    python benchmarks/builders.py WAY EDGES OUT THREADS
+    python benchmarks/graph_builders.py WAY EDGES OUT THREADS
 
-Nothing is imported before the clock starts but what Python itself has, so every way pays for its own imports.
+Only the standard library is imported before the clock starts, so every way pays for its own imports.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from collections.abc import Callable  # noqa: E402
 from pathlib import Path  # noqa: E402
 from typing import Any  # noqa: E402
 
-from alternatives import search_beside  # noqa: E402
-from watched import own_peak  # noqa: E402
+from install_alternatives import import_extra_packages  # noqa: E402
+from processes import own_peak_gib  # noqa: E402
 
 
 def folder(path: Path, out: Path) -> int:
@@ -39,7 +39,7 @@ def in_memory(path: Path, out: Path) -> int:
     return read_edges(path).n_edges
 
 
-def opened(path: Path, out: Path) -> int:
+def open_folder(path: Path, out: Path) -> int:
     from rae import open_graph
 
     return open_graph(out / "g").n_edges
@@ -49,7 +49,7 @@ def pandas_scipy(path: Path, out: Path) -> int:
     import numpy as np
     import scipy.sparse as sp
 
-    (source, target), n = _numbered(path)
+    (source, target), n = _number_nodes(path)
     ones = np.ones(len(source), np.int8)
     matrix = sp.coo_array((ones, (source, target)), shape=(n, n)).tocsr()
     both = (matrix + matrix.T).tocsr()
@@ -64,15 +64,15 @@ def pyg(path: Path, out: Path) -> int:
     import torch
     from torch_geometric.utils import remove_self_loops, to_undirected
 
-    ends, _ = _numbered(path)
+    ends, _ = _number_nodes(path)
     return to_undirected(remove_self_loops(torch.from_numpy(np.ascontiguousarray(ends)))[0]).shape[1] // 2
 
 
 def igraph(path: Path, out: Path) -> int:
-    search_beside()
+    import_extra_packages()
     import igraph
 
-    ends, n = _numbered(path)
+    ends, n = _number_nodes(path)
     return int(igraph.Graph(n, ends.T).simplify().ecount())
 
 
@@ -91,7 +91,7 @@ def _frame(path: Path) -> Any:
     return pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path, sep="\t")
 
 
-def _numbered(path: Path) -> tuple[Any, int]:
+def _number_nodes(path: Path) -> tuple[Any, int]:
     """Both ends of every edge as 0..n-1, and n."""
     import pandas as pd
 
@@ -102,7 +102,7 @@ def _numbered(path: Path) -> tuple[Any, int]:
 WAYS: dict[str, Callable[[Path, Path], int]] = {
     "rae graph build": folder,
     "rae graph build --order locality": folder_local,
-    "rae: open the folder": opened,
+    "rae: open the folder": open_folder,
     "rae: read_edges, in memory": in_memory,
     "pandas factorize and SciPy CSR": pandas_scipy,
     "pandas factorize and PyG to_undirected": pyg,
@@ -112,7 +112,7 @@ WAYS: dict[str, Callable[[Path, Path], int]] = {
 
 
 def main() -> None:
-    """Run one way and print what it took; compiled code is kept from the first round."""
+    """Run one way and print its numbers; Numba's cache keeps compiled code from the first round."""
     way, path, out, threads = sys.argv[1:]
     if way.startswith("rae"):
         from rae import set_threads
@@ -123,8 +123,8 @@ def main() -> None:
     except ImportError as error:
         print(json.dumps({"absent": str(error)}))
         return
-    spent, cpu = time.perf_counter() - BEGAN, time.process_time()
-    print(json.dumps({"edges": edges, "seconds": spent, "cpu": cpu, "peak_gib": own_peak()}))
+    seconds, cpu = time.perf_counter() - BEGAN, time.process_time()
+    print(json.dumps({"edges": edges, "seconds": seconds, "cpu": cpu, "peak_gib": own_peak_gib()}))
 
 
 if __name__ == "__main__":

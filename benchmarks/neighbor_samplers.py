@@ -1,7 +1,7 @@
-"""Ways to draw up to ten neighbours of every node, as functions of nothing; what each needs is built before.
+"""Ways to sample up to ten neighbours of every node, as functions without arguments; their inputs are built before.
 
-A way that draws without replacement gives every node min(degree, fan-out) distinct neighbours; `pairs` turns
-what it returns into (node, neighbour) rows, so that this can be checked.
+A way without replacement gives every node min(degree, fan-out) distinct neighbours; `pairs` turns its result into
+(node, neighbour) rows for the check.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from alternatives import search_beside
+from install_alternatives import import_extra_packages
 
 import rae
 from rae.model.sampling import sample_neighbors
@@ -22,9 +22,9 @@ BATCH = 8192
 
 @dataclass(frozen=True)
 class Sampler:
-    """One way: the work that is timed, and how its result is read."""
+    """One way: the function that is timed, and how its result is read."""
 
-    work: Callable[[], Any]
+    sample: Callable[[], Any]
     pairs: Callable[[Any], tuple[Any, Any]]
     replacement: bool = False
     note: str = ""
@@ -60,14 +60,14 @@ def numba_loop(graph: rae.Graph, nodes: Any, fanout: int) -> Sampler:
                     found[starts[i] + j] = targets[first + chosen[j]]
                     j += 1
 
-    def work() -> Any:
+    def sample() -> Any:
         starts = np.zeros(len(nodes) + 1, np.int64)
         np.cumsum(np.minimum(graph.degrees[nodes], fanout), out=starts[1:])
         found = np.empty(starts[-1], graph.targets.dtype)
         draw(graph.offsets, graph.targets, nodes, fanout, starts, found)
         return starts, found
 
-    return Sampler(work, lambda found: (np.repeat(nodes, np.diff(found[0])), found[1]))
+    return Sampler(sample, lambda found: (np.repeat(nodes, np.diff(found[0])), found[1]))
 
 
 def numpy_sorted(graph: rae.Graph, nodes: Any, fanout: int) -> Sampler:
@@ -76,23 +76,23 @@ def numpy_sorted(graph: rae.Graph, nodes: Any, fanout: int) -> Sampler:
     row = np.repeat(np.arange(graph.n_nodes), degrees)
     place = np.arange(len(graph.targets)) - np.repeat(graph.offsets[:-1], degrees)
 
-    def work() -> Any:
+    def sample() -> Any:
         shuffled = np.argsort(row + rng.random(len(row)))
         taken = place < fanout
         return row[taken], graph.targets[shuffled[taken]]
 
-    return Sampler(work, lambda found: found)
+    return Sampler(sample, lambda found: found)
 
 
 def numpy_replaced(graph: rae.Graph, nodes: Any, fanout: int) -> Sampler:
     rng = np.random.default_rng(1)
     degrees, starts = graph.degrees[nodes], graph.offsets[nodes]
 
-    def work() -> Any:
+    def sample() -> Any:
         pick = (rng.random((len(nodes), fanout)) * degrees[:, None]).astype(np.int64)
         return graph.targets[starts[:, None] + pick]
 
-    return Sampler(work, lambda found: (np.repeat(nodes, fanout), found.ravel()), replacement=True)
+    return Sampler(sample, lambda found: (np.repeat(nodes, fanout), found.ravel()), replacement=True)
 
 
 def torch_replaced(graph: rae.Graph, nodes: Any, fanout: int) -> Sampler:
@@ -101,53 +101,53 @@ def torch_replaced(graph: rae.Graph, nodes: Any, fanout: int) -> Sampler:
     arrays = (graph.degrees[nodes], graph.offsets[nodes], graph.targets)
     degrees, starts, targets = (torch.from_numpy(np.array(a)) for a in arrays)
 
-    def work() -> Any:
+    def sample() -> Any:
         return targets[starts[:, None] + (torch.rand(len(degrees), fanout) * degrees[:, None]).long()]
 
-    return Sampler(work, lambda found: (np.repeat(nodes, fanout), found.numpy().ravel()), replacement=True)
+    return Sampler(sample, lambda found: (np.repeat(nodes, fanout), found.numpy().ravel()), replacement=True)
 
 
 def dgl(graph: rae.Graph, nodes: Any, fanout: int) -> Sampler:
     import torch
 
-    search_beside()
+    import_extra_packages()
     import dgl
 
     dgl.utils.set_num_threads(1)
     ends, entries = (torch.from_numpy(np.array(a, np.int64)) for a in (graph.offsets, graph.targets))
-    its = dgl.graph(("csc", (ends, entries, torch.empty(0, dtype=torch.int64))))  # it draws edges that point to a node
+    dgl_graph = dgl.graph(("csc", (ends, entries, torch.empty(0, dtype=torch.int64))))  # it draws edges that point to a node
     seeds = torch.from_numpy(nodes)
 
     def pairs(found: Any) -> tuple[Any, Any]:
         neighbors, egos = found.edges()
         return egos.numpy(), neighbors.numpy()
 
-    return Sampler(lambda: dgl.sampling.sample_neighbors(its, seeds, fanout), pairs)
+    return Sampler(lambda: dgl.sampling.sample_neighbors(dgl_graph, seeds, fanout), pairs)
 
 
 def torch_sparse(graph: rae.Graph, nodes: Any, fanout: int) -> Sampler:
     import torch
 
-    search_beside()
+    import_extra_packages()
     import torch_sparse  # noqa: F401
 
     ends, entries = (torch.from_numpy(np.array(a, np.int64)) for a in (graph.offsets, graph.targets))
     seeds = torch.from_numpy(nodes)
 
-    def work() -> Any:
+    def sample() -> Any:
         return torch.ops.torch_sparse.neighbor_sample(ends, entries, seeds, [fanout], False, True)
 
     def pairs(found: Any) -> tuple[Any, Any]:
         known, neighbors, egos, _ = (part.numpy() for part in found)
         return known[egos], known[neighbors]
 
-    return Sampler(work, pairs, note="numbers the nodes it finds as well")
+    return Sampler(sample, pairs, note="numbers the nodes it finds as well")
 
 
 def pyg_loader(graph: rae.Graph, nodes: Any, fanout: int) -> Sampler:
     import torch
 
-    search_beside()
+    import_extra_packages()
     from torch_geometric import typing
     from torch_geometric.data import Data
     from torch_geometric.loader import NeighborLoader
@@ -169,7 +169,7 @@ def pyg_loader(graph: rae.Graph, nodes: Any, fanout: int) -> Sampler:
 def scikit_network(graph: rae.Graph, nodes: Any, fanout: int) -> Sampler:
     import scipy.sparse as sp
 
-    search_beside()
+    import_extra_packages()
     from sknetwork.gnn.neighbor_sampler import UniformNeighborSampler
 
     ones = np.ones(len(graph.targets), np.int8)
@@ -181,12 +181,12 @@ def scikit_network(graph: rae.Graph, nodes: Any, fanout: int) -> Sampler:
 def csrgraph(graph: rae.Graph, nodes: Any, fanout: int) -> Sampler:
     import scipy.sparse as sp
 
-    search_beside()
+    import_extra_packages()
     import csrgraph
 
     ones = np.ones(len(graph.targets), np.float32)
-    its = csrgraph.csrgraph(sp.csr_matrix((ones, graph.targets, graph.offsets), shape=(graph.n_nodes,) * 2), threads=1)
-    walk = partial(its.random_walks, walklen=2, epochs=fanout, start_nodes=nodes)
+    walker = csrgraph.csrgraph(sp.csr_matrix((ones, graph.targets, graph.offsets), shape=(graph.n_nodes,) * 2), threads=1)
+    walk = partial(walker.random_walks, walklen=2, epochs=fanout, start_nodes=nodes)
     return Sampler(walk, lambda found: (found[:, 0], found[:, 1]), replacement=True, note="walks of one step")
 
 
@@ -202,8 +202,8 @@ WAYS: dict[str, Make] = {
     "PyTorch, with replacement": torch_replaced,
     "csrgraph random_walks, with replacement": csrgraph,
 }
-# Looked at and not run.
-ABSENT = {
+# Considered and not run, with the reason.
+NOT_RUN = {
     "pyg-lib": "pip finds no distribution; its wheels lie on an index of their own",
     "DGL 2 GraphBolt": "its newest release on PyPI, 2.1, has libraries for torch 2.0 to 2.2 alone and does not import",
     "igraph, NetworKit": "draw one neighbour or one walk a call, none for many nodes at once",
@@ -211,8 +211,8 @@ ABSENT = {
 }
 
 
-def made(graph: rae.Graph, nodes: Any, fanout: int) -> Iterator[tuple[str, Sampler | str]]:
-    """Each way, ready, or why it is not there."""
+def samplers(graph: rae.Graph, nodes: Any, fanout: int) -> Iterator[tuple[str, Sampler | str]]:
+    """Each way, or why it is not installed."""
     for name, make in WAYS.items():
         try:
             yield name, make(graph, nodes, fanout)
@@ -220,8 +220,8 @@ def made(graph: rae.Graph, nodes: Any, fanout: int) -> Iterator[tuple[str, Sampl
             yield name, f"not installed: {str(error).splitlines()[0]}"
 
 
-def check(sampler: Sampler, result: Any, graph: rae.Graph, nodes: Any, fanout: int) -> None:
-    """Refuse what is not a sample: pairs that are no edges, nodes with too few, or the same neighbour twice."""
+def check_sample(sampler: Sampler, result: Any, graph: rae.Graph, nodes: Any, fanout: int) -> None:
+    """Raise an error for pairs that are no edges, nodes with too few neighbours, or the same neighbour twice."""
     egos, neighbors = (np.asarray(part, np.int64) for part in sampler.pairs(result))
     edges = np.repeat(np.arange(graph.n_nodes), graph.degrees) * graph.n_nodes + graph.targets
     drawn = egos * graph.n_nodes + neighbors

@@ -1,4 +1,4 @@
-"""The paper's model written with PyTorch Geometric and with plain PyTorch: what speed.py races ours against.
+"""The paper's model in PyTorch Geometric and in plain PyTorch, which training_step.py compares ours with.
 
 None has a Python loop over nodes. All draw 256 anchors, encode them with one encoder and positives and
 negatives with another, take a step of Adam, and look at the loss.
@@ -23,7 +23,7 @@ from rae.runtime import generator
 
 
 class Neighbors:
-    """The graph as index tensors, and what a training step asks of it."""
+    """The graph as index tensors, and the samples that a training step needs."""
 
     def __init__(self, graph: rae.Graph) -> None:
         self.n = graph.n_nodes
@@ -49,7 +49,7 @@ class Neighbors:
             place = torch.where(degree[lists] > k, (torch.rand(len(lists)) * degree[lists]).long(), place)
         return lists, self.targets[self.offsets[nodes][lists] + place], counts
 
-    def apart(self, us: Tensor, vs: Tensor) -> Tensor:
+    def non_adjacent(self, us: Tensor, vs: Tensor) -> Tensor:
         """Whether v is neither u nor a neighbour of u."""
         code = us * self.n + vs
         found = torch.searchsorted(self.codes, code).clamp(max=len(self.codes) - 1)
@@ -65,8 +65,8 @@ def squash(width: int, dropout: float) -> nn.Sequential:
     return nn.Sequential(nn.BatchNorm1d(width), nn.Tanh(), nn.Dropout(dropout))
 
 
-class Racer:
-    """Two encoders and an optimiser; a racer says how nodes are encoded and contrasted."""
+class TorchModel:
+    """Two encoders and an optimiser; a subclass says how nodes are encoded and contrasted."""
 
     def __init__(self, data: rae.datasets.Dataset, config: rae.Config, loss: str) -> None:
         self.graph, self.config, self.within = Neighbors(data.graph), config, loss == "within"
@@ -89,11 +89,11 @@ class Racer:
             loss = self.loss(torch.randperm(self.graph.n)[: self.config.batch_size])
             loss.backward()
             self.optimizer.step()
-            float(loss.detach())  # a user looks at it
+            float(loss.detach())  # as a user reads it
         return (time.perf_counter() - began) / steps
 
 
-class Sampled(Racer):
+class Sampled(TorchModel):
     """Dense features, fan-outs drawn by index tensors: anchors, five positives each, shared negatives."""
 
     ragged = False
@@ -126,10 +126,10 @@ class Sampled(Racer):
         b, p, q = len(nodes), self.config.positives, self.config.negatives
         anchor = self.encode(self.models[0], nodes)
         if not self.within:
-            seen = torch.cat([self.graph.padded(nodes, p).T.ravel(), nodes])
-            z = self.encode(self.models[1], seen)
+            both = torch.cat([self.graph.padded(nodes, p).T.ravel(), nodes])
+            z = self.encode(self.models[1], both)
             place = torch.randint(b, (b, q))
-            valid = self.graph.apart(nodes[:, None].expand(-1, q), nodes[place])
+            valid = self.graph.non_adjacent(nodes[:, None].expand(-1, q), nodes[place])
             negative = (z[p * b :][place] * anchor[:, None]).sum(-1)
             return contrast((z[: p * b].view(p, b, -1) * anchor).sum(-1), negative, valid=valid)
         k = round(self.config.shuffled * q)
@@ -170,7 +170,7 @@ def with_first(first: Tensor, lists: Tensor, index: Tensor, counts: Tensor) -> t
     return starts, filled
 
 
-class Geometric(Racer):
+class Geometric(TorchModel):
     """SAGEConv with mean aggregation over the whole graph, self-loops added, adjacency as torch CSR."""
 
     def __init__(self, data: rae.datasets.Dataset, config: rae.Config, loss: str) -> None:
@@ -222,7 +222,7 @@ class Geometric(Racer):
         z = self.encode(self.models[1])
         positive = z[self.graph.padded(nodes, p)]
         place = torch.randint(n, (b, q))
-        valid = self.graph.apart(nodes[:, None].expand(-1, q), place)
+        valid = self.graph.non_adjacent(nodes[:, None].expand(-1, q), place)
         return contrast((positive * anchor[:, None]).sum(-1), (z[place] * anchor[:, None]).sum(-1), valid=valid)
 
 
@@ -252,9 +252,9 @@ class GeometricSampled(Geometric):
         near = target < len(seeds)
         return h, place, (source[near], torch.bincount(target[near], minlength=len(seeds)))
 
-    def above(self, model: nn.Module, h: Tensor, egos: Tensor, rows: Tensor, kept: tuple[Tensor, Tensor]) -> Tensor:
+    def above(self, model: nn.Module, h: Tensor, egos: Tensor, rows: Tensor, samples: tuple[Tensor, Tensor]) -> Tensor:
         """The second level of egos, each with the list of a row."""
-        index, counts = kept
+        index, counts = samples
         starts, sizes = (counts.cumsum(0) - counts)[rows], counts[rows]
         lists = torch.repeat_interleave(torch.arange(len(rows)), sizes)
         place = torch.arange(len(lists)) - (sizes.cumsum(0) - sizes)[lists]
@@ -264,41 +264,41 @@ class GeometricSampled(Geometric):
 
     def loss(self, nodes: Tensor) -> Tensor:
         b, p, q = len(nodes), self.config.positives, self.config.negatives
-        h, place, kept = self.below(self.models[0], nodes)
-        anchor = self.above(self.models[0], h, place, place, kept)
+        h, place, samples = self.below(self.models[0], nodes)
+        anchor = self.above(self.models[0], h, place, place, samples)
         if not self.within:
-            h, place, kept = self.below(self.models[1], torch.cat([self.graph.padded(nodes, p).T.ravel(), nodes]))
-            z = self.above(self.models[1], h, place, place, kept)
+            h, place, samples = self.below(self.models[1], torch.cat([self.graph.padded(nodes, p).T.ravel(), nodes]))
+            z = self.above(self.models[1], h, place, place, samples)
             other = torch.randint(b, (b, q))
-            valid = self.graph.apart(nodes[:, None].expand(-1, q), nodes[other])
+            valid = self.graph.non_adjacent(nodes[:, None].expand(-1, q), nodes[other])
             negative = (z[p * b :][other] * anchor[:, None]).sum(-1)
             return contrast((z[: p * b].view(p, b, -1) * anchor).sum(-1), negative, valid=valid)
         k = round(self.config.shuffled * q)
-        h, egos, rows, kept = self.views(nodes, p)
+        h, egos, rows, samples = self.views(nodes, p)
         own = torch.arange(b).repeat(k)
         swap = others(b, (k * b,), own) + b * torch.randint(p, (k * b,))
-        z = self.above(self.models[1], h, torch.cat([egos, egos[own]]), torch.cat([rows, rows[swap]]), kept)
-        seen, swapped = z[: p * b], z[p * b :].view(k, b, -1)
+        z = self.above(self.models[1], h, torch.cat([egos, egos[own]]), torch.cat([rows, rows[swap]]), samples)
+        views, swapped = z[: p * b], z[p * b :].view(k, b, -1)
         other = others(b, (b, q - k), torch.arange(b)[:, None]) + b * torch.randint(p, (b, q - k))
-        negative = torch.cat([(swapped * anchor).sum(-1).ravel(), (seen[other] * anchor[:, None]).sum(-1).ravel()])
-        return contrast((seen.view(p, b, -1) * anchor).sum(-1), negative)
+        negative = torch.cat([(swapped * anchor).sum(-1).ravel(), (views[other] * anchor[:, None]).sum(-1).ravel()])
+        return contrast((views.view(p, b, -1) * anchor).sum(-1), negative)
 
     def views(self, nodes: Tensor, p: int) -> tuple[Tensor, Tensor, Tensor, tuple[Tensor, Tensor]]:
         """Several samples around the nodes side by side: rows of the first level, egos, lists."""
-        found = [self.below(self.models[1], nodes) for _ in range(p)]
-        first = np.cumsum([0, *(len(h) for h, _, _ in found[:-1])]).tolist()
-        egos = torch.cat([place + at for at, (_, place, _) in zip(first, found, strict=True)])
-        rows = torch.cat([place + len(nodes) * view for view, (_, place, _) in enumerate(found)])
-        index = torch.cat([kept[0] + at for at, (_, _, kept) in zip(first, found, strict=True)])
-        return torch.cat([h for h, _, _ in found]), egos, rows, (index, torch.cat([kept[1] for _, _, kept in found]))
+        parts = [self.below(self.models[1], nodes) for _ in range(p)]
+        first = np.cumsum([0, *(len(h) for h, _, _ in parts[:-1])]).tolist()
+        egos = torch.cat([place + at for at, (_, place, _) in zip(first, parts, strict=True)])
+        rows = torch.cat([place + len(nodes) * view for view, (_, place, _) in enumerate(parts)])
+        index = torch.cat([lists[0] + at for at, (_, _, lists) in zip(first, parts, strict=True)])
+        return torch.cat([h for h, _, _ in parts]), egos, rows, (index, torch.cat([lists[1] for _, _, lists in parts]))
 
 
 def geometric_sampler() -> Callable[..., Any] | None:
-    """The function behind NeighborLoader where torch-sparse was compiled (alternatives.py) and works, else None."""
-    from alternatives import BESIDE
+    """The function behind NeighborLoader where torch-sparse was compiled (install_alternatives.py) and works, else None."""
+    from install_alternatives import EXTRA_PACKAGES
 
     try:
-        for path in sorted(BESIDE.glob("torch_sparse/_sample_cpu*.so")):
+        for path in sorted(EXTRA_PACKAGES.glob("torch_sparse/_sample_cpu*.so")):
             torch.ops.load_library(str(path))
         sample = torch.ops.torch_sparse.neighbor_sample
         path_of_three = torch.tensor([0, 1, 3, 4]), torch.tensor([1, 0, 2, 1])
@@ -309,7 +309,7 @@ def geometric_sampler() -> Callable[..., Any] | None:
     return sample if edges == {(1, 2), (0, 1), (2, 1)} else None
 
 
-class WholeGraph(Racer):
+class WholeGraph(TorchModel):
     """J_within over the whole graph by torch.sparse products, projecting before averaging."""
 
     def __init__(self, data: rae.datasets.Dataset, config: rae.Config, loss: str) -> None:
