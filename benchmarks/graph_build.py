@@ -1,6 +1,6 @@
 """Graph build, locality order and neighbour sampler, compared with alternatives.
 
-    RAE_DATA=... python benchmarks/graph_build.py [--rounds 3] [--edges 1000000] [--threads 2] [--with-networkx] [--quick]
+    RAE_DATA=... python benchmarks/graph_build.py [--rounds 3] [--edges 1000000] [--with-networkx] [--quick]
 
 graph-build: from the gzipped edge list of web-Google and from a Parquet file of a generated power-law graph to
 undirected neighbour lists without doubles (graph_builders.py). Each way runs in its own process, its imports

@@ -148,7 +148,9 @@ def main() -> None:
     arguments = parser(__doc__, "one small graph, two steps, one round", threads=all_cores())
     arguments.add_argument("--sizes", default="1e5,1e6,1e7,1e8")
     arguments.add_argument("--memory", default=MEMORY)
-    arguments.add_argument("--work", type=Path, help="folder for some 30 GB that keeps the graphs  [default: temporary]")
+    arguments.add_argument(
+        "--work", type=Path, help="folder for some 30 GB that keeps the graphs  [default: temporary]"
+    )
     options = arguments.parse_args()
     sizes = [10_000] if options.quick else [int(float(s)) for s in options.sizes.split(",")]
     with tempfile.TemporaryDirectory() as scratch:

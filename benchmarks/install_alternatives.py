@@ -43,7 +43,15 @@ def install_extra_packages() -> None:
         tried = EXTRA_PACKAGES / f"{requirement}.tried"
         if not tried.exists():
             # Without dependencies: theirs are ours, and pip would fetch another torch.
-            call = [*PIP, "--no-deps", "--no-build-isolation", "--upgrade", "--target", str(EXTRA_PACKAGES), requirement]
+            call = [
+                *PIP,
+                "--no-deps",
+                "--no-build-isolation",
+                "--upgrade",
+                "--target",
+                str(EXTRA_PACKAGES),
+                requirement,
+            ]
             tried.write_text(_call([sys.executable, *call]) or "")
 
 

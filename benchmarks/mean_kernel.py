@@ -1,4 +1,4 @@
-"""Our mean over neighbourhoods and a loop that reads random rows: the only benchmark module that uses kernels directly."""
+"""Our mean over neighbourhoods and a loop that reads random rows: the one benchmark module that calls kernels."""
 
 from __future__ import annotations
 

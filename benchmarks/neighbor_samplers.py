@@ -115,7 +115,9 @@ def dgl(graph: rae.Graph, nodes: Any, fanout: int) -> Sampler:
 
     dgl.utils.set_num_threads(1)
     ends, entries = (torch.from_numpy(np.array(a, np.int64)) for a in (graph.offsets, graph.targets))
-    dgl_graph = dgl.graph(("csc", (ends, entries, torch.empty(0, dtype=torch.int64))))  # it draws edges that point to a node
+    dgl_graph = dgl.graph(
+        ("csc", (ends, entries, torch.empty(0, dtype=torch.int64)))
+    )  # it draws edges that point to a node
     seeds = torch.from_numpy(nodes)
 
     def pairs(found: Any) -> tuple[Any, Any]:
@@ -185,7 +187,9 @@ def csrgraph(graph: rae.Graph, nodes: Any, fanout: int) -> Sampler:
     import csrgraph
 
     ones = np.ones(len(graph.targets), np.float32)
-    walker = csrgraph.csrgraph(sp.csr_matrix((ones, graph.targets, graph.offsets), shape=(graph.n_nodes,) * 2), threads=1)
+    walker = csrgraph.csrgraph(
+        sp.csr_matrix((ones, graph.targets, graph.offsets), shape=(graph.n_nodes,) * 2), threads=1
+    )
     walk = partial(walker.random_walks, walklen=2, epochs=fanout, start_nodes=nodes)
     return Sampler(walk, lambda found: (found[:, 0], found[:, 1]), replacement=True, note="walks of one step")
 

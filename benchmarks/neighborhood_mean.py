@@ -120,14 +120,17 @@ def measure(ways: dict[str, Way], width: int, n_targets: int, rounds: int) -> It
     times, limit = faster_limit(times)
     best = {name: min(seconds) for name, seconds in times.items()}
     for name, seconds in times.items():
-        yield name, {
-            **spread(seconds, "ms", 1),
-            "gigabytes_per_s": round(4 * width * n_targets / best[name] / 1e9, 2),
-            "of_limit": round(best[LIMIT] / best[name], 3),
-            "times_torch": round(best[TORCH] / best[name], 2),
-            **({"note": NOTES[name]} if name in NOTES else {}),
-            **(limit if name == LIMIT else {}),
-        }
+        yield (
+            name,
+            {
+                **spread(seconds, "ms", 1),
+                "gigabytes_per_s": round(4 * width * n_targets / best[name] / 1e9, 2),
+                "of_limit": round(best[LIMIT] / best[name], 3),
+                "times_torch": round(best[TORCH] / best[name], 2),
+                **({"note": NOTES[name]} if name in NOTES else {}),
+                **(limit if name == LIMIT else {}),
+            },
+        )
 
 
 def faster_limit(times: dict[str, list[float]]) -> tuple[dict[str, list[float]], Line]:

@@ -1,8 +1,8 @@
-"""One peer, from a gzipped edge list to vectors in Parquet; run by peers.py in the peers' own environment.
+"""One other method, from a gzipped edge list to vectors in Parquet; file_to_vectors.py runs it in its environment.
 
-    .venv/peers/bin/python benchmarks/peer.py NAME EDGES OUT TOLD THREADS
+    .venv/other_methods/bin/python benchmarks/other_methods.py NAME EDGES OUT PROGRESS THREADS
 
-How far it got goes to the file TOLD as JSON lines, so that something is known of a peer that is ended early.
+The file PROGRESS gets a JSON line a stage, so that the stage of a method that is stopped early is known.
 """
 
 from __future__ import annotations
@@ -21,54 +21,54 @@ from typing import Any
 
 WIDTH = 256
 WALKS, LENGTH, WINDOW = 10, 80, 10  # per node, and for skip-gram: those of the node2vec paper
-OFTEN = 2.0  # seconds between two words on a stage that goes on
+REPORT_SECONDS = 2.0  # between two lines about one stage
 
 
 @dataclass
-class Told:
-    """A file of what was done, by the clock since the packages were loaded."""
+class ProgressFile:
+    """A file of the stages done, by the clock since the packages were imported."""
 
     path: Path
     began: float = field(default_factory=time.perf_counter)
     last: float = 0.0
 
     def done(self, stage: str, **more: Any) -> None:
-        self._say(stage=stage, share=1.0, **more)
+        self._write(stage=stage, share=1.0, **more)
 
-    def going(self, stage: str, share: float) -> None:
-        if time.perf_counter() - self.last > OFTEN:
-            self._say(stage=stage, share=round(share, 4))
+    def update(self, stage: str, share: float) -> None:
+        if time.perf_counter() - self.last > REPORT_SECONDS:
+            self._write(stage=stage, share=round(share, 4))
 
     def counted(self, stage: str, total: int, work: Callable[..., Any]) -> Callable[..., Any]:
-        """The same function, whose calls are counted; {} in the stage's name is how often it is gone through."""
+        """The same function with its calls counted; {} in the stage's name is the number of the pass."""
         calls = 0
 
         def called(*given: Any, **named: Any) -> Any:
             nonlocal calls
             if not calls % 100:
-                self.going(stage.format(calls // total + 1), calls % total / total)
+                self.update(stage.format(calls // total + 1), calls % total / total)
             calls += 1
             return work(*given, **named)
 
         return called
 
     def after(self, stage: str, work: Callable[..., Any]) -> Callable[..., Any]:
-        """The same function, whose end is told."""
+        """The same function with its end reported."""
 
         def called(*given: Any) -> Any:
-            made = work(*given)
+            result = work(*given)
             self.done(stage)
-            return made
+            return result
 
         return called
 
-    def _say(self, **line: Any) -> None:
+    def _write(self, **line: Any) -> None:
         self.last = time.perf_counter()
         with self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps({**line, "at": round(self.last - self.began, 3)}) + "\n")
 
 
-def node2vec(edges: Path, told: Told, threads: int) -> tuple[Any, Any]:
+def node2vec(edges: Path, progress: ProgressFile, threads: int) -> tuple[Any, Any]:
     """PecanPy in the mode that it recommends for p = q = 1, its quickest; read by pandas and SciPy, its own reader
     takes no gzip and goes line by line.
     """
@@ -78,7 +78,7 @@ def node2vec(edges: Path, told: Told, threads: int) -> tuple[Any, Any]:
     import scipy.sparse as sp
     from pecanpy.pecanpy import FirstOrderUnweighted
 
-    told.began = time.perf_counter()
+    progress.began = time.perf_counter()
     numba.set_num_threads(threads)
     codes, ids = pd.factorize(pd.read_csv(edges, sep="\t").to_numpy().ravel(), sort=True)
     source, target = codes.reshape(-1, 2).T
@@ -87,53 +87,53 @@ def node2vec(edges: Path, told: Told, threads: int) -> tuple[Any, Any]:
     both.setdiag(0)
     both.eliminate_zeros()
     both.sort_indices()
-    kept = told.path.with_suffix(".npz")
-    np.savez(kept, IDs=ids.astype(str), data=both.data, indptr=both.indptr, indices=both.indices)
+    arrays = progress.path.with_suffix(".npz")
+    np.savez(arrays, IDs=ids.astype(str), data=both.data, indptr=both.indptr, indices=both.indices)
     graph = FirstOrderUnweighted(p=1, q=1, workers=threads, random_state=0)
-    graph.read_npz(str(kept), weighted=False)
-    told.done("graph")
-    graph.simulate_walks = told.after("walks", graph.simulate_walks)
-    _listen(told)
+    graph.read_npz(str(arrays), weighted=False)
+    progress.done("graph")
+    graph.simulate_walks = progress.after("walks", graph.simulate_walks)
+    _log_progress(progress)
     return ids, graph.embed(dim=WIDTH, num_walks=WALKS, walk_length=LENGTH, window_size=WINDOW, epochs=1)
 
 
-def _listen(told: Told) -> None:
-    """gensim tells how far it is in its log alone."""
+def _log_progress(progress: ProgressFile) -> None:
+    """Report gensim's progress, which is in its log alone."""
 
-    class Ear(logging.Handler):
+    class Handler(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             text = record.getMessage()
-            if found := re.search(r"EPOCH \d+ - PROGRESS: at ([\d.]+)% examples", text):
-                told.going("the training", float(found[1]) / 100)
+            if match := re.search(r"EPOCH \d+ - PROGRESS: at ([\d.]+)% examples", text):
+                progress.update("the training", float(match[1]) / 100)
             elif text.startswith("collected"):
-                told.done("vocabulary")
+                progress.done("vocabulary")
 
     log = logging.getLogger("gensim.models.word2vec")
-    log.addHandler(Ear())
+    log.addHandler(Handler())
     log.setLevel(logging.INFO)
     log.propagate = False
 
 
-def cleora(edges: Path, told: Told, threads: int) -> tuple[Any, Any]:
-    """As `pycleora.embed` does it unless told otherwise: 40 iterations, whitened after each."""
-    return _cleora(edges, told, threads, num_iterations=40)
+def cleora(edges: Path, progress: ProgressFile, threads: int) -> tuple[Any, Any]:
+    """The default of `pycleora.embed`: 40 iterations, whitened after each."""
+    return _cleora(edges, progress, threads, num_iterations=40)
 
 
-def cleora_short(edges: Path, told: Told, threads: int) -> tuple[Any, Any]:
+def cleora_short(edges: Path, progress: ProgressFile, threads: int) -> tuple[Any, Any]:
     """Three iterations and no whitening, the example of pycleora 2, by the compiled loop of pycleora 3."""
-    return _cleora(edges, told, threads, num_iterations=3, whiten=False)
+    return _cleora(edges, progress, threads, num_iterations=3, whiten=False)
 
 
-def _cleora(edges: Path, told: Told, threads: int, **settings: Any) -> tuple[Any, Any]:
+def _cleora(edges: Path, progress: ProgressFile, threads: int, **settings: Any) -> tuple[Any, Any]:
     import numpy as np
     from pycleora import SparseMatrix, embed
 
-    told.began = time.perf_counter()
+    progress.began = time.perf_counter()
     # A line is a hyperedge; its members are parted by spaces, columns by tabs.
     graph = SparseMatrix.from_iterator(_lines(edges), "complex::reflexive::node", num_workers=threads)
-    told.done("graph")
-    if settings.get("whiten", True):  # a callback would take the other from its compiled loop
-        settings["callback"] = lambda i, _: told.going("the iterations", (i + 1) / settings["num_iterations"])
+    progress.done("graph")
+    if settings.get("whiten", True):  # a callback would keep the other way from its compiled loop
+        settings["callback"] = lambda i, _: progress.update("the iterations", (i + 1) / settings["num_iterations"])
     vectors = embed(graph, feature_dim=WIDTH, num_workers=threads, **settings)
     return np.array(graph.entity_ids).astype(np.int64), vectors
 
@@ -143,31 +143,31 @@ def _lines(edges: Path) -> Iterator[str]:
         yield from (line.replace("\t", " ") for line in islice(file, 1, None))
 
 
-def rolx(edges: Path, told: Told, threads: int) -> tuple[Any, Any]:
+def rolx(edges: Path, progress: ProgressFile, threads: int) -> tuple[Any, Any]:
     """graphrole over networkx, its quicker interface: with igraph it goes over all edges for each node."""
     import networkx as nx
     import numpy as np
     import pandas as pd
     from graphrole import RecursiveFeatureExtractor, RoleExtractor
 
-    told.began = time.perf_counter()
+    progress.began = time.perf_counter()
     frame = pd.read_csv(edges, sep="\t")
     graph = nx.from_pandas_edgelist(frame, *frame.columns)
     graph.remove_edges_from(list(nx.selfloop_edges(graph)))
-    told.done("graph")
-    nx.ego_graph = told.counted("the ego networks", len(graph), nx.ego_graph)
+    progress.done("graph")
+    nx.ego_graph = progress.counted("the ego networks", len(graph), nx.ego_graph)
     extractor = RecursiveFeatureExtractor(graph)
-    its = extractor.graph
-    its.get_neighborhood_features = told.after("ego networks", its.get_neighborhood_features)
-    its.get_neighbors = told.counted("generation {} of the features", len(graph), its.get_neighbors)
+    inner = extractor.graph
+    inner.get_neighborhood_features = progress.after("ego networks", inner.get_neighborhood_features)
+    inner.get_neighbors = progress.counted("generation {} of the features", len(graph), inner.get_neighbors)
     features = extractor.extract_features()
-    told.done("features")
+    progress.done("features")
     roles = RoleExtractor(n_roles=None)
     roles.extract_role_factors(features)
     return np.asarray(features.index), roles.node_role_factor.to_numpy()
 
 
-PEERS: dict[str, Callable[[Path, Told, int], tuple[Any, Any]]] = {
+METHODS: dict[str, Callable[[Path, ProgressFile, int], tuple[Any, Any]]] = {
     "node2vec": node2vec,
     "cleora": cleora,
     "cleora-short": cleora_short,
@@ -189,12 +189,12 @@ def write(path: Path, ids: Any, vectors: Any) -> None:
 
 
 def main() -> None:
-    name, edges, out, told, threads = sys.argv[1:]
-    record = Told(Path(told))
-    ids, vectors = PEERS[name](Path(edges), record, int(threads))
-    record.done("embedded", nodes=len(ids), columns=vectors.shape[1])
+    name, edges, out, path, threads = sys.argv[1:]
+    progress = ProgressFile(Path(path))
+    ids, vectors = METHODS[name](Path(edges), progress, int(threads))
+    progress.done("embedded", nodes=len(ids), columns=vectors.shape[1])
     write(Path(out), ids, vectors)
-    record.done("written")
+    progress.done("written")
 
 
 if __name__ == "__main__":

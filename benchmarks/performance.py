@@ -12,7 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from growth import BOUNDED, BUILD, EMBED, PARTS, TRAIN
+from growth import BOUNDED, BUILD, EMBED, PARTS
 from recording import RESULTS
 
 from rae.evaluation import figures, measurements, report
@@ -325,7 +325,9 @@ def with_bounded_row(lines: Measurements) -> Measurements:
         return lines
     rate = round(2 * line["edges"] * COLUMNS_EMBEDDED / line["best_s"])
     note = "from the growth table: a command of its own, vectors written to Parquet"
-    return Measurements([*lines.lines, {**line, "table": "embed-all", "row": BOUNDED, "edge_dims_per_s": rate, "note": note}])
+    return Measurements(
+        [*lines.lines, {**line, "table": "embed-all", "row": BOUNDED, "edge_dims_per_s": rate, "note": note}]
+    )
 
 
 def page(lines: Measurements) -> str:

@@ -16,7 +16,9 @@ def parser(doc: str | None, quick: str, *, threads: int | None = None, rounds: i
     """An argument parser with --quick, --results and, where a default is given, --threads and --rounds."""
     made = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     made.add_argument("--quick", action="store_true", help=quick)
-    made.add_argument("--results", type=lambda path: Ledger(Path(path)), default=Ledger(RESULTS), help="folder of lines")
+    made.add_argument(
+        "--results", type=lambda path: Ledger(Path(path)), default=Ledger(RESULTS), help="folder of lines"
+    )
     if threads is not None:
         made.add_argument("--threads", type=int, default=threads)
     if rounds is not None:

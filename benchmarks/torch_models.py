@@ -294,7 +294,7 @@ class GeometricSampled(Geometric):
 
 
 def geometric_sampler() -> Callable[..., Any] | None:
-    """The function behind NeighborLoader where torch-sparse was compiled (install_alternatives.py) and works, else None."""
+    """The function behind NeighborLoader, None unless torch-sparse was compiled (install_alternatives.py) and works."""
     from install_alternatives import EXTRA_PACKAGES
 
     try:

@@ -48,8 +48,8 @@ def reproduce(
     """
     from rae.evaluation import figures
     from rae.evaluation.ledger import Ledger
-    from rae.evaluation.publish import publish
     from rae.evaluation.paper_report import fill, terminal
+    from rae.evaluation.publish import publish
     from rae.evaluation.runner import reproduce as run
     from rae.evaluation.table_spec import Effort
     from rae.evaluation.tables import GROUPS, TABLES

@@ -85,7 +85,7 @@ class Ledger:
             os.fsync(file.fileno())
 
     def resume(self, keys: Iterable[Line], compute: Callable[[Line], Mapping[str, Any]]) -> Iterator[Line]:
-        """The line of each key (table, row, dataset, settings, seed); a line that is not there is computed and added."""
+        """The line of each key (table, row, dataset, settings, seed); a missing line is computed and appended."""
         known: dict[str, dict[Identity, Line]] = {}
         for key in keys:
             key = json.loads(json.dumps(key))

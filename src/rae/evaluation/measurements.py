@@ -63,7 +63,8 @@ def times_as_fast(ours: Line, line: Line) -> float | None:
 
 def threads(line: Line) -> int | None:
     """The number of threads of a line."""
-    return line["settings"].get("threads")
+    count: int | None = line["settings"].get("threads")
+    return count
 
 
 def counterpart(line: Line, group: Sequence[Line]) -> Line | None:
@@ -234,7 +235,9 @@ def _loss_of_row(ours: Line, group: Sequence[Line]) -> Iterator[str]:
     ]
     texts = [f"faster {'is' if len(faster) == 1 else 'are'} {_enumerate(faster)}"] if faster else []
     if smaller:
-        texts.append(f"less than its {our_peak:.2f} GiB {'holds' if len(smaller) == 1 else 'hold'} {_enumerate(smaller)}")
+        texts.append(
+            f"less than its {our_peak:.2f} GiB {'holds' if len(smaller) == 1 else 'hold'} {_enumerate(smaller)}"
+        )
     if texts:
         written = ", which also writes Parquet" if "Parquet" in ours.get("note", "") else ""
         yield f"{_where(ours)}, {ours['row']}{written}: {'; '.join(texts)}."
@@ -258,11 +261,11 @@ def machines(lines: Iterable[Line]) -> str:
     for line in measured:
         for name, value in line.get("versions", {}).items():
             versions.setdefault(name, set()).add(str(value))
-    loads = [line["load"] for line in measured]
+    loads, dates = [line["load"] for line in measured], sorted({line["date"] for line in measured})
     listed = ", ".join(f"{name} {' and '.join(sorted(values))}" for name, values in sorted(versions.items()))
     text = (
         f"{'; '.join(dict.fromkeys(line['machine'] for line in measured))}. Load of the machine at the end of a "
-        f"measurement: {min(loads):g} to {max(loads):g}. Runs begun {', '.join(sorted({x['date'] for x in measured}))}. "
+        f"measurement: {min(loads):g} to {max(loads):g}. Runs begun {', '.join(dates)}. "
         f"Versions: {listed}."
     )
     return report.section("Machine", report.paragraph(text))
