@@ -1,29 +1,22 @@
-"""Roles against known answers: planted graphs, air-traffic graphs, and a million nodes; one JSON line per result.
+"""Roles against known answers: planted graphs and air-traffic graphs.
 
-    RAE_DATA=... python benchmarks/roles.py [planted] [criteria] [airports] [million] [--out FILE]
+    RAE_DATA=... python benchmarks/roles.py [planted] [criteria] [airports] [--quick]
 
 planted    the number of roles and the number planted, adjusted Rand index (ARI), homogeneity, completeness
 criteria   the number by other criteria: silhouette, BIC of a Gaussian mixture, HDBSCAN
 airports   roles and activity classes: ARI, NMI and purity; the same for k-means on log-degree with the same k
-million    `rae roles` and `rae similar` on a run of a million nodes: seconds and peak memory of the process
 
-An existing line is not measured again. The tables at the end are computed from the lines alone.
+A line that is in the ledger is not computed again. The tables at the end are computed from the lines alone.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
-import platform
-import subprocess
-import sys
-import tempfile
 import time
 import warnings
-from importlib.metadata import version
-from pathlib import Path
 
 import numpy as np
+from recording import parser
 from sklearn.cluster import HDBSCAN, KMeans
 from sklearn.metrics import (
     adjusted_rand_score,
@@ -36,7 +29,6 @@ from sklearn.mixture import GaussianMixture
 
 import rae
 from rae.roles.vectors import Projection, sample_rows
-from rae.run import Run
 
 SEEDS = 3
 THREE_LEVELS = {"dims": (64, 64, 64), "fanout": (10, 10, 10), "steps": 100}  # these see a house as a whole
@@ -55,7 +47,6 @@ PLANTED = [
     ),
 ]
 AIRPORTS = ("brazil", "europe", "usa")
-NODES, EDGES = 1_000_000, 5_000_000
 
 
 def planted(name: str, options: dict, settings: dict, seed: int) -> dict:
@@ -126,34 +117,6 @@ def purity(truth: np.ndarray, labels: np.ndarray) -> float:
 SCORES = {"ari": adjusted_rand_score, "nmi": normalized_mutual_info_score, "purity": purity}
 
 
-# What the kernel says of this program alone: a child's share in getrusage counts its parent's memory too.
-MEASURED = """
-import sys, re
-from rae.cli.program import main
-code = main(sys.argv[1:])
-print(re.search(r"VmHWM:\\s+(\\d+) kB", open("/proc/self/status").read())[1], file=sys.stderr)
-sys.exit(code)
-"""
-
-
-def million(seed: int) -> dict:
-    """Seconds and peak memory of `rae roles` and `rae similar` on a fresh run of a million nodes, 256 columns wide."""
-    graph = rae.datasets.load("power-law", n_nodes=NODES, n_edges=EDGES, seed=seed).graph
-    model = rae.RAE(steps=20, seed=seed).fit(graph)
-    out = {"nodes": NODES, "edges": EDGES}
-    with tempfile.TemporaryDirectory() as folder:
-        run = str(Path(folder) / "run")
-        Run.create(run, model, graph.id_column, model.transform(graph), graph=graph)
-        for what, words in (("roles", ["roles", run]), ("similar", ["similar", run, "17"])):
-            began = time.perf_counter()
-            command = [sys.executable, "-c", MEASURED, *words, "--json", "--quiet"]
-            answer = subprocess.run(command, check=True, capture_output=True, text=True)
-            out[f"{what}_seconds"] = time.perf_counter() - began
-            out[f"{what}_peak_bytes"] = 1024 * int(answer.stderr.split()[-1])
-            out |= {"found": json.loads(answer.stdout)["k"]} if what == "roles" else {}
-    return out
-
-
 def jobs(parts: list[str]) -> list[tuple[dict, object]]:
     """Every line there should be: what it is, and how it is made."""
     out: list[tuple[dict, object]] = []
@@ -171,8 +134,6 @@ def jobs(parts: list[str]) -> list[tuple[dict, object]]:
         for name, options, settings in PLANTED:
             what = {"table": "criteria", "dataset": name, "options": options, "settings": settings, "seed": 0}
             out.append((what, lambda n=name, o=options, s=settings: criteria(n, o, s, 0)))
-    if "million" in parts:
-        out.append(({"table": "million", "dataset": "power-law", "seed": 0}, lambda: million(0)))
     return out
 
 
@@ -180,52 +141,51 @@ def summary(lines: list[dict]) -> str:
     out = []
     groups: dict[str, list[dict]] = {}
     for x in lines:
-        name = json.dumps([x["table"], x["dataset"], x.get("options"), x.get("k")], sort_keys=True)
+        name = json.dumps(
+            [x["table"], x["dataset"], x["settings"].get("options"), x["settings"].get("k")], sort_keys=True
+        )
         groups.setdefault(name, []).append(x)
     for rows in groups.values():
         x = rows[0]
-        if x["table"] == "planted":
-            options = " ".join(f"{k}={v:g}" for k, v in x["options"].items())
+        if x["table"] == "roles-planted":
+            options = " ".join(f"{k}={v:g}" for k, v in x["settings"]["options"].items())
             found = ",".join(str(r["found"]) for r in rows)
             ari, told = (np.mean([r[key] for r in rows]) for key in ("ari", "ari_told_k"))
             numbers = f"planted {x['planted']:2} found {found:9} ARI {ari:.2f} told k {told:.2f}"
             out.append(f"{x['dataset']:16}{options:32} {numbers}")
-        elif x["table"] == "criteria":
-            options = " ".join(f"{k}={v:g}" for k, v in x["options"].items())
+        elif x["table"] == "roles-criteria":
+            options = " ".join(f"{k}={v:g}" for k, v in x["settings"]["options"].items())
             others = ", ".join(f"{rule} {x[rule]}" for rule in ("silhouette", "bic", "hdbscan"))
             out.append(f"{x['dataset']:16}{options:32} planted {x['planted']:2} {others}")
-        elif x["table"] == "airports":
+        elif x["table"] == "roles-airports":
             pairs = [(np.mean([r[m] for r in rows]), np.mean([r[f"{m}_degree"] for r in rows])) for m in SCORES]
             scores = "  ".join(f"{m} {a:.2f} ({b:.2f})" for m, (a, b) in zip(SCORES, pairs, strict=True))
             found = ",".join(str(r["found"]) for r in rows)
-            out.append(f"{x['dataset']:16}k={x['k']!s:6} found {found:9} {scores}   (k-means on log-degree)")
-        else:
-            for what in ("roles", "similar"):
-                peak = x[f"{what}_peak_bytes"] / 2**30
-                out.append(f"{x['nodes']:,} nodes: rae {what} {x[f'{what}_seconds']:.0f} s, {peak:.1f} GiB")
+            out.append(
+                f"{x['dataset']:16}k={x['settings']['k']!s:6} found {found:9} {scores}   (k-means on log-degree)"
+            )
     return "\n".join(out)
 
 
+def line_key(table: str, dataset: str, seed: int = 0, **settings: object) -> dict:
+    """The identity of a line in the ledger."""
+    return {"table": f"roles-{table}", "row": "rae.Roles", "dataset": dataset, "seed": seed, "settings": settings}
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", default=["planted", "criteria", "airports", "million"])
-    parser.add_argument("--quick", action="store_true", help="the first planted graph alone")
-    parser.add_argument("--out", type=Path, default=Path("results/roles.jsonl"))
-    options = parser.parse_args()
+    arguments = parser(__doc__, "the first planted graph alone")
+    arguments.add_argument("parts", nargs="*", default=["planted", "criteria", "airports"])
+    options = arguments.parse_args()
     warnings.simplefilter("ignore", rae.errors.CollapseWarning)
-    kept = [json.loads(text) for text in options.out.read_text().splitlines()] if options.out.exists() else []
-    options.out.parent.mkdir(parents=True, exist_ok=True)
+    lines = []
     for what, make in jobs(options.parts)[: 1 if options.quick else None]:
-        plain = json.loads(json.dumps(what))
-        if any(all(x.get(name) == value for name, value in plain.items()) for x in kept):
-            continue
-        line = plain | {n: round(v, 4) if isinstance(v, float) else v for n, v in make().items()}
-        line |= {"machine": platform.machine(), "versions": {n: version(n) for n in ("rae", "numpy", "scikit-learn")}}
-        with options.out.open("a") as file:
-            file.write(json.dumps(line) + "\n")
-        kept.append(json.loads(json.dumps(line)))
-        print({name: value for name, value in line.items() if name not in ("curve", "versions")}, flush=True)
-    print(summary(kept))
+
+        def compute(_: dict, make=make) -> dict:
+            return {name: round(value, 4) if isinstance(value, float) else value for name, value in make().items()}
+
+        lines += options.results.resume([line_key(**what)], compute)
+        print({name: value for name, value in lines[-1].items() if name not in ("curve", "versions")}, flush=True)
+    print(summary(lines))
 
 
 if __name__ == "__main__":

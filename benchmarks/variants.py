@@ -1,20 +1,20 @@
-"""The points where paper and released code differ, each measured on Cora, kept as JSON lines.
+"""The points where the paper and its released code differ, each measured on Cora.
 
-RAE_DATA=... python benchmarks/variants.py [--runs 5] [--out results/variants.jsonl]
+    RAE_DATA=... python benchmarks/variants.py [--runs 5] [--threads 2] [--quick]
+
+A line that is in the ledger is not computed again.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-from pathlib import Path
-
-import numpy as np
 import torch
+from recording import parser
 
 import rae
-from rae.evaluation.ledger import machine
+from rae.evaluation.ledger import Line
 from rae.evaluation.probes import node_accuracy
+from rae.evaluation.report import mean_sd
+from rae.evaluation.statistics import summary
 
 VARIANTS = {
     "paper, within": {},
@@ -33,30 +33,24 @@ VARIANTS = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--out", type=Path, default=Path("results/variants.jsonl"))
-    parser.add_argument("--quick", action="store_true", help="three of them on a small generated graph, two steps")
-    parser.add_argument("--threads", type=int, default=2)
-    options = parser.parse_args()
+    arguments = parser(__doc__, "three of them on a small generated graph, two steps", threads=2)
+    arguments.add_argument("--runs", type=int, default=5)
+    options = arguments.parse_args()
     torch.set_num_threads(options.threads)
     rae.set_threads(options.threads)
-    kept = [json.loads(text) for text in options.out.read_text().splitlines()] if options.out.exists() else []
     quick = {"n_nodes": 300, "n_words": 200} if options.quick else {}
     data = rae.datasets.load("planted-actions" if quick else "cora", **quick)
     config = rae.PAPER.replace(steps=2) if quick else rae.PAPER
-    for name, settings in list(VARIANTS.items())[: 3 if quick else None]:
-        for seed in range(2 if quick else options.runs):
-            if any((x["row"], x["seed"]) == (name, seed) for x in kept):
-                continue
-            z = rae.RAE(config, seed=seed, **settings).fit_transform(data.graph, data.features)
-            found = {"table": "variants", "row": name, "dataset": data.name, "seed": seed}
-            new = {**found, "score": node_accuracy(z, data.labels, data.split), "settings": settings, **machine()}
-            kept.append(new)
-            with options.out.open("a") as file:
-                file.write(json.dumps(new) + "\n")
-        scores = [x["score"] for x in kept if x["row"] == name]
-        print(f"{name:52} {np.mean(scores):5.2f} ± {np.std(scores, ddof=1):4.2f}  n={len(scores)}", flush=True)
+
+    def compute(key: Line) -> Line:
+        z = rae.RAE(config, seed=key["seed"], **key["settings"]).fit_transform(data.graph, data.features)
+        return {"score": node_accuracy(z, data.labels, data.split)}
+
+    for row, settings in list(VARIANTS.items())[: 3 if quick else None]:
+        key = {"table": "variants", "row": row, "dataset": data.name, "settings": settings}
+        keys = [{**key, "seed": seed} for seed in range(2 if quick else options.runs)]
+        scores = [line["score"] for line in options.results.resume(keys, compute)]
+        print(f"{row:52} {mean_sd(summary(scores), 2)}  n={len(scores)}", flush=True)
 
 
 if __name__ == "__main__":

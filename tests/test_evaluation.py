@@ -1,4 +1,4 @@
-"""Evidence, statistics, floors, probes, the runner and the report."""
+"""Ledger, statistics, floors, probes, the runner and the report of `rae reproduce`."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from scipy import stats
 from rae import Graph, datasets
 from rae.cli.program import main
 from rae.errors import FileError, RaeError
-from rae.evaluation import figures, floors, probes, report, runner
-from rae.evaluation import table_spec as cells
-from rae.evaluation.ledger import Ledger, chosen, identity
+from rae.evaluation import figures, floors, probes, runner, table_spec
+from rae.evaluation import paper_report as report
+from rae.evaluation.ledger import SCORE_KEYS, Ledger, identity, lines_of_cell, provenance
 from rae.evaluation.publish import publish
 from rae.evaluation.statistics import against_floor, summary, two_sample, verdict
 from rae.evaluation.table_spec import Effort, Published, Row, Score, Table, Work
@@ -47,10 +47,10 @@ def line(score=1.0, *, table="t", row="r", dataset="d", seed=0, settings=None, *
     }
 
 
-# ------------------------------------------------------------------------------- evidence
+# --------------------------------------------------------------------------------- ledger
 
 
-def test_lines_come_back_as_they_were_kept(tmp_path):
+def test_lines_are_read_as_they_were_appended(tmp_path):
     ledger = Ledger(tmp_path / "results")
     kept = [line(1.5, seed=s, settings={"fanout": [4, 4]}) for s in range(3)]
 
@@ -61,7 +61,7 @@ def test_lines_come_back_as_they_were_kept(tmp_path):
     assert ledger.read("another") == []
 
 
-def test_a_line_is_itself_whatever_its_score_and_another_with_another_setting():
+def test_the_identity_of_a_line_follows_its_settings_and_not_its_score():
     assert identity(line(1.0)) == identity(line(2.0))
     assert identity(line(settings={"a": 1, "b": 2})) == identity(line(settings={"b": 2, "a": 1}))
     assert identity(line(settings={"a": 1})) != identity(line(settings={"a": 2}))
@@ -74,7 +74,7 @@ def test_of_two_lines_with_one_identity_the_first_counts(tmp_path):
     assert [kept["score"] for kept in ledger.read("t")] == [1.0]
 
 
-def test_a_torn_last_line_is_passed_over_and_cut_off_by_the_next(tmp_path):
+def test_an_incomplete_last_line_is_skipped_and_cut_off_by_the_next(tmp_path):
     ledger = Ledger(tmp_path)
     ledger.append([line(seed=0)])
     with ledger.path("t").open("a") as file:
@@ -85,7 +85,7 @@ def test_a_torn_last_line_is_passed_over_and_cut_off_by_the_next(tmp_path):
     assert [kept["seed"] for kept in ledger.read("t")] == [0, 1]
 
 
-def test_a_whole_last_line_without_its_end_is_kept(tmp_path):
+def test_a_complete_last_line_without_a_newline_is_kept(tmp_path):
     ledger = Ledger(tmp_path)
     ledger.append([line(seed=0)])
     path = ledger.path("t")
@@ -109,13 +109,61 @@ def test_a_file_of_another_kind_is_refused_with_its_line(tmp_path, text):
     (tmp_path / "t.jsonl").write_bytes(text)
 
     with pytest.raises(FileError, match=r"t\.jsonl, line 1: expected"):
-        Ledger(tmp_path).read("t")
+        Ledger(tmp_path).read("t", SCORE_KEYS)
+
+
+def measured(best, date, *, dataset="d", row="r", threads=1, **settings):
+    line = {"table": "t", "row": row, "dataset": dataset, "settings": {"threads": threads, **settings}}
+    return {**line, "best_s": best, "date": date}
+
+
+def test_the_latest_run_of_a_data_set_replaces_its_older_lines_and_leaves_others_alone(tmp_path):
+    ledger = Ledger(tmp_path)
+    ledger.append([measured(9.0, "monday"), measured(9.0, "monday", row="renamed since")])
+    ledger.append([measured(8.0, "monday", dataset="e"), measured(7.0, "monday", threads=2)])
+    ledger.append([measured(6.0, "tuesday")])
+
+    latest = {(x["dataset"], x["row"], x["settings"]["threads"]): x["best_s"] for x in ledger.latest("t")}
+    assert latest == {("e", "r", 1): 8.0, ("d", "r", 2): 7.0, ("d", "r", 1): 6.0}
+
+
+def test_the_last_measurement_of_an_identity_counts(tmp_path):
+    ledger = Ledger(tmp_path)
+    ledger.append([measured(best, "monday", width=width) for width, best in ((64, 1.0), (192, 2.0), (64, 3.0))])
+
+    assert [x["best_s"] for x in ledger.latest("t")] == [3.0, 2.0]
+
+
+def test_a_resumed_table_computes_only_lines_that_are_not_there(tmp_path):
+    ledger, calls = Ledger(tmp_path), []
+    keys = [{"table": "t", "row": "r", "dataset": "d", "seed": s, "settings": {"dims": (4, 2)}} for s in range(3)]
+
+    def compute(key):
+        calls.append(key["seed"])
+        return {"score": 10.0 + key["seed"]}
+
+    list(ledger.resume(keys[:2], compute))
+    lines = list(ledger.resume(keys, compute))
+
+    assert calls == [0, 1, 2]
+    assert [x["score"] for x in lines] == [10.0, 11.0, 12.0]
+    assert ledger.read("t") == lines
+
+
+def test_a_line_says_where_when_how_and_with_what_it_was_computed(monkeypatch):
+    monkeypatch.setenv("RAE_RUN_DATE", "2026-11-18T00:00:00Z")
+    monkeypatch.setattr(sys, "argv", ["/somewhere/growth.py", "--quick"])
+    origin = provenance(dgl="1.1.3")
+
+    assert (origin["date"], origin["command"]) == ("2026-11-18T00:00:00Z", "growth.py --quick")
+    assert (origin["versions"]["dgl"], origin["versions"]["numpy"]) == ("1.1.3", np.__version__)
+    assert "cores" in origin["machine"]
 
 
 def test_a_cell_takes_only_lines_with_exactly_its_settings():
     lines = [line(seed=1), line(seed=0), line(seed=2, settings={"steps": 2}), line(seed=3, row="other")]
 
-    assert [kept["seed"] for kept in chosen(lines, "r", "d", {})] == [0, 1]
+    assert [kept["seed"] for kept in lines_of_cell(lines, "r", "d", {})] == [0, 1]
 
 
 # ----------------------------------------------------------------------------- statistics
@@ -155,7 +203,7 @@ def by_seed(*scores, start=0):
     return dict(enumerate(scores, start))
 
 
-def test_a_floor_is_cleared_only_beyond_doubt():
+def test_a_floor_is_cleared_only_if_the_interval_is_above_it():
     ours = by_seed(80, 81, 80, 81)
 
     assert against_floor(ours, {0: 75}) == "above"
@@ -163,7 +211,7 @@ def test_a_floor_is_cleared_only_beyond_doubt():
     assert against_floor(ours, {0: 85}) == "below"
 
 
-def test_paired_runs_see_a_gap_that_spread_would_hide():
+def test_paired_runs_show_a_difference_smaller_than_the_spread():
     floor = by_seed(60.0, 70.0, 80.0, 90.0)
 
     assert against_floor({seed: score + 1 + 0.1 * (seed % 2) for seed, score in floor.items()}, floor) == "above"
@@ -174,12 +222,12 @@ def test_runs_are_paired_by_their_seeds_and_only_over_those_that_both_have():
     ours = {seed: score - 1 - 0.1 * (seed % 2) for seed, score in by_seed(80.0, 85.0, 90.0, start=2).items()}
 
     assert against_floor(ours, {**floor, 3: 85.0, 4: 90.0}) == "below"
-    assert against_floor(ours, floor) == "undecided beside"  # one seed in common
-    assert against_floor(ours, by_seed(60.0, 70.0)) == "undecided beside"  # none
+    assert against_floor(ours, floor) == "undecided against"  # one seed in common
+    assert against_floor(ours, by_seed(60.0, 70.0)) == "undecided against"  # none
 
 
 def test_one_run_decides_nothing():
-    assert against_floor({0: 70.1}, {0: 70.0}) == "undecided beside"
+    assert against_floor({0: 70.1}, {0: 70.0}) == "undecided against"
 
 
 def test_the_t_test_is_the_textbooks():
@@ -240,7 +288,7 @@ def test_the_best_cut_is_the_best_of_all_cuts():
     assert probes.best_cut(p, y) == pytest.approx(max(tried))
 
 
-def test_the_cut_chosen_on_test_folds_flatters():
+def test_a_cut_chosen_on_test_folds_overestimates_accuracy():
     draw = np.random.default_rng(1)
     found = probes.cross_validated(draw.normal(size=(60, 3)), np.arange(60) % 2, 0)
 
@@ -265,7 +313,7 @@ def test_perfect_vectors_recover_perfect_roles():
     assert found["ari"] == pytest.approx(100)
 
 
-def test_equals_that_are_not_equal_are_seen():
+def test_spread_of_equals_is_zero_only_for_equal_vectors():
     classes = np.array([0, 0, 1, 1])
 
     assert probes.spread_of_equals(np.array([[0.0], [0.0], [1.0], [1.0]]), classes) == 0
@@ -307,7 +355,7 @@ def test_a_run_that_exists_is_not_repeated(toy, tmp_path):
     assert [kept["score"] for kept in ledger.read(made.name)] == [10.0, 11.0, 12.0]
 
 
-def test_a_trial_is_kept_apart_from_the_evidence(toy, tmp_path):
+def test_a_trial_adds_lines_that_the_report_ignores(toy, tmp_path):
     made, calls = toy
     ledger = Ledger(tmp_path)
 
@@ -319,10 +367,10 @@ def test_a_trial_is_kept_apart_from_the_evidence(toy, tmp_path):
     assert len(report.fill(made, ledger.read(made.name)).cells["a", "x"]) == 1
 
 
-def test_a_failed_run_is_told_and_the_others_are_kept(monkeypatch, tmp_path):
+def test_a_failed_run_is_reported_and_the_others_are_kept(monkeypatch, tmp_path):
     def fail_once(dataset, seed, effort):
         if seed == 1:
-            raise ValueError("no luck")
+            raise ValueError("no such value")
         return {"a": Score(1.0)}
 
     made = table(fail_once, from_files=False)
@@ -330,10 +378,10 @@ def test_a_failed_run_is_told_and_the_others_are_kept(monkeypatch, tmp_path):
 
     outcome = runner.reproduce([made], Ledger(tmp_path))
     assert outcome.made == 2
-    assert outcome.failed == {"toy-table, x, seed 1": "ValueError: no luck"}
+    assert outcome.failed == {"toy-table, x, seed 1": "ValueError: no such value"}
 
 
-def test_absent_data_is_said_to_be_absent(monkeypatch, tmp_path):
+def test_absent_data_is_reported(monkeypatch, tmp_path):
     made = table(lambda *_: {}, from_files=True)
     monkeypatch.setenv("RAE_DATA", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
@@ -342,7 +390,7 @@ def test_absent_data_is_said_to_be_absent(monkeypatch, tmp_path):
     assert "data not present" in report.page([report.fill(made, [])], {})
 
 
-def test_data_that_is_here_and_was_not_run_is_not_called_absent(toy):
+def test_present_data_without_runs_is_not_called_absent(toy):
     page = report.page([report.fill(toy[0], [])], {})
 
     assert "data not present" not in page
@@ -361,9 +409,9 @@ def test_a_changed_default_is_a_new_line(monkeypatch, tmp_path):
     row = next(row for row in TABLES["node"].rows if row.name == "J_within")
     work = next(work for work in TABLES["node"].works if row in work.rows)
     before = TABLES["node"].line_settings(work, row, "cora", Effort())
-    changed = {**cells.PRESETS, "paper": cells.PRESETS["paper"].replace(dropout=0.5)}
+    changed = {**table_spec.PRESETS, "paper": table_spec.PRESETS["paper"].replace(dropout=0.5)}
 
-    monkeypatch.setattr(cells, "PRESETS", changed)
+    monkeypatch.setattr(table_spec, "PRESETS", changed)
     assert TABLES["node"].line_settings(work, row, "cora", Effort()) != before
 
 
@@ -374,7 +422,7 @@ def test_progress_counts_the_runs(toy, tmp_path):
     assert told == [("runs", 1, 3, {}), ("runs", 2, 3, {}), ("runs", 3, 3, {})]
 
 
-def test_two_processes_make_the_lines_of_one(tmp_path):
+def test_two_processes_compute_the_scores_of_one(tmp_path):
     toy = TABLES["toy"]
     trial = Effort(steps=1)
 
@@ -388,7 +436,7 @@ def test_two_processes_make_the_lines_of_one(tmp_path):
     assert scores[0] == scores[1]
 
 
-def test_a_killed_worker_is_one_sentence_that_says_what_to_do(tmp_path):
+def test_a_killed_worker_gives_one_sentence_that_says_what_to_do(tmp_path):
     code = (
         "import os, sys\n"
         "from pathlib import Path\n"
@@ -397,7 +445,7 @@ def test_a_killed_worker_is_one_sentence_that_says_what_to_do(tmp_path):
         "from rae.evaluation.table_spec import Effort\n"
         "jobs = [runner.Job('toy', 0, 'house', s, Effort(1)) for s in range(2)]\n"
         "if __name__ == '__main__':\n"
-        "    done = runner._computed(jobs + [runner.Job('toy', 0, 'kill', 0, Effort(1))] * 2, 2)\n"
+        "    done = runner._compute_all(jobs + [runner.Job('toy', 0, 'kill', 0, Effort(1))] * 2, 2)\n"
         "    try:\n"
         "        for job, lines in done: print('done', job.dataset, flush=True)\n"
         "    except RaeError as error: print(error)\n"
@@ -416,7 +464,7 @@ def test_a_killed_worker_is_one_sentence_that_says_what_to_do(tmp_path):
 def test_the_peak_of_memory_is_measured_without_proc_too(monkeypatch, tmp_path):
     monkeypatch.setattr(runner, "_STATUS", tmp_path / "absent")
 
-    runner._forget_peak()
+    runner._reset_peak()
     assert runner._peak_mb() > 10
 
 
@@ -447,7 +495,7 @@ def test_the_page_says_reproduced_better_or_worse_and_which_floor_is_not_cleared
 
     assert "| **good** | 81.0 ± 1.0 (79.0) | data not present |" in page
     assert "- Cora: **below** the floor “floor”: bad." in page
-    assert "- Cora: bad: -10.0 points beside good (95 % interval -10.0 to -10.0); a note." in page
+    assert "- Cora: bad: -10.0 points against good (95 % interval -10.0 to -10.0); a note." in page
     assert "| [Judged](#judged) | 1 better | 1 above, 1 below |" in page
     assert "| bad (a note) | Cora | 71.00 ± 1.00 | 68.52 to 73.48 | 3 |" in page
     assert "| 1.0 ± 1.0 |" in page  # the further number
@@ -477,7 +525,7 @@ def test_the_terminal_table_folds_to_the_width(judged):
     assert all(len(text) <= 40 for text in narrow.splitlines()[2:])
 
 
-def test_the_papers_t_test_and_the_accuracy_lost_are_told_from_lines():
+def test_the_page_has_the_papers_t_test_and_the_accuracy_lost():
     toy, lost = TABLES["toy"], TABLES["inductive"]
 
     def lines(made, base):
@@ -510,7 +558,7 @@ def test_without_lines_there_is_no_figure_and_nothing_fails(tmp_path):
     assert publish(Ledger(tmp_path / "results"), tmp_path / "docs") == [tmp_path / "docs" / "reproduce.md"]
 
 
-def test_the_command_makes_tables_figures_and_the_report_and_goes_on_where_it_was(tmp_path, capsys, monkeypatch):
+def test_the_command_writes_tables_figures_and_the_report_and_resumes(tmp_path, capsys, monkeypatch):
     monkeypatch.delenv("RAE_DATA", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     call = ["reproduce", "figures", "--runs", "1", "--jobs", "1", "--out", str(tmp_path), "--quiet"]
@@ -572,7 +620,7 @@ def test_a_trial_writes_no_report(tmp_path, capsys):
 
 def test_a_failed_run_gives_exit_code_2_and_keeps_the_rest(tmp_path, capsys, monkeypatch):
     def fail(*_):
-        raise RaeError("no luck")
+        raise RaeError("no such value")
 
     made = table(fail, from_files=False)
     for name in TABLES:
@@ -580,10 +628,10 @@ def test_a_failed_run_gives_exit_code_2_and_keeps_the_rest(tmp_path, capsys, mon
     monkeypatch.setitem(TABLES, made.name, made)
 
     assert main(["reproduce", "node", "--out", str(tmp_path), "--jobs", "1", "--steps", "1", "--quiet"]) == 2
-    assert "3 runs failed, the first: toy-table, x, seed 0: RaeError: no luck" in capsys.readouterr().err
+    assert "3 runs failed, the first: toy-table, x, seed 0: RaeError: no such value" in capsys.readouterr().err
 
 
-def test_download_is_tried_only_when_asked_for_and_told_when_it_fails(tmp_path, capsys, monkeypatch):
+def test_download_is_tried_only_with_its_flag_and_a_failure_is_a_warning(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("RAE_DATA", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     asked = []
@@ -604,7 +652,7 @@ def test_download_is_tried_only_when_asked_for_and_told_when_it_fails(tmp_path, 
     assert "warning: cora cannot be had" in err
 
 
-def test_an_interrupt_leaves_whole_lines_and_the_next_call_goes_on(tmp_path):
+def test_an_interrupt_leaves_complete_lines_and_the_next_call_resumes(tmp_path):
     call = [sys.executable, "-m", "rae", "reproduce", "toy", "--out", ".", "--jobs", "2", "--quiet"]
     env = {**os.environ, "OMP_NUM_THREADS": "1"}
     work = subprocess.Popen(call, cwd=tmp_path, env=env, stderr=subprocess.PIPE, text=True)

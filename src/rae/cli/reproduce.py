@@ -15,7 +15,7 @@ from rae.cli.progress import terminal_width
 from rae.errors import RaeError
 
 if TYPE_CHECKING:
-    from rae.evaluation.report import Filled
+    from rae.evaluation.paper_report import FilledTable
     from rae.evaluation.runner import Outcome
     from rae.evaluation.statistics import Summary
     from rae.evaluation.table_spec import Table
@@ -48,8 +48,8 @@ def reproduce(
     """
     from rae.evaluation import figures
     from rae.evaluation.ledger import Ledger
+    from rae.evaluation.paper_report import fill, terminal
     from rae.evaluation.publish import publish
-    from rae.evaluation.report import fill, terminal
     from rae.evaluation.runner import reproduce as run
     from rae.evaluation.table_spec import Effort
     from rae.evaluation.tables import GROUPS, TABLES
@@ -109,7 +109,7 @@ def _numbers(found: Summary) -> dict[str, Any]:
     return every if found.runs > 1 else {"mean": found.mean, "runs": 1}
 
 
-def _as_data(filled: Sequence[Filled], outcome: Outcome, made: Sequence[Path]) -> dict[str, Any]:
+def _as_data(filled: Sequence[FilledTable], outcome: Outcome, made: Sequence[Path]) -> dict[str, Any]:
     cells = [
         {"table": f.table.name, "row": row.name, "dataset": dataset, **_numbers(found)}
         for f in filled

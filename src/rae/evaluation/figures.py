@@ -1,4 +1,4 @@
-"""Pictures from the kept lines: exemplar graphs, citation maps, training curves, noise curves; PNG and SVG."""
+"""Figures from ledger lines: exemplar graphs, citation maps, training curves, noise curves; PNG and SVG."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import numpy as np
 
 from rae.errors import MissingExtraError
 from rae.evaluation import data
-from rae.evaluation.report import WORDS, Filled
+from rae.evaluation.paper_report import FilledTable, display
 from rae.evaluation.statistics import summary
 from rae.evaluation.tables import pictures, recovery
 from rae.storage.atomic import atomic_path
 
-# Okabe and Ito's colours, told apart by almost every eye; marks tell the rest.
+# Okabe and Ito's colours, which colour-blind readers can distinguish; marks differ too.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#000000", "#999999")
 MARKS = ("o", "s", "^", "D", "v", "P", "X", "*")
 LINES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)), (0, (8, 2)))
 
-WHAT = {
+CAPTIONS = {
     "exemplars": ("House and barbell coloured by true role: the graph, RAE with J_within, GraphWave, and node2vec."),
     "citations": "t-SNE of J_within on the three citation graphs, coloured by field (Pubmed: its test nodes).",
     "training": "Training on Cora, five seeds each: the loss, and the effective rank of a fixed batch of vectors.",
@@ -28,29 +28,34 @@ WHAT = {
 }
 
 
-def draw(filled: Mapping[str, Filled], folder: Path) -> dict[str, str]:
-    """Write every figure whose lines are there; file names with what they show."""
-    makers: dict[str, Callable[[Any, Mapping[str, Filled]], Any]] = {
+def draw(filled: Mapping[str, FilledTable], folder: Path) -> dict[str, str]:
+    """Write every figure whose lines are there; file names with their captions."""
+    makers: dict[str, Callable[[Any, Mapping[str, FilledTable]], Any]] = {
         "exemplars": _exemplars,
         "citations": _citations,
         "training": _training,
         "noise": _noise,
     }
+    captions = {}
+    for name, maker in makers.items():
+        if save(folder / name, lambda plt, maker=maker: maker(plt, filled)):  # type: ignore[misc]
+            captions[f"{name}.png"] = CAPTIONS[name]
+    return captions
+
+
+def save(path: Path, make: Callable[[Any], Any]) -> bool:
+    """Write what `make` draws as .png and .svg of this path; False if it draws nothing."""
     plt = _pyplot()
-    folder.mkdir(parents=True, exist_ok=True)
-    made = {}
+    path.parent.mkdir(parents=True, exist_ok=True)
     with plt.rc_context(_STYLE):
-        for name, maker in makers.items():
-            figure = maker(plt, filled)
-            if figure is None:
-                continue
-            for kind in ("png", "svg"):
-                with atomic_path(folder / f"{name}.{kind}") as hidden:
-                    metadata = {"Date": None} if kind == "svg" else {"Software": None}
-                    figure.savefig(hidden, format=kind, dpi=150, metadata=metadata)
-            plt.close(figure)
-            made[f"{name}.png"] = WHAT[name]
-    return made
+        figure = make(plt)
+        if figure is None:
+            return False
+        for kind, metadata in (("png", {"Software": None}), ("svg", {"Date": None})):
+            with atomic_path(path.with_suffix(f".{kind}")) as hidden:
+                figure.savefig(hidden, format=kind, dpi=150, metadata=metadata)
+        plt.close(figure)
+    return True
 
 
 _STYLE = {
@@ -64,7 +69,7 @@ _STYLE = {
 
 
 def need_library() -> None:
-    """Refuse now, not after an hour of computing, if nothing could be drawn."""
+    """Raise an error before an hour of computing if no figure could be drawn."""
     _pyplot()
 
 
@@ -79,13 +84,13 @@ def _pyplot() -> Any:
     return plt
 
 
-def _only(filled: Mapping[str, Filled], row: Any, dataset: str) -> dict[str, Any] | None:
+def _only(filled: Mapping[str, FilledTable], row: Any, dataset: str) -> dict[str, Any] | None:
     """The first line of a cell of the table `figures`, None without one."""
     lines = filled["figures"].cells.get((row.name, dataset))
     return lines[0] if lines else None
 
 
-def _exemplars(plt: Any, filled: Mapping[str, Filled]) -> Any:
+def _exemplars(plt: Any, filled: Mapping[str, FilledTable]) -> Any:
     rows = (pictures.GRAPH, pictures.RAE_MAP, pictures.GRAPHWAVE, pictures.NODE2VEC)
     if any(_only(filled, row, name) is None for row in rows for name in pictures.SMALL):
         return None
@@ -125,7 +130,7 @@ def _points(axis: Any, xy: Any, labels: Any, names: Sequence[str] | None, size: 
     axis.set_yticks([])
 
 
-def _citations(plt: Any, filled: Mapping[str, Filled]) -> Any:
+def _citations(plt: Any, filled: Mapping[str, FilledTable]) -> Any:
     there = [name for name in pictures.CITATIONS if _only(filled, pictures.TSNE, name) is not None]
     if not there:
         return None
@@ -136,13 +141,13 @@ def _citations(plt: Any, filled: Mapping[str, Filled]) -> Any:
         also = found["also"]
         _points(axis, np.array(also["points"]), np.array(also["labels"]), None, size=9)
         axis.set_title(
-            f"{WORDS[name]}\nsilhouette {found['score'] / 100:.3f} of the embedding,\n"
+            f"{display(name)}\nsilhouette {found['score'] / 100:.3f} of the embedding,\n"
             f"{also['silhouette_of_picture'] / 100:.3f} of the picture"
         )
     return figure
 
 
-def _training(plt: Any, filled: Mapping[str, Filled]) -> Any:
+def _training(plt: Any, filled: Mapping[str, FilledTable]) -> Any:
     curves = {loss: filled["figures"].cells.get((row.name, "cora"), []) for loss, row in pictures.CURVES.items()}
     if not all(curves.values()):
         return None
@@ -159,7 +164,7 @@ def _training(plt: Any, filled: Mapping[str, Filled]) -> Any:
     return figure
 
 
-def _noise(plt: Any, filled: Mapping[str, Filled]) -> Any:
+def _noise(plt: Any, filled: Mapping[str, FilledTable]) -> Any:
     found = filled["recovery"]
     if not found.cells:
         return None
@@ -179,7 +184,7 @@ def _noise(plt: Any, filled: Mapping[str, Filled]) -> Any:
     return figure
 
 
-def _curve(found: Filled, row: Any, graph: str) -> Iterator[tuple[float, float, float, float]]:
+def _curve(found: FilledTable, row: Any, graph: str) -> Iterator[tuple[float, float, float, float]]:
     for noise in recovery.NOISE:
         scores = found.scores(row, f"{graph}, {noise} % noise")
         if scores:

@@ -1,4 +1,4 @@
-"""Fill the cells that have no line yet: several processes, one thread each, every line kept as it comes."""
+"""Run the cells that have no line yet: several processes of one thread each; every line is appended at once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pathlib import Path
 
 from rae.errors import Argument, CollapseWarning, RaeError
 from rae.evaluation import data
-from rae.evaluation.ledger import Ledger, Line, identity, machine
+from rae.evaluation.ledger import RUN_DATE, SCORE_KEYS, Ledger, Line, identity, provenance, run_date
 from rae.evaluation.table_spec import Effort, Table, Work
 
 Progress = Callable[[str, int, int, dict[str, float]], None]
@@ -27,7 +27,7 @@ _ENVIRONMENT = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_TH
 
 @dataclass(frozen=True)
 class Job:
-    """One work for one data set and one seed; small, so that it travels to another process."""
+    """One work for one data set and one seed, as plain data for another process."""
 
     table: str
     work: int
@@ -38,12 +38,12 @@ class Job:
 
 @dataclass
 class Outcome:
-    """What a call came to."""
+    """How many lines a call added, found, and failed to add."""
 
-    made: int = 0  # lines that are new
-    kept: int = 0  # lines that were there
+    made: int = 0  # new lines
+    kept: int = 0  # lines that were in the ledger
     absent: list[str] = field(default_factory=list)  # data sets that are not on this machine
-    failed: dict[str, str] = field(default_factory=dict)  # what went wrong, by job
+    failed: dict[str, str] = field(default_factory=dict)  # error messages by job
 
 
 def reproduce(
@@ -55,11 +55,11 @@ def reproduce(
     effort: Effort | None = None,
     progress: Progress | None = None,
 ) -> Outcome:
-    """Make every line that these tables lack; `runs` lowers how many each row gets."""
+    """Compute and append every line that these tables lack; `runs` lowers how many each row gets."""
     outcome = Outcome()
-    ledger.folder.mkdir(parents=True, exist_ok=True)  # a folder that cannot be written to is known before any work
+    ledger.folder.mkdir(parents=True, exist_ok=True)  # fails before any work if it cannot be written
     todo = list(_missing(tables, ledger, runs, effort or Effort(), outcome))
-    with contextlib.closing(_computed(todo, min(jobs, len(todo)))) as results:
+    with contextlib.closing(_compute_all(todo, min(jobs, len(todo)))) as results:
         for done, (job, lines) in enumerate(results, 1):
             if isinstance(lines, str):
                 outcome.failed[f"{job.table}, {job.dataset}, seed {job.seed}"] = lines
@@ -74,9 +74,9 @@ def reproduce(
 def _missing(
     tables: Sequence[Table], ledger: Ledger, runs: int | None, effort: Effort, outcome: Outcome
 ) -> Iterator[Job]:
-    """The jobs whose lines are not all there, data set by data set, so that each is loaded seldom."""
+    """The jobs whose lines are not all in the ledger, ordered by data set, so that each is loaded seldom."""
     for table in tables:
-        have = {identity(line) for line in ledger.read(table.name)}
+        have = {identity(line) for line in ledger.read(table.name, SCORE_KEYS)}
         for dataset in table.datasets:
             if table.from_files and not all(map(data.present, dataset.split(" to "))):
                 outcome.absent += [dataset] if dataset not in outcome.absent else []
@@ -85,21 +85,20 @@ def _missing(
                 count = work.runs if runs is None else min(runs, work.runs)
                 for seed in range(count if dataset in work.datasets else 0):
                     job = Job(table.name, number, dataset, seed, effort)
-                    if all(identity(line) in have for line in _blank(job, table, work)):
+                    if all(identity(line) in have for line in _line_keys(job, table, work)):
                         outcome.kept += len(work.rows)
                     else:
                         yield job
 
 
-def _blank(job: Job, table: Table, work: Work) -> list[Line]:
-    """The lines of a job before their scores are known."""
+def _line_keys(job: Job, table: Table, work: Work) -> list[Line]:
+    """Table, row, data set, seed and settings of the lines of a job."""
     return [
         {
             "table": job.table,
             "row": row.name,
             "dataset": job.dataset,
             "seed": job.seed,
-            "score": None,
             "settings": table.line_settings(work, row, job.dataset, job.effort),
         }
         for row in work.rows
@@ -107,12 +106,12 @@ def _blank(job: Job, table: Table, work: Work) -> list[Line]:
 
 
 def compute(job: Job) -> list[Line]:
-    """The lines of one job, computed here and now."""
+    """The lines of one job, computed in this process."""
     from rae.evaluation.tables import TABLES
 
     table = TABLES[job.table]
     work = table.works[job.work]
-    _forget_peak()
+    _reset_peak()
     began, cpu = time.perf_counter(), time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CollapseWarning)  # an untrained or tiny model is a row, not a mistake
@@ -131,26 +130,26 @@ def compute(job: Job) -> list[Line]:
             "score": round(scores[line["row"]].score, 4),
             "also": dict(scores[line["row"]].also),
             **cost,
-            **machine(),
+            **provenance(),
         }
-        for line in _blank(job, table, work)
+        for line in _line_keys(job, table, work)
     ]
 
 
-def _computed(todo: Sequence[Job], jobs: int) -> Generator[tuple[Job, list[Line] | str]]:
-    """Every job with its lines, or with what went wrong, in the order they are done."""
+def _compute_all(todo: Sequence[Job], jobs: int) -> Generator[tuple[Job, list[Line] | str]]:
+    """Every job with its lines or its error message, as they finish."""
     if jobs <= 1:
         for job in todo:
-            yield job, _tried(job)
+            yield job, _try_compute(job)
         return
-    with _environment(), ProcessPoolExecutor(jobs, get_context("spawn"), _alone) as pool:
-        waiting = iter(todo)
+    with _environment(), ProcessPoolExecutor(jobs, get_context("spawn"), _init_worker) as pool:
+        pending = iter(todo)
         running: dict[Future[list[Line] | str], Job] = {}
         try:
             while True:
                 # Few jobs are handed out at a time, so that an interrupt waits for two or three, not for all.
-                for following in itertools.islice(waiting, 2 * jobs - len(running)):
-                    running[pool.submit(_tried, following)] = following
+                for job in itertools.islice(pending, 2 * jobs - len(running)):
+                    running[pool.submit(_try_compute, job)] = job
                 if not running:
                     return
                 for future in wait(running, return_when=FIRST_COMPLETED).done:
@@ -161,7 +160,7 @@ def _computed(todo: Sequence[Job], jobs: int) -> Generator[tuple[Job, list[Line]
                 "call the same command again with fewer jobs (",
                 *(Argument("jobs", 1), ")"),
             ) from None
-        except GeneratorExit:  # interrupted: nobody will keep what is under way, so it is not waited for
+        except GeneratorExit:  # interrupted: unfinished runs are lost, so they are not waited for
             for process in active_children():
                 process.terminate()
             raise
@@ -169,15 +168,15 @@ def _computed(todo: Sequence[Job], jobs: int) -> Generator[tuple[Job, list[Line]
             pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _tried(job: Job) -> list[Line] | str:
+def _try_compute(job: Job) -> list[Line] | str:
     try:
         return compute(job)
     except Exception as error:  # one cell that fails must not cost the others
         return f"{type(error).__name__}: {error}"
 
 
-def _alone() -> None:
-    """A worker process: one thread, because there is a process for every core."""
+def _init_worker() -> None:
+    """One thread in a worker process, because there is a process for every core."""
     import signal
 
     import torch
@@ -191,9 +190,10 @@ def _alone() -> None:
 
 @contextlib.contextmanager
 def _environment() -> Iterator[None]:
-    """Worker processes are started with one thread in every library; ours is left as it was."""
-    before = {name: os.environ.get(name) for name in _ENVIRONMENT}
-    os.environ.update(_ENVIRONMENT)
+    """The environment of worker processes: one thread in every library, and the date of this run."""
+    settings = {**_ENVIRONMENT, RUN_DATE: run_date()}
+    before = {name: os.environ.get(name) for name in settings}
+    os.environ.update(settings)
     try:
         yield
     finally:
@@ -204,14 +204,14 @@ def _environment() -> Iterator[None]:
 _STATUS, _REFS = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
-def _forget_peak() -> None:
-    """Start measuring the peak of memory anew, where the system can."""
+def _reset_peak() -> None:
+    """Reset the peak of resident memory, where the system can."""
     with contextlib.suppress(OSError):
         _REFS.write_text("5")
 
 
 def _peak_mb() -> float:
-    """The largest resident memory since then, of this process."""
+    """The peak of this process's resident memory since the reset."""
     with contextlib.suppress(OSError):
         for text in _STATUS.read_text().splitlines():
             if text.startswith("VmHWM:"):

@@ -1,4 +1,4 @@
-"""From runs to words: mean, spread, interval, and what they say beside a published value or a floor."""
+"""Statistics of runs: mean, spread, interval, and comparison with a published value or a floor."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def verdict(ours: Summary, published: Published) -> str:
 
 
 def difference(ours: Mapping[int, float], other: Mapping[int, float]) -> Summary | None:
-    """Ours less the other, run by run over the seeds that both have; a row of one run stands for every seed.
+    """Ours minus the other over the seeds that both have; a row of one run is compared with every seed.
 
     >>> difference({0: 80.0, 1: 82.0}, {0: 79.0, 1: 80.0, 2: 60.0}).mean
     1.5
@@ -67,7 +67,7 @@ def against_floor(ours: Mapping[int, float], floor: Mapping[int, float]) -> str:
     """
     gap = difference(ours, floor)
     if gap is None or gap.runs < 2:
-        return "undecided beside"
+        return "undecided against"
     if gap.low > 0:
         return "above"
     return "below" if gap.high < 0 else "level with"

@@ -1,7 +1,7 @@
-"""What a table of the paper is made of: rows, the works that fill them, and published values beside them.
+"""The specification of a table: rows, the works that compute their scores, and published values.
 
-A work is one piece of computing for one data set and one seed; it gives a score to one row or to
-several (a concatenation costs nothing once both of its halves are there).
+A work is one computation for one data set and one seed; it gives a score to one row or to several (a
+concatenation costs nothing once both of its halves are there).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rae.config import PRESETS, Config
 
 @dataclass(frozen=True)
 class Row:
-    """One line of a table; `settings` name all that tells it from the preset."""
+    """One row of a table; `settings` are its differences from the preset."""
 
     name: str
     kind: str = "ours"  # floor, other (somebody else's method), ours, ablation
@@ -39,18 +39,18 @@ class Row:
 
 @dataclass(frozen=True)
 class Effort:
-    """How hard to try: `steps` cuts every fit short, for a trial; its lines are kept apart from the evidence."""
+    """The size of a run: `steps` shortens every fit for a trial, whose lines have settings of their own."""
 
     steps: int | None = None
 
     def settings(self) -> dict[str, Any]:
-        """What is to be said about it in a line: nothing when it is the full effort."""
+        """What a line says about it: nothing for the full effort."""
         return {} if self.steps is None else {"trial_steps": self.steps}
 
 
 @dataclass(frozen=True)
 class Score:
-    """What one run of one row came to; `also` holds further numbers of the same run."""
+    """The score of one run of one row; `also` holds further numbers of the same run."""
 
     score: float
     also: Mapping[str, Any] = field(default_factory=dict)
@@ -62,7 +62,7 @@ Compute = Callable[[str, int, Effort], Scores]  # data set, seed, effort -> the 
 
 @dataclass(frozen=True)
 class Work:
-    """Computing that fills these rows, on these data sets, so many times."""
+    """A computation that fills these rows on these data sets, with seeds 0 to runs - 1."""
 
     rows: tuple[Row, ...]
     compute: Compute
@@ -78,10 +78,13 @@ class Published:
     mean: float
     sd: float | None = None
 
+    def __str__(self) -> str:
+        return f"{self.mean}" + (f" ± {self.sd}" if self.sd is not None else "")
+
 
 @dataclass(frozen=True)
 class Quoted:
-    """A row of somebody else's that is printed as it was published, never run."""
+    """A row of another method that is printed as it was published, never run."""
 
     name: str
     values: Mapping[str, float]
@@ -90,7 +93,7 @@ class Quoted:
 
 @dataclass(frozen=True)
 class Table:
-    """One table: its works in the order of its rows, and what was published for them."""
+    """One table: its works in the order of its rows, and the published values."""
 
     name: str
     title: str
@@ -103,7 +106,7 @@ class Table:
     also: Mapping[str, str] = field(default_factory=dict)  # further numbers to print: key of `also`, and its heading
     from_files: bool = True  # data sets are files that may be absent
     floors: bool = True  # compare our rows with the floors
-    published_as: str = ""  # the key of `also` that was made the way the published values were, where a line has it
+    published_as: str = ""  # the key of `also` that is scored as the published values were, where a line has it
     lower_is_better: bool = False
 
     @property
@@ -114,12 +117,16 @@ class Table:
         order = {"floor": 0, "other": 1, "ours": 2, "ablation": 3}
         return tuple(sorted((by_name[name] for name in rows), key=lambda row: order[row.kind]))
 
+    def row(self, name: str) -> Row:
+        """The row of this name."""
+        return next(row for row in self.rows if row.name == name)
+
     def line_settings(self, work: Work, row: Row, dataset: str, effort: Effort) -> dict[str, Any]:
-        """All that a line says about how it was made; the digest changes with any default or preset."""
-        said = {**self.settings, **row.settings, **work.by_dataset.get(dataset, {})}
+        """The settings in a line; the digest of the Config changes with any default or preset."""
+        settings = {**self.settings, **row.settings, **work.by_dataset.get(dataset, {})}
         if row.ours:
-            said["config"] = digest(row.config(0, Effort()))
-        return {**said, **effort.settings()}
+            settings["config"] = digest(row.config(0, Effort()))
+        return {**settings, **effort.settings()}
 
     @property
     def datasets(self) -> tuple[str, ...]:
@@ -128,7 +135,7 @@ class Table:
 
 
 def digest(config: Config) -> str:
-    """Eight letters that stand for every setting but the seed."""
+    """A hash of every setting but the seed, eight hexadecimal digits."""
     text = json.dumps({name: value for name, value in config.as_dict().items() if name != "seed"}, sort_keys=True)
     return hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
 

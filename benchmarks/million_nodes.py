@@ -1,0 +1,103 @@
+"""`rae roles`, `rae similar` and `rae explore` on a million nodes; and how faithful the map of `rae explore` is.
+
+    python benchmarks/million_nodes.py [--nodes 1000000] [--quick]
+    python benchmarks/million_nodes.py --faithful    how many of the nearest in space are nearest on the map
+
+Roles and similar run on a fitted model of a power-law graph with five edges a node; explore runs on planted vectors
+in 12 groups, which have their roles already. Each command is its own process; vectors have 256 columns.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import scipy.sparse as sp
+from processes import RAE, run_process
+from recording import parser, record
+
+import rae
+
+
+def fitted_run(folder: Path, n: int) -> rae.Run:
+    """A run of n nodes of a power-law graph, twenty steps."""
+    graph = rae.datasets.load("power-law", n_nodes=n, n_edges=5 * n, seed=0).graph
+    model = rae.RAE(steps=20, seed=0).fit(graph)
+    return rae.Run.create(folder, model, graph.id_column, model.transform(graph), graph=graph)
+
+
+def planted_run(folder: Path, n: int, width: int = 256, edges: int = 10) -> rae.Run:
+    """A run of n nodes and 12 planted groups in vectors as wide as the default, on a graph with hubs."""
+    rng = np.random.default_rng(0)
+    ends = (n * rng.random(edges * n // 2) ** 2).astype(np.int64), rng.integers(n, size=edges * n // 2)
+    ids = pa.array([f"account-{i:07d}" for i in range(n)])
+    graph = rae.Graph.from_scipy(sp.coo_array((np.ones(len(ends[0]), np.int8), ends), shape=(n, n)), ids=ids)
+    centers = rng.standard_normal((12, width), dtype=np.float32)
+    group = rng.integers(12, size=n)
+    z = centers[group] + 0.5 * rng.random((n, 1), dtype=np.float32) * centers[(group + 1) % 12]
+    z += 0.35 * rng.standard_normal((n, width), dtype=np.float32)
+    model = rae.RAE(dims=(4,), fanout=(2,), steps=0).fit(rae.Graph.from_edges([(0, 1), (1, 2)]))
+    run = rae.Run.create(folder, model, graph.id_column, z, graph=graph, counts={"nodes": n, "edges": graph.n_edges})
+    run.fit_roles(12)
+    return run
+
+
+def measure(n: int, ledger: object) -> None:
+    """Seconds and peak of each command on its run."""
+    for make, commands in ((fitted_run, ("roles", "similar")), (planted_run, ("explore",))):
+        with tempfile.TemporaryDirectory() as home:
+            run = make(Path(home) / "run", n)
+            for command in commands:
+                node = ["17"] if command == "similar" else []
+                result = run_process([*RAE, command, run.path, *node, "--json", "--quiet"])
+                seconds = round(result.seconds, 2)
+                numbers = {"best_s": seconds, "rounds": 1, "peak_gib": round(result.peak_gib, 2), "nodes": n}
+                if command == "explore":
+                    numbers["page_mb"] = round((run.path / "explore" / "index.html").stat().st_size / 1e6, 1)
+                record(ledger, "million-nodes", f"{n:,} nodes", f"rae {command}", {}, **numbers)
+
+
+def faithfulness(k: int = 10) -> dict[str, object]:
+    """The share of a node's k nearest by cosine that are among its 2 k nearest on the map; ours and t-SNE's."""
+    from rae.explore.nearest import most_alike
+    from sklearn.manifold import TSNE
+
+    from rae.explore.layout import places
+
+    data = rae.datasets.load("stdlib")
+    z = rae.RAE(steps=200).fit_transform(data.graph, data.features)
+    index, cosine = most_alike(z, 15)
+    unit = z / np.linalg.norm(z, axis=1, keepdims=True)
+    maps = {
+        "map": lambda: places(z, index, cosine),
+        "tsne": lambda: TSNE(init="pca", random_state=0).fit_transform(unit),
+    }
+    numbers: dict[str, object] = {"nodes": len(z)}
+    for name, draw in maps.items():
+        began = time.perf_counter()
+        xy = draw()
+        numbers[f"{name}_seconds"] = round(time.perf_counter() - began, 2)
+        distance = ((xy[:, None] - xy[None]) ** 2).sum(-1)
+        np.fill_diagonal(distance, np.inf)
+        near = np.argsort(distance, axis=1)[:, : 2 * k]
+        share = np.mean([np.isin(index[i, :k], near[i]).mean() for i in range(len(z))])
+        numbers[name] = round(float(share), 3)
+    return numbers
+
+
+def main() -> None:
+    arguments = parser(__doc__, "five hundred nodes")
+    arguments.add_argument("--nodes", type=int, default=1_000_000)
+    arguments.add_argument("--faithful", action="store_true")
+    options = arguments.parse_args()
+    if options.faithful:
+        record(options.results, "map-faithfulness", "stdlib", "rae explore", {}, **faithfulness())
+    else:
+        measure(500 if options.quick else options.nodes, options.results)
+
+
+if __name__ == "__main__":
+    main()

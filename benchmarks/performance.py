@@ -1,0 +1,375 @@
+"""docs/performance.md and its figure, from the lines in results/ alone.
+
+python benchmarks/performance.py [--results results] [--docs docs]
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from growth import BOUNDED, BUILD, EMBED, PARTS
+from recording import RESULTS
+
+from rae.evaluation import figures, measurements, report
+from rae.evaluation.ledger import Ledger, Line
+from rae.evaluation.measurements import PEAK, ROW, THREADS, TIME, TIMES_AS_FAST, Measurements, Section, value_column
+from rae.evaluation.report import Column
+
+DOCS = Path(__file__).parent.parent / "docs"
+LARGEST = "power law, 100,000,000 edges"
+SHORTEST = 0.25  # seconds: less cannot be distinguished from the spread of starting a process
+COLUMNS_EMBEDDED = 256
+
+TRAINING_STEP = Section(
+    "Training step",
+    "python benchmarks/training_step.py --threads 1",
+    "The paper's settings: 256 anchors, five positives and twenty negatives each, fan-outs 10 and 25. Ours is a step "
+    "as `RAE.fit` takes it, history included.",
+    ("training-step",),
+    (ROW, THREADS, TIME, TIMES_AS_FAST),
+)
+NEIGHBORHOOD_MEAN = Section(
+    "Mean over neighbourhoods",
+    "python benchmarks/neighborhood_mean.py",
+    "mean({u} ∪ N(u)) of every node. The limit reads as many uniformly random rows and adds them up; it is the faster "
+    "of a plain loop, which leaves out the ego's row and the result, and of our own kernel over random neighbours. A "
+    "graph's neighbours are not uniformly random: hubs and runs of near ids stay in the cache, in the file's own order "
+    "too. So a row may pass 100 %, and more so in locality order.",
+    ("neighborhood-mean",),
+    (
+        *(ROW, THREADS, TIME, value_column("rows read", "gigabytes_per_s", "{:.1f} GB/s")),
+        value_column("of the limit", "of_limit", "{:.0%}"),
+        value_column("times torch.sparse CSR", "times_torch", "{:.2f}"),
+    ),
+)
+EMBED_ALL = Section(
+    "Every node embedded",
+    "python benchmarks/embed_all.py",
+    "256 columns from structural features, both levels, exactly, each way in its own process; a sample of every way's "
+    "vectors is within 0.0001 of ours. A way that holds over 20 GiB or takes over ten minutes is stopped.",
+    ("embed-all",),
+    (ROW, THREADS, TIME, value_column("edges × dims / s", "edge_dims_per_s", "{:.3g}"), PEAK, TIMES_AS_FAST),
+)
+FILE_TO_VECTORS = Section(
+    "From a file to vectors",
+    "python benchmarks/file_to_vectors.py",
+    "Gzipped text in, vectors of all nodes out, each method in its own process.",
+    ("file-to-vectors",),
+    (ROW, THREADS, TIME, PEAK, TIMES_AS_FAST),
+)
+GRAPH_BUILD = Section(
+    "Building, ordering, sampling",
+    "python benchmarks/graph_build.py",
+    "From an edge file to undirected neighbour lists without doubles; what an order of the rows brings; sampled edges "
+    "a second.",
+    ("graph-build", "row-order", "neighbor-sampler"),
+    (ROW, THREADS, TIME, PEAK, TIMES_AS_FAST),
+)
+PLAN_ACCURACY = Section(
+    "Planned and real",
+    "python benchmarks/plan_accuracy.py",
+    "What `rae plan` predicted, and what the whole command `rae fit --no-page --lean` then took. Aims: memory within "
+    "25 %, time within a factor of two.",
+    ("plan-accuracy",),
+    (
+        *(ROW, THREADS),
+        *(value_column("peak, planned", "planned_gib", "{:.2f} GiB"), value_column("real", "peak_gib", "{:.2f} GiB")),
+        *(value_column("ratio", "memory_ratio", "{:.2f}"), value_column("time, planned", "planned_s", "{:.1f} s")),
+        *(value_column("real", "best_s", "{:.1f} s"), value_column("ratio", "time_ratio", "{:.2f}")),
+    ),
+)
+FIRST_FIT = Section(
+    "First fit after an installation",
+    "python benchmarks/first_fit.py",
+    "The package is installed by pip; then each job runs twice with a cache of Numba that was empty before. Whole "
+    "processes, imports included.",
+    ("first-fit",),
+    (
+        *(ROW, THREADS, TIME, value_column("loops compiled", "compiled", "{}")),
+        value_column("seconds of that, at worst", "compile_s", "{:.1f}"),
+    ),
+)
+MILLION_NODES = Section(
+    "Other commands on a million nodes",
+    "python benchmarks/million_nodes.py",
+    "Whole processes on runs with vectors of 256 columns.",
+    ("million-nodes",),
+    (ROW, TIME, PEAK),
+)
+COMPARED = (TRAINING_STEP, NEIGHBORHOOD_MEAN, EMBED_ALL, FILE_TO_VECTORS, GRAPH_BUILD)
+MORE = (PLAN_ACCURACY, FIRST_FIT, MILLION_NODES)
+TABLES = (*(t for s in (*COMPARED, *MORE) for t in s.tables), "growth", "resume-after-kill")
+
+WORDS = (
+    "The rows of a table ran in turns, in one process or each in its own. Best and worst of the rounds are shown, "
+    "ratios are of the best, and **ours** is bold. Numbers depend on the machine named at the end. The command in a "
+    "section repeats one benchmark (`RAE_DATA` names the folder of the public graphs), `make bench` all of them."
+)
+LIMITS = (
+    "A command starts in the seconds that the growth tables name, most of them imports; on small graphs that is "
+    "nearly all of its time, and a script that needs NumPy and SciPy alone has ended before.",
+    "Everything here runs on the processor.",
+    "Training without given features holds 31 columns of float32 a node in memory, so its peak grows with the nodes, "
+    "though not with the edges; given features can stay on disk.",
+    "In memory, embedding holds the vectors of all nodes and the rows that a level averages. `--memory` bounds it and "
+    "pays with disk: at most the vectors of all levels once and the rows of the level at work.",
+    "`--order locality` brings much on graphs of the web and next to nothing on generated power-law graphs, in which "
+    "there is no locality to find.",
+)
+
+
+# ----------------------------------------------------------------------------------------- growth
+
+
+def growth(lines: Measurements, figure: str | None) -> str:
+    """Time and memory over size, with the ratio from one size to the next."""
+    words = (
+        "`python benchmarks/growth.py`. Power-law graphs with a tenth as many nodes as edges drawn; doubled edges are "
+        "merged, so edges grow by a little more than ten. Each part is its own process; timed is what comes after the "
+        "imports and after the same on a graph of a hundred edges (`start` is a process with nothing but these), the "
+        "peak is that of the process. Just before, another process touched as much memory as a build takes: a virtual "
+        "machine may have to ask its host for it, which can take longer than the build. The dotted line is "
+        "proportional to the edges."
+    )
+    columns: list[Column] = [
+        ("edges", lambda pair, _: f"{pair[1]['edges']:,}"),
+        ("best (worst)", lambda pair, _: measurements.best_worst(pair[1])),
+        ("times the edges", lambda pair, _: _ratio(*pair, "edges")),
+        ("times the seconds", lambda pair, _: _ratio(*pair, "best_s")),
+        ("peak", lambda pair, _: f"{pair[1]['peak_gib']:.2f} GiB"),
+    ]
+    parts = [report.paragraph(words)]
+    for part in PARTS:
+        if sizes := _sizes(lines, part):
+            budget = f", --memory {sizes[-1]['settings']['memory']}" if part == EMBED else ""
+            start = f"{measurements.threads(sizes[-1])} threads, start {sizes[-1]['start_s']:.1f} s"
+            parts += [f"**{part}{budget}, {start}**", report.table(pairwise([None, *sizes]), columns)]
+    parts += [] if lines.of("growth") else ["Not measured yet."]
+    parts += [f"![Seconds and peak memory over edges, both logarithmic]({figure})"] if figure else []
+    return report.section("Growth", *parts, *map(_resumed, lines.of("resume-after-kill")))
+
+
+def _sizes(lines: Measurements, part: str) -> list[Line]:
+    return sorted((x for x in lines.of("growth") if x["row"] == part), key=lambda x: x["drawn"])
+
+
+def _ratio(before: Line | None, line: Line, key: str) -> str:
+    if before is None:
+        return ""
+    return "too short to tell" if key == "best_s" and before[key] < SHORTEST else f"{line[key] / before[key]:.1f}"
+
+
+def _resumed(line: Line) -> str:
+    same = "the same bytes as" if line["same_bytes"] else "OTHER BYTES than"
+    return report.paragraph(
+        f"Killed and resumed (`python benchmarks/resume_after_kill.py`): `rae embed --memory "
+        f"{line['settings']['memory']}` on {line['dataset']}, killed with -9 after {line['killed_after_s']:.0f} s, "
+        f"finished {line['best_s']:.0f} s after the command was given again, peak {line['peak_gib']:.2f} GiB, with "
+        f"{same} the uninterrupted run of {line['uninterrupted_s']:.0f} s ({line['file_gb']:.1f} GB)."
+    )
+
+
+def draw(lines: Measurements, docs: Path) -> None:
+    """Write figures/growth.png and .svg, if growth was measured."""
+    if growth_lines := lines.of("growth"):
+        figures.save(docs / "figures" / "growth", lambda plt: _growth_figure(plt, growth_lines))
+
+
+def _growth_figure(plt: Any, lines: list[Line]) -> Any:
+    figure, axes = plt.subplots(1, 2, figsize=(9, 3.8))
+    for axis, key, title in zip(axes, ("best_s", "peak_gib"), ("seconds", "peak resident GiB"), strict=True):
+        for number, part in enumerate(PARTS):
+            sizes = sorted((x for x in lines if x["row"] == part and x[key] > 0), key=lambda x: x["edges"])
+            style = {"color": figures.COLOURS[(0, 3, 6)[number]], "ls": figures.LINES[number]}
+            xy = [x["edges"] for x in sizes], [x[key] for x in sizes]
+            axis.plot(*xy, marker=figures.MARKS[number], label=part, ms=6, **style)
+        axis.set(xscale="log", yscale="log", xlabel="edges", title=title)
+        axis.yaxis.set_major_formatter("{x:g}")
+        axis.yaxis.set_minor_formatter("")
+        axis.grid(True, which="major", color="#dddddd", lw=0.6)
+    last = max(lines, key=lambda x: x["best_s"])
+    ends = [min(x["edges"] for x in lines), last["edges"]]
+    proportional = [last["best_s"] * edges / last["edges"] for edges in ends]
+    axes[0].plot(ends, proportional, color="#999999", lw=1, ls=(0, (1, 2)), label="proportional to edges", zorder=1)
+    axes[1].set(ylim=(0.2, 10), yticks=[0.25, 0.5, 1, 2, 4, 8])
+    axes[0].legend(frameon=False, fontsize=9, loc="upper left")
+    return figure
+
+
+# ------------------------------------------------------------------------------------------- aims
+
+
+@dataclass(frozen=True)
+class Aim:
+    """A bound on a measured number; `text` formats both."""
+
+    what: str
+    bound: float
+    text: str
+    measured: Callable[[Measurements], float | None]
+    at_least: bool = False
+
+    def cells(self, lines: Measurements) -> list[str]:
+        """What, aim, measured, and whether the aim is met."""
+        value = self.measured(lines)
+        aim = f"{self.text.format(self.bound)} or {'more' if self.at_least else 'less'}".replace(".0 ", " ")
+        if value is None:
+            return [self.what, aim, "not measured", ""]
+        met = value >= self.bound if self.at_least else value <= self.bound
+        return [self.what, aim, self.text.format(value), "met" if met else "**missed**"]
+
+
+def _key(table: str, dataset: str, row: str, key: str, **settings: Any) -> Callable[[Measurements], float | None]:
+    return lambda lines: (lines.one(table, dataset, row, **settings) or {}).get(key)
+
+
+def _sampler(dataset: str) -> Callable[[Measurements], float | None]:
+    def best(lines: Measurements) -> float | None:
+        ours = [x for x in lines.of("neighbor-sampler") if measurements.is_ours(x) and x["dataset"] == dataset]
+        return max((x["best_m_edges_s"] for x in ours if measurements.threads(x) == 1), default=None)
+
+    return best
+
+
+def _peak_gb(row: str) -> Callable[[Measurements], float | None]:
+    def peak(lines: Measurements) -> float | None:
+        gib = measurements.peak_gib(lines.one("file-to-vectors", "web-Google", row) or {})
+        return None if gib is None else gib * 2**30 / 1e9
+
+    return peak
+
+
+def _with_start(part: str) -> Callable[[Measurements], float | None]:
+    def seconds(lines: Measurements) -> float | None:
+        line = lines.one("growth", LARGEST, part)
+        return None if line is None else line["best_s"] + line["start_s"]
+
+    return seconds
+
+
+def _peak_of_largest(lines: Measurements) -> float | None:
+    return max((x["peak_gib"] for x in lines.of("growth") if x["dataset"] == LARGEST), default=None)
+
+
+def steepest(lines: Measurements, key: str) -> float | None:
+    """The largest ratio of seconds from one size to the next, over all parts."""
+    pairs = [pair for part in PARTS for pair in pairwise(_sizes(lines, part)) if pair[0]["best_s"] >= SHORTEST]
+    return max((line[key] / before[key] for before, line in pairs), default=None)
+
+
+def _compiling(turn: str) -> Callable[[Measurements], float | None]:
+    def seconds(lines: Measurements) -> float | None:
+        fits = [x for x in lines.of("first-fit") if x["row"].endswith(f", {turn}") and "fit" in x["row"]]
+        return max((x["compile_s"] for x in fits), default=None)
+
+    return seconds
+
+
+def _aims_of_mean(width: int) -> Iterator[Aim]:
+    what = f"mean over neighbourhoods, web-Google, {width} columns, one thread"
+    line = {"table": "neighborhood-mean", "dataset": "web-Google", "threads": 1, "width": width}
+    yield Aim(f"{what}: of the gather limit", 0.8, "{:.0%}", _key(row="ours", key="of_limit", **line), True)
+    yield Aim(f"{what}: times torch.sparse CSR", 2.5, "{:.2f}", _key(row="ours", key="times_torch", **line), True)
+    locality = _key(row="ours, locality order", key="of_limit", **line)
+    yield Aim(f"{what}: of the limit in locality order", 1.0, "{:.0%}", locality, True)
+
+
+def _aims_of_file(row: str) -> Iterator[Aim]:
+    what = f"web-Google, gzipped text to 256 columns in Parquet, `{row}`"
+    yield Aim(what, 18, "{:.1f} s", _key("file-to-vectors", "web-Google", row, "best_s"))
+    yield Aim("the same, peak memory", 1.5, "{:.1f} GB", _peak_gb(row))
+
+
+def _step(dataset: str) -> Callable[[Measurements], float | None]:
+    return _key("training-step", dataset, "ours, within", "best_ms", threads=1)
+
+
+AIMS = (
+    Aim("training step, Cora, one thread", 25, "{:.1f} ms", _step("cora")),
+    Aim("training step, Pubmed, one thread", 50, "{:.1f} ms", _step("pubmed")),
+    Aim("sampler, ca-AstroPh, one thread", 100, "{:.0f} M edges/s", _sampler("ca-AstroPh"), True),
+    Aim("sampler, web-Google, one thread", 50, "{:.0f} M edges/s", _sampler("web-Google"), True),
+    *_aims_of_mean(64),
+    *_aims_of_mean(192),
+    *_aims_of_file("rae fit"),
+    *_aims_of_file("rae fit --memory 1GiB"),
+    Aim("100 M edges, graph folder built, with the start of the process", 120, "{:.1f} s", _with_start(BUILD)),
+    Aim(
+        "100 M edges, embedded at 256 columns and written, with the start of the process",
+        *(240, "{:.1f} s", _with_start(EMBED)),
+    ),
+    Aim("100 M edges, peak memory of any part", 6, "{:.1f} GiB", _peak_of_largest),
+    Aim(
+        "growth: seconds for ten times the edges, best by best, the steepest of all parts",
+        *(11, "{:.1f} times", lambda lines: steepest(lines, "best_s")),
+    ),
+    Aim("the same, worst by worst", 11, "{:.1f} times", lambda lines: steepest(lines, "worst_s")),
+    Aim("first fit after an installation: compiling", 4, "{:.1f} s", _compiling("first")),
+    Aim("second fit: compiling", 0, "{:.1f} s", _compiling("second")),
+)
+
+
+# ---------------------------------------------------------------------------------------- the page
+
+
+def with_bounded_row(lines: Measurements) -> Measurements:
+    """The lines, with the bounded way on the largest graph from the growth table as a row of embed-all."""
+    line = lines.one("growth", LARGEST, EMBED)
+    datasets = {x["dataset"] for x in lines.of("embed-all")}
+    if line is None or LARGEST not in datasets or lines.one("embed-all", LARGEST, BOUNDED):
+        return lines
+    rate = round(2 * line["edges"] * COLUMNS_EMBEDDED / line["best_s"])
+    note = "from the growth table: a command of its own, vectors written to Parquet"
+    return Measurements(
+        [*lines.lines, {**line, "table": "embed-all", "row": BOUNDED, "edge_dims_per_s": rate, "note": note}]
+    )
+
+
+def page(lines: Measurements) -> str:
+    """The whole of docs/performance.md."""
+    lines = with_bounded_row(lines)
+    figure = "figures/growth.png" if lines.of("growth") else None
+    glance = report.grid(["what", "aim", "measured", ""], [aim.cells(lines) for aim in AIMS])
+    parts = [
+        report.section("At a glance", glance),
+        *(section.text(lines) for section in COMPARED),
+        growth(lines, figure),
+        *(section.text(lines) for section in MORE),
+        _losses(lines),
+        measurements.machines(lines.lines),
+    ]
+    return report.page("Performance", "`make bench`", WORDS, parts)
+
+
+def _losses(lines: Measurements) -> str:
+    words = (
+        "Every row above in which an alternative is faster or holds less. Each alternative is compared with the row "
+        "of ours that does the same, or with the first; each further row of ours has one entry for all alternatives."
+    )
+    entries = report.bullets(measurements.losses(lines, [table for section in COMPARED for table in section.tables]))
+    limits = report.listing("Not rows of a table, but true:", LIMITS)
+    return report.section("Where we lose", report.paragraph(words), entries or "None of the rows measured.", limits)
+
+
+def publish(results: Path, docs: Path) -> Path:
+    """Write the page and its figure from the lines alone; the page's path."""
+    lines = Measurements.read(Ledger(results), TABLES)
+    draw(lines, docs)
+    return report.write_page(docs / "performance.md", page(lines))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    parser.add_argument("--docs", type=Path, default=DOCS)
+    options = parser.parse_args()
+    print(f"wrote {publish(options.results, options.docs)}")
+
+
+if __name__ == "__main__":
+    main()

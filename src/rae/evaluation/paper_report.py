@@ -1,0 +1,347 @@
+"""docs/reproduce.md and the tables of the terminal, from the lines of the ledger alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rae.evaluation import data, report
+from rae.evaluation.ledger import SCORE_KEYS, Ledger, Line, lines_of_cell
+from rae.evaluation.report import Column, mean_sd
+from rae.evaluation.statistics import Summary, against_floor, difference, summary, two_sample, verdict
+from rae.evaluation.table_spec import Effort, Row, Table
+
+DISPLAY_NAMES = {name: name.title() for name in ("brazil", "europe", "cora", "citeseer", "pubmed")} | {"usa": "USA"}
+VERDICTS = ("reproduced", "better", "worse")
+PLACES = ("above", "level with", "below", "undecided against")
+
+
+def display(dataset: str) -> str:
+    """A data set's name as a page prints it."""
+    return DISPLAY_NAMES.get(dataset, dataset)
+
+
+@dataclass(frozen=True)
+class FilledTable:
+    """A table with its lines; a cell without lines is absent."""
+
+    table: Table
+    cells: Mapping[tuple[str, str], list[Line]]  # by row and data set
+    deterministic: frozenset[tuple[str, str]] = frozenset()  # cells without randomness: one run is all
+    absent: frozenset[str] = frozenset()  # data sets that are not on this machine
+
+    def scores(self, row: Row, dataset: str, key: str = "") -> dict[int, float]:
+        """The scores of a cell by seed, or another number of the same runs."""
+        lines = self.cells.get((row.name, dataset), ())
+        if not key:
+            return {line["seed"]: float(line["score"]) for line in lines}
+        return {line["seed"]: float(line["also"][key]) for line in lines if key in line["also"]}
+
+    def summary(self, row: Row, dataset: str, key: str = "") -> Summary | None:
+        """Mean, spread and interval of a cell, None without runs."""
+        scores = self.scores(row, dataset, key)
+        return summary(list(scores.values())) if scores else None
+
+    def as_published(self, row: Row, dataset: str) -> Summary | None:
+        """The summary of a cell, scored the way the published value was."""
+        return self.summary(row, dataset, self.table.published_as) or self.summary(row, dataset)
+
+    def filled_cells(self) -> Iterator[tuple[Row, str]]:
+        """Row and data set of each cell that has runs, data set by data set."""
+        for dataset in self.table.datasets:
+            yield from ((row, dataset) for row in self.table.rows if (row.name, dataset) in self.cells)
+
+
+def fill(table: Table, lines: Sequence[Line], effort: Effort | None = None, runs: int | None = None) -> FilledTable:
+    """The table with those lines that have exactly the settings of its rows."""
+    cells, deterministic = {}, set()
+    for work in table.works:
+        count = work.runs if runs is None else min(runs, work.runs)
+        for row in work.rows:
+            for dataset in work.datasets:
+                settings = table.line_settings(work, row, dataset, effort or Effort())
+                cell = [line for line in lines_of_cell(lines, row.name, dataset, settings) if line["seed"] < count]
+                if cell:
+                    cells[row.name, dataset] = cell
+                    deterministic |= {(row.name, dataset)} if work.runs == 1 else set()
+    absent = [d for d in table.datasets if table.from_files and not all(map(data.present, d.split(" to ")))]
+    return FilledTable(table, cells, frozenset(deterministic), frozenset(absent))
+
+
+def read(tables: Iterable[Table], ledger: Ledger) -> list[FilledTable]:
+    """Every table filled from the ledger."""
+    return [fill(table, ledger.read(table.name, SCORE_KEYS)) for table in tables]
+
+
+# ------------------------------------------------------------------------------- the page
+
+
+def page(filled: Sequence[FilledTable], figures: Mapping[str, str]) -> str:
+    """The whole of docs/reproduce.md; `figures` are file names with captions."""
+    tables = [f for f in filled if f.table.name != "figures"]
+    maps = [_map_silhouettes(f) for f in filled if f.table.name == "figures"]
+    parts = [_overview(tables), *map(_section, tables), _figures(figures), *maps, _costs(filled)]
+    return report.page("The paper's evidence, again", "`rae reproduce` (`make paper` runs all of it)", _WORDS, parts)
+
+
+_WORDS = (
+    "A value is the mean over the runs ± their standard deviation (not the error of the mean), then the 95 % interval "
+    "of the mean. *Reproduced* means within one published standard deviation of the published mean (within 1 point or "
+    "our own standard deviation where none was published); *better* and *worse* mean outside of it. Floors cost "
+    "nothing and stand first; *above*, *level with* and *below* a floor go by the 95 % interval of the difference, "
+    "paired seed by seed over the seeds that both rows have. A cell without a run says so."
+)
+
+
+def _overview(filled: Sequence[FilledTable]) -> str:
+    """One row a table: how many published cells were reproduced, and how many of ours clear their floors."""
+
+    def count(words: Sequence[str], order: Sequence[str]) -> str:
+        return ", ".join(f"{words.count(word)} {word}" for word in order if word in words) or "–"
+
+    columns: list[Column] = [
+        ("table", lambda f, _: f"[{f.table.title}](#{report.anchor(f.table.title)})"),
+        ("cells with a published value", lambda f, _: count(list(_verdicts(f).values()), VERDICTS)),
+        (
+            "our cells against their best floor",
+            lambda f, _: count([place for place, _ in _floor_places(f).values()], PLACES),
+        ),
+    ]
+    return report.table(filled, columns)
+
+
+def _section(filled: FilledTable) -> str:
+    table = filled.table
+    special = {"toy": _t_test, "inductive": _accuracy_lost}.get(table.name, lambda _: "")
+    parts = [_cells(filled), _floors_not_cleared(filled), _ablations(filled), special(filled), _details(filled)]
+    return report.section(table.title, f"{table.unit}. {table.protocol}", *parts)
+
+
+def _cells(filled: FilledTable) -> str:
+    """Rows by data sets, then the rows that are quoted as published."""
+    table = filled.table
+    names = [display(name) for name in table.datasets]
+    if table.published_as:
+        names = [f"{name}: {table.unit} / {table.also[table.published_as]} (published)" for name in names]
+    rows = [[_row_title(row), *(_cell(filled, row, d) for d in table.datasets)] for row in table.rows]
+    for quoted in table.quoted:
+        values = [f"{quoted.values[d]:.1f}" if d in quoted.values else "–" for d in table.datasets]
+        rows.append([f"*{quoted.name}, as published ({quoted.source})*", *values])
+    return report.grid(["", *names], rows)
+
+
+def _row_title(row: Row) -> str:
+    title = {"floor": "floor: ", "ablation": "ablation: "}.get(row.kind, "") + row.name
+    return f"**{title}**" if row.kind == "ours" else title
+
+
+def _cell(filled: FilledTable, row: Row, dataset: str) -> str:
+    found = filled.summary(row, dataset)
+    if found is None:
+        return _reason_empty(filled, row, dataset)
+    other = filled.summary(row, dataset, filled.table.published_as) if filled.table.published_as else None
+    value = filled.table.published.get((row.name, dataset))
+    return mean_sd(found) + (f" / {other.mean:.1f}" if other else "") + (f" ({value.mean:.1f})" if value else "")
+
+
+def _reason_empty(filled: FilledTable, row: Row, dataset: str) -> str:
+    """Why a cell is empty."""
+    planned = any(row in work.rows and dataset in work.datasets for work in filled.table.works)
+    return "–" if not planned else "data not present" if dataset in filled.absent else "not run"
+
+
+def _floor_places(filled: FilledTable) -> dict[tuple[str, str], tuple[str, str]]:
+    """Where each of our cells stands against the best floor of its data set, and that floor; by row and data set."""
+    table = filled.table
+    places = {}
+    for dataset in table.datasets if table.floors else ():
+        floors = [(f.mean, row) for row in table.rows if row.kind == "floor" and (f := filled.summary(row, dataset))]
+        if not floors:
+            continue
+        best = max(floors, key=lambda pair: pair[0])[1]
+        for row in table.rows:
+            if row.kind == "ours" and (scores := filled.scores(row, dataset)):
+                places[row.name, dataset] = against_floor(scores, filled.scores(best, dataset)), best.name
+    return places
+
+
+def _floors_not_cleared(filled: FilledTable) -> str:
+    """Which of our rows do not clear which floor."""
+    places = _floor_places(filled)
+    rows: dict[tuple[str, str, str], list[str]] = {}
+    for (row, dataset), (place, floor) in places.items():
+        if place != "above":
+            rows.setdefault((dataset, place, floor), []).append(row)
+    if places and not rows:
+        return "Every row of ours is above every floor."
+    return report.listing(
+        "**Floors that are not cleared**",
+        (
+            f"{display(d)}: **{place}** the floor “{floor}”: {'; '.join(names)}."
+            for (d, place, floor), names in rows.items()
+        ),
+    )
+
+
+def _verdicts(filled: FilledTable) -> dict[tuple[str, str], str]:
+    """Reproduced, better or worse, by row and data set."""
+    return {
+        (row, dataset): verdict(found, value)
+        for (row, dataset), value in filled.table.published.items()
+        if (found := filled.as_published(filled.table.row(row), dataset))
+    }
+
+
+def _t_test(filled: FilledTable) -> str:
+    """The paper's own test of J_within against J_neighbor."""
+    texts = []
+    for dataset in filled.table.datasets:
+        names = ("RAE, J_within", "RAE, J_neighbor")
+        a, b = (list(filled.scores(filled.table.row(name), dataset).values()) for name in names)
+        if len(a) > 1 and len(b) > 1:
+            t, df, p = two_sample(a, b)
+            word = "significant" if p < 0.05 else "not significant"
+            texts.append(f"{dataset}: t = {t:.2f}, df = {df}, p = {p:.3g}: {word} at 5 %.")
+    title = (
+        "Two-sample two-sided t-test of J_within against J_neighbor (the paper, house: t = 2.19, df = 98, p < 0.05):"
+    )
+    return report.listing(title, texts)
+
+
+def _ablations(filled: FilledTable) -> str:
+    """The difference between each ablation and the row it changes, paired seed by seed."""
+    texts = []
+    for row in filled.table.rows:
+        for dataset in filled.table.datasets if row.against else ():
+            changed = filled.table.row(row.against)
+            gap = difference(filled.scores(row, dataset), filled.scores(changed, dataset))
+            if gap is not None and gap.runs > 1:
+                interval = f"95 % interval {gap.low:+.1f} to {gap.high:+.1f}"
+                where = f"{display(dataset)}: {row.name}"
+                texts.append(f"{where}: {gap.mean:+.1f} points against {row.against} ({interval}); {row.note}.")
+    return report.listing("What a change costs or brings:", texts)
+
+
+def _accuracy_lost(filled: FilledTable) -> str:
+    """The accuracy that a node loses when the fit has not seen it, paired seed by seed."""
+    texts = []
+    for row in filled.table.rows:
+        if not row.name.endswith("fitted without them"):
+            continue
+        on_all_nodes = filled.table.row(row.name.replace("fitted without them", "fitted on all nodes"))
+        for dataset in filled.table.datasets:
+            lost = difference(filled.scores(on_all_nodes, dataset), filled.scores(row, dataset))
+            if lost is not None:
+                interval = f"95 % interval {lost.low:.1f} to {lost.high:.1f}"
+                where = f"{display(dataset)}, {row.name.partition(',')[0]}"
+                texts.append(f"{where}: {lost.mean:.1f} points lost ({interval}).")
+    return report.listing("Accuracy lost by a node that the fit has not seen:", texts)
+
+
+def _details(filled: FilledTable) -> str:
+    """Every cell with its interval, number of runs, published value, verdict and best floor."""
+    verdicts, places = _verdicts(filled), _floor_places(filled)
+    columns: list[Column] = [
+        ("row", lambda cell, _: cell[0].name + (f" ({cell[0].note})" if cell[0].note else "")),
+        ("data set", lambda cell, _: display(cell[1])),
+        ("mean ± sd", lambda cell, f: mean_sd(f.summary(*cell), 2)),
+        ("95 % interval", _interval),
+        ("runs", lambda cell, f: str(len(f.scores(*cell)))),
+        ("published", lambda cell, f: str(f.table.published.get(_key(cell), ""))),
+        ("verdict", lambda cell, _: verdicts.get(_key(cell), "")),
+        ("best floor", lambda cell, _: " ".join(places.get(_key(cell), ()))),
+    ]
+    for key, title in filled.table.also.items():
+        columns.append((title, lambda cell, f, key=key: mean_sd(f.summary(*cell, key))))  # type: ignore[misc]
+    text = report.table(filled.filled_cells(), columns, filled)
+    return "\n".join(["<details><summary>Every cell</summary>", "", text, "", "</details>"])
+
+
+def _key(cell: tuple[Row, str]) -> tuple[str, str]:
+    return cell[0].name, cell[1]
+
+
+def _interval(cell: tuple[Row, str], filled: Any) -> str:
+    found = filled.summary(*cell)
+    if found.runs > 1:
+        return f"{found.low:.2f} to {found.high:.2f}"
+    return "the same every time" if _key(cell) in filled.deterministic else "one run"
+
+
+def _figures(figures: Mapping[str, str]) -> str:
+    return (
+        report.section("Figures", *(f"![{what}]({name})\n\n{what}" for name, what in figures.items()))
+        if figures
+        else ""
+    )
+
+
+def _map_silhouettes(filled: FilledTable) -> str:
+    """The silhouettes of the citation maps: of the vectors, and of their picture."""
+    rows = [
+        [display(dataset), f"{whole.mean / 100:.3f}", f"{flat.mean / 100:.3f}"]
+        for row in filled.table.rows
+        for dataset in filled.table.datasets
+        if (flat := filled.summary(row, dataset, "silhouette_of_picture")) and (whole := filled.summary(row, dataset))
+    ]
+    words = "Silhouette of the fields, J_within, one run. The paper gives 0.166 for Cora, without saying of which:"
+    return f"{words}\n\n" + report.grid(["", "of the embedding", "of its t-SNE picture"], rows) if rows else ""
+
+
+def _costs(filled: Sequence[FilledTable]) -> str:
+    """Time and peak memory of each table, from the same lines."""
+    rows = []
+    for each in filled:
+        if runs := [line for cell in each.cells.values() for line in cell]:
+            clock, cpu = (
+                sum(float(x[key]) / int(x["rows_together"]) for x in runs) / 60 for key in ("seconds", "cpu_seconds")
+            )
+            rows.append((cpu, each.table.title, len(runs), clock, max(float(line["peak_mb"]) for line in runs)))
+    if not rows:
+        return ""
+    columns: list[Column] = [
+        ("table", lambda x, _: x[1]),
+        ("lines", lambda x, _: f"{x[2]:,}"),
+        ("minutes of a core", lambda x, _: f"{x[0]:.1f}"),
+        ("minutes by the clock", lambda x, _: f"{x[3]:.1f}"),
+        ("peak memory, MB", lambda x, _: f"{x[4]:,.0f}"),
+    ]
+    return report.section(
+        "Where the time goes",
+        report.table(sorted(rows, reverse=True), columns),
+        report.paragraph(
+            f"Together {sum(row[0] for row in rows):.0f} minutes of one core, shared among the processes of `--jobs`; "
+            "the clock runs faster than the core where the machine has other work."
+        ),
+    )
+
+
+# --------------------------------------------------------------------------- the terminal
+
+
+def terminal(filled: FilledTable, width: int = 100) -> str:
+    """A table for the terminal: one block of rows per data set where the columns would not fit."""
+    table = filled.table
+    title_width = max(len(row.name) for row in table.rows) + 2
+    cell_width = max(16, *(len(display(name)) + 2 for name in table.datasets))
+    per_block = max(1, (width - title_width) // cell_width)
+    lower = "; lower is better" if table.lower_is_better else ""
+    lines = [table.title, f"{table.unit}{lower}; (published); n runs"]
+    for start in range(0, len(table.datasets), per_block):
+        block = table.datasets[start : start + per_block]
+        lines.append(" " * title_width + "".join(display(name).ljust(cell_width) for name in block))
+        for row in table.rows:
+            texts = [_terminal_cell(filled, row, dataset) for dataset in block]
+            if any(text != "–" for text in texts):
+                lines.append(row.name.ljust(title_width) + "".join(text.ljust(cell_width) for text in texts))
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _terminal_cell(filled: FilledTable, row: Row, dataset: str) -> str:
+    found = filled.summary(row, dataset)
+    if found is None:
+        return _reason_empty(filled, row, dataset).replace("data not present", "no data")
+    value = filled.table.published.get((row.name, dataset))
+    published = f" ({value.mean:.1f})" if value else ""
+    return f"{found.mean:.1f}{published}" + (f" n{found.runs}" if found.runs > 1 else "")
