@@ -10,7 +10,7 @@ from setuptools import Extension, setup
 FLAGS = (
     ["/O2"] if sys.platform == "win32" else ["-O3", "-std=gnu11", "-fno-math-errno", "-fno-trapping-math", "-Wno-psabi"]
 )
-NAMES = ("module", "gather", "dense", "sampling", "structure")
+NAMES = ("module", "gather", "dense", "sampling", "structure", "build", "charfun", "layout")
 
 setup(
     ext_modules=[

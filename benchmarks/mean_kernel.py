@@ -1,4 +1,4 @@
-"""Our mean over neighbourhoods and a loop that reads random rows: the one benchmark module that calls kernels."""
+"""Our mean over neighbourhoods and a pass over random rows: the one benchmark module that calls operations."""
 
 from __future__ import annotations
 
@@ -6,44 +6,34 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import torch
 
 from rae.engine import TILE
-from rae.ops import cpu
-from rae.ops.intrinsics import aligned, fetch_row
+from rae.memory import aligned_empty
+from rae.ops.gather import mean
+from rae.ops.library import call
 from rae.runtime import in_ranges
 
-PREFETCH = 24  # rows fetched ahead: more did not make the loop faster
-
-
-@cpu.kernel
-def _sum_rows(index, x, out, start, stop):
-    """out[0] = sum of x[index[start:stop]]."""
-    total = np.zeros(x.shape[1], np.float32)
-    for e in range(start, stop):
-        if e + PREFETCH < len(index):
-            fetch_row(x, index[e + PREFETCH])
-        row = x[index[e]]
-        for j in range(len(total)):
-            total[j] += row[j]
-    for j in range(len(total)):
-        out[0, j] = total[j]
+LIST = 1 << 16  # rows of one sum: so many that nothing but reading them counts
 
 
 def sum_rows(index: Any, x: Any) -> None:
-    """Read x[index] and add the rows up, spread over the threads; the sum is thrown away."""
-    in_ranges(lambda a, b: _sum_rows(index, x, np.empty((1, x.shape[1]), np.float32), a, b), len(index))
+    """Read x[index] and add the rows up, spread over the threads; the sums are thrown away."""
+    offsets = np.append(np.arange(0, len(index), LIST), len(index))
+    mean(torch.from_numpy(x), offsets, index, np.zeros(len(offsets) - 1, np.int64))
 
 
 def mean_in_tiles(offsets: Any, targets: Any, rows: Any, width: int) -> Callable[..., None]:
     """A function that computes every mean({u} ∪ N(u)) tile by tile, as embedding does, into an array if given one."""
-    n = len(offsets) - 1
+    n, table = len(offsets) - 1, torch.from_numpy(rows)
 
     def run(out: Any = None) -> None:
         def tiles(first: int, last: int) -> None:
             for a in range(first * TILE, min(last * TILE, n), TILE):
                 b = min(a + TILE, n)
-                tile = aligned((b - a, width)) if out is None else out[a:b]
-                cpu.mean_rows(offsets[a : b + 1], targets, rows, a, tile, 0, b - a)
+                tile = mean(table, offsets[a : b + 1], targets, a)
+                if out is not None:
+                    out[a:b] = tile.numpy()
 
         in_ranges(tiles, -(-n // TILE))
 
@@ -51,17 +41,20 @@ def mean_in_tiles(offsets: Any, targets: Any, rows: Any, width: int) -> Callable
 
 
 def mean_at_once(offsets: Any, targets: Any, rows: Any, out: Any) -> None:
-    """Every mean({u} ∪ N(u)) by one call of the kernel, one thread."""
-    cpu.mean_rows(offsets, targets, rows, 0, out, 0, len(out))
+    """Every mean({u} ∪ N(u)) by one call of the library, one thread."""
+    name = "mean_rows" if rows.dtype == np.float32 else "mean_half_rows"
+    call(
+        name, offsets, targets, len(targets), None, None, 0, rows, rows.shape[1], out, 0, len(out), index=targets
+    )  # fmt: skip
 
 
 def cache_aligned(rows: Any) -> Any:
     """A copy of the rows that begins at a cache line, as torch's own arrays and ours do."""
-    out = aligned(rows.shape, rows.dtype)
+    out = aligned_empty(rows.shape, rows.dtype)
     out[:] = rows
     return out
 
 
 def empty(shape: tuple[int, int]) -> Any:
     """An uninitialised float32 array that begins at a cache line."""
-    return aligned(shape)
+    return aligned_empty(shape)

@@ -68,7 +68,7 @@ def ways_to_mean(graph: rae.Graph, local: rae.Graph, width: int) -> dict[str, Wa
     rng = np.random.default_rng(width)
     x = cache_aligned(rng.random((n, width), dtype=np.float32))
     x_local = cache_aligned(x[graph.rows(local.ids)])
-    half = cache_aligned(x.astype(np.float16).view(np.uint16))
+    half = cache_aligned(x.astype(np.float16))
     random_targets = rng.integers(n, size=len(graph.targets)).astype(graph.targets.dtype)
     mean = averaging(graph)
     csr, csr32, csr_local = torch_csr(mean, np.int64), torch_csr(mean, np.int32), torch_csr(averaging(local), np.int64)

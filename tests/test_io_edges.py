@@ -8,6 +8,7 @@ import gzip
 import logging
 import os
 import pickle
+import random
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -268,7 +269,7 @@ def test_whole_numbers_are_text_with_as_text(tmp_path: Path) -> None:
         ("1,2\n1,2,3\n3,4\n", "line 2 has 3 cells, expected 2"),
         (gzip.compress(b"1,2\n" * 9_999, mtime=0)[:-9], r"is cut short or damaged \(Truncated compressed stream\)"),
         (
-            gzip.compress(np.random.default_rng(0).bytes(4_000_000), mtime=0)[:2_000_000],
+            gzip.compress(random.Random(0).randbytes(4_000_000), mtime=0)[:2_000_000],
             "is neither Parquet, Arrow nor text",
         ),
         (gzip.compress(b"1,2\n", mtime=0)[:12], "is cut short or damaged"),

@@ -15,7 +15,7 @@ from plain import random_graph, to_networkx
 from rae import RAE, Config, Encoder, Graph, exact_blocks, sample_blocks, set_threads
 from rae.features import Features
 from rae.model.sampling import shuffle_neighbors, stack
-from rae.ops import dense, gather, library, reference, sampling, structure
+from rae.ops import dense, gather, layout, library, reference, sampling, structure
 from rae.ops.library import reference_only
 from rae.runtime import key
 
@@ -268,6 +268,23 @@ def test_triangles_and_core_numbers_are_those_of_networkx(threads, graph):
     assert fast.tolist() == by_torch.tolist() == list(nx.triangles(plain).values())
     fast, by_torch = both(lambda: structure.core_numbers(*arrays))
     assert fast.tolist() == by_torch.tolist() == list(nx.core_number(plain).values())
+
+
+# --------------------------------------------------------------------------------- layout
+
+
+def test_the_layout_of_a_map_and_its_weights():
+    rng = np.random.default_rng(0)
+    distance, valid = rng.random((40, 6)).astype(np.float32), rng.random((40, 6)) < 0.8
+    distance[3], valid[4] = 0, False
+    fast, plain = both(lambda: layout.fuzzy_weights(distance, valid))
+    assert np.allclose(fast, plain, atol=1e-6)
+    xy, heads, tails = layout.jitter(40, 7) * 1000, rng.integers(40, size=90), rng.integers(40, size=90)
+
+    fast, plain = both(lambda: layout.optimize_layout(xy, heads, tails, 1 + rng.random(90) * 0 + heads % 3, 5, key(2)))
+
+    assert np.allclose(fast, plain, atol=1e-3)
+    assert not np.allclose(fast, xy)
 
 
 # ------------------------------------------------------------- the seam as a whole

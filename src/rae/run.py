@@ -60,7 +60,7 @@ OUT, FORCE = Argument("out"), Argument("force", True)
 COUNTS = ("nodes", "edges", "isolated", "features", "width", "rows", "doubled", "self_loops")
 STAGES = ("read", "fit", "embed")
 STAGING = re.compile(r"\.[0-9a-f]{32}\.tmp")  # the name of a staging folder
-LIBRARIES = ("rae", "numpy", "scipy", "pyarrow", "torch", "numba", "safetensors", "scikit-learn")
+LIBRARIES = ("rae", "numpy", "scipy", "pyarrow", "torch", "safetensors", "scikit-learn")
 
 
 @dataclass(frozen=True)

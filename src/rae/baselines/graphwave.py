@@ -20,8 +20,8 @@ from rae.datasets.options import whole_number
 from rae.errors import ConfigError
 from rae.graph import Graph
 from rae.memory import row_chunks
-from rae.ops import charfun
-from rae.runtime import generator, in_ranges
+from rae.ops.charfun import characteristic_function
+from rae.runtime import generator
 
 Floats = np.ndarray[Any, np.dtype[np.float32]]
 Doubles = np.ndarray[Any, np.dtype[np.float64]]
@@ -75,14 +75,8 @@ class GraphWave:
         return out
 
     def _characteristic(self, psi: Doubles, n_nodes: int) -> Doubles:
-        out = np.empty((len(psi), 2 * self.points))
         step, floor = LARGEST_T / self.points, FLOOR / n_nodes
-
-        def compute_rows(start: int, stop: int) -> None:
-            charfun.characteristic_function(psi, n_nodes, step, floor, out, start, stop)
-
-        in_ranges(compute_rows, len(psi), 16)
-        return out
+        return characteristic_function(psi, n_nodes, step, floor, self.points)
 
 
 def automatic_scales(laplacian: Any, components: list[Ints], null_vector: Doubles) -> tuple[float, float]:

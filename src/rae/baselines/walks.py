@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from rae.graph import Graph
-from rae.ops import walks as kernels
-from rae.runtime import generator, in_ranges, key
+from rae.ops import sampling
+from rae.runtime import generator, key
 
 Ints = np.ndarray[Any, np.dtype[np.int32]]
 
@@ -27,11 +27,5 @@ def random_walks(graph: Graph, *, walks: int, length: int, p: float = 1.0, q: fl
     first = np.flatnonzero(graph.degrees)
     order = generator(seed, "walks", "order").permutation(len(first) * walks)
     nodes, views = first[order % max(1, len(first))], order // max(1, len(first))
-    out = np.empty((len(order), length), np.int32)
-    salt = key(seed, "walks")
-
-    def compute_walks(start: int, stop: int) -> None:
-        kernels.walk(graph.offsets, graph.targets, nodes, views, float(p), float(q), salt, out, start, stop)
-
-    in_ranges(compute_walks, len(order), 256)
-    return out
+    paths = sampling.walks(graph.offsets, graph.targets, nodes, length, key(seed, "walks"), views, float(p), float(q))
+    return paths.astype(np.int32)

@@ -18,7 +18,7 @@ from typing import Any
 from rae.errors import Argument, ConfigError
 
 TILE = 2048  # rows worked on at a time by a thread
-PROGRAM = 600_000_000  # Python, torch, numba and pyarrow, before any data
+PROGRAM = 600_000_000  # Python, torch and pyarrow, before any data
 PART_BYTES = 128 << 20  # the parts at work, at most: larger ones gain nothing
 WRITING = 3  # row groups that are in memory while one is written: waiting, encoded, on its way
 AT_WORK = 2  # parts at a time: one is computed while the other is written

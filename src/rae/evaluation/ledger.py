@@ -23,7 +23,7 @@ from rae.errors import FileError
 
 Line = dict[str, Any]
 Identity = tuple[Any, ...]
-PACKAGES = ("rae", "torch", "numpy", "scipy", "scikit-learn", "numba", "gensim")
+PACKAGES = ("rae", "torch", "numpy", "scipy", "scikit-learn", "gensim")
 RUN_DATE = "RAE_RUN_DATE"  # environment variable by which the processes of one run share its date
 
 _NUMBER = (int, float)

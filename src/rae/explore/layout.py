@@ -34,10 +34,7 @@ def map_positions(z: Floats, neighbors: Ints, cosine: Floats, *, seed: int = 0) 
     rounds = MANY_ROUNDS if n <= SMALL else FEW_ROUNDS
     strong = edges.data >= edges.data.max() / rounds
     heads, tails, interval = edges.row[strong], edges.col[strong], edges.data.max() / edges.data[strong]
-    xy = np.ascontiguousarray(start)
-    salt = np.uint64(key(seed, "layout"))
-    optimize_layout(xy, heads.astype(np.int32), tails.astype(np.int32), interval, rounds, salt)
-    return shorten_gaps(xy)
+    return shorten_gaps(optimize_layout(start, heads, tails, interval, rounds, key(seed, "layout")))
 
 
 def principal_axes(unit: Floats, seed: int = 0) -> Floats:
@@ -54,7 +51,7 @@ def principal_axes(unit: Floats, seed: int = 0) -> Floats:
     largest = np.abs(components).max()
     if largest < 1e-6:
         return np.zeros_like(components)
-    return np.asarray(10 * components / largest + jitter(len(unit), np.uint64(key(seed, "grain"))), np.float32)
+    return np.asarray(10 * components / largest + jitter(len(unit), key(seed, "grain")), np.float32)
 
 
 def attraction(neighbors: Ints, cosine: Floats) -> sp.coo_array:
@@ -62,8 +59,7 @@ def attraction(neighbors: Ints, cosine: Floats) -> sp.coo_array:
     n, k = neighbors.shape
     valid = neighbors >= 0
     distance = np.sqrt(np.maximum(2 - 2 * cosine, 0)).astype(np.float32)
-    weight = np.zeros((n, k), np.float32)
-    fuzzy_weights(distance, valid, weight)
+    weight = fuzzy_weights(distance, valid)
     rows = np.repeat(np.arange(n, dtype=np.int32), k)[valid.ravel()]
     one_way = sp.csr_array((weight[valid], (rows, neighbors[valid])), shape=(n, n))
     return sp.coo_array(one_way + one_way.T - one_way * one_way.T)

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from rae.errors import GraphError
 from rae.graph.ids import coded, index_in, is_text, one_kind, shown
-from rae.ops import build, cpu
+from rae.ops import build
 from rae.runtime import in_ranges
 from rae.storage.spill_buffer import Array, SpillBuffer
 
@@ -71,7 +71,7 @@ class IntegerNumbering(Numbering):
 
     def _by_table(self, report: Report) -> tuple[Array, Lookup]:
         present = np.zeros((self.high - self.low) // 64 * 64 + 64, np.bool_)
-        base = np.array(self.low, np.uint64 if self.low >= 2**63 else np.int64).astype(np.int64)[()]
+        base = np.array(self.low, np.uint64 if self.low >= 2**63 else np.int64).astype(np.int64).item()
         in_ranges(lambda a, b: self._mark(base, present, a, b), len(self.ends))
         report("number", 1, 2)
         ids = np.flatnonzero(present)
@@ -83,7 +83,7 @@ class IntegerNumbering(Numbering):
 
     def _mark(self, base: Any, present: Array, start: int, stop: int) -> None:
         for i in range(start, stop):
-            build.mark(self.ends.part(i), base, present)
+            build.mark_ids(self.ends.part(i), base, present)
 
     def _by_hash(self, report: Report) -> tuple[Array, Lookup]:
         count, table, keys = 0, np.full(1 << 10, -1, np.int32), np.empty(1 << 9, np.int64)
@@ -93,7 +93,7 @@ class IntegerNumbering(Numbering):
             most = count + len(ends)
             if most > len(keys):
                 table, keys = _grown(keys[:count], most)
-            count = int(cpu.number(ends, table, keys, count, ends))
+            count = build.number_ids(ends, table, keys, count, ends)
             report("number", i + 1, 2 * batches)
         ids = keys[:count]
         order = np.argsort(ids.view(np.uint64) if pa.types.is_uint64(self.kind) else ids)
@@ -218,7 +218,7 @@ def _grown(keys: Array, most: int) -> tuple[Array, Array]:
     """A hash table with room for `most` ids, and its keys, those of before at their positions."""
     size = 1 << (2 * most - 1).bit_length()
     table, larger = np.full(size, -1, index_type(most)), np.empty(size // 2, np.int64)
-    cpu.number(keys, table, larger, 0, np.empty(len(keys), np.int64))
+    build.number_ids(keys, table, larger, 0, np.empty(len(keys), np.int64))
     return table, larger
 
 

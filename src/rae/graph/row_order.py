@@ -11,7 +11,6 @@ from rae.graph.csr_writer import FileSink, row_runs
 from rae.graph.folder import OFFSETS, TARGETS, write_array
 from rae.graph.id_numbering import Report, index_type
 from rae.ops import build
-from rae.runtime import in_ranges
 from rae.storage.spill_buffer import Array
 
 ORDERS = ("none", "locality")
@@ -28,9 +27,7 @@ def locality_order(offsets: Array, targets: Array) -> Array:
     n = len(offsets) - 1
     kind = index_type(n)
     starts = np.argsort(np.diff(offsets), kind="stable").astype(kind)
-    out = np.empty(n, kind)
-    build.breadth_first(offsets, targets, starts, np.zeros(n, np.bool_), out)
-    return out
+    return build.breadth_first(offsets, targets, starts)
 
 
 def reorder_folder(folder: Path, ids: pa.Array, report: Report) -> pa.Array:
@@ -46,17 +43,10 @@ def reorder_folder(folder: Path, ids: pa.Array, report: Report) -> pa.Array:
     sink.open(targets.dtype, len(targets))
     try:
         for i, (a, b) in enumerate(runs):
-            sink.append(_relabelled(offsets, targets, order[a:b], rank, new_offsets[a : b + 1]))
+            sink.append(build.relabel_rows(offsets, targets, order[a:b], rank, new_offsets[a : b + 1]))
             report("order", i + 1, len(runs))
     finally:
         sink.close()
     (folder / REORDERED).replace(folder / TARGETS)
     write_array(folder / OFFSETS, new_offsets)
     return ids.take(pa.array(order))
-
-
-def _relabelled(offsets: Array, targets: Array, order: Array, rank: Array, starts: Array) -> Array:
-    """The entries of the rows `order`, renumbered by `rank` and ascending in each row."""
-    out = np.empty(int(starts[-1] - starts[0]), targets.dtype)
-    in_ranges(lambda a, b: build.relabel_rows(offsets, targets, order, rank, starts, out, a, b), len(order), 1024)
-    return out

@@ -1,7 +1,8 @@
 """The loops of the graph builder: number ids, deal edges to stripes of rows, sort rows, renumber them.
 
 An end of an edge on its way into a row is one 64-bit key: the row within its stripe from bit `ROW` on, below it the
-neighbour. Sorted, the keys of a stripe are its rows.
+neighbour. Sorted, the keys of a stripe are its rows. Outputs are buffers of the caller, which uses them again and
+again: fresh memory costs as much as the work done in it.
 """
 
 from __future__ import annotations
@@ -10,135 +11,119 @@ from typing import Any
 
 import numpy as np
 
-from rae.ops.cpu import kernel, sort_values
+from rae.ops.library import call, is_native
+from rae.runtime import in_ranges
+
+Array = np.ndarray[Any, Any]
 
 ROW = 48  # the neighbour's bits; above them there is room for 2**15 rows of a stripe
 
 
-@kernel
-def mark(ids: Any, low: Any, present: Any) -> None:
-    """present[id - low] = True for every id."""
-    for i in range(len(ids)):
-        present[ids[i] - low] = True
+def mark_ids(ids: Array, low: int, present: Array) -> None:
+    """present[id - low] = True for every id; ids are int64, or uint64 seen as int64."""
+    if is_native(ids):
+        call("mark_ids", ids, len(ids), int(low), present)
+    else:
+        present[_distance(ids, low)] = True
 
 
-@kernel
-def count_bits(word: Any) -> Any:
-    """The number of bits set in 64; one instruction where the processor has it."""
-    word = word - ((word >> np.uint64(1)) & np.uint64(0x5555555555555555))
-    word = (word & np.uint64(0x3333333333333333)) + ((word >> np.uint64(2)) & np.uint64(0x3333333333333333))
-    word = (word + (word >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
-    return np.int64((word * np.uint64(0x0101010101010101)) >> np.uint64(56))
+def look_up(ids: Array, low: int, before: Array, words: Array, out: Array) -> None:
+    """out[i] = the number of ids below ids[i]: `before` its 64-bit word of the bit table, and within the word."""
+    if is_native(ids):
+        call("look_up", ids, len(ids), int(low), before, words, out, index=out)
+    else:
+        bits = np.unpackbits(words.astype("<u8").view(np.uint8), bitorder="little")
+        out[:] = (np.cumsum(bits, dtype=np.int64) - 1)[_distance(ids, low)]
 
 
-@kernel
-def look_up(ids: Any, low: Any, before: Any, words: Any, out: Any) -> None:
-    """out[i] = the number of ids below ids[i]: those before its word of the bit table, and those within the word.
+def number_ids(ids: Array, table: Array, keys: Array, count: int, codes: Array) -> int:
+    """The number of distinct ids, after each new one was numbered from `count` on and every number written to codes.
 
-    A bit and a half per id stays in the cache, where a plain table of 32 or 64 bits per id does not.
+    `table` is an open-addressing hash table of places in `keys`, -1 where free; its length is a power of two.
     """
-    for i in range(len(ids)):
-        at = np.uint64(ids[i] - low)
-        word, bit = at >> np.uint64(6), at & np.uint64(63)
-        out[i] = before[word] + count_bits(words[word] & ((np.uint64(1) << bit) - np.uint64(1)))
+    if is_native(ids):
+        return int(call("number_ids", ids, len(ids), table, len(table), keys, count, codes, index=table))
+    known = {key: place for place, key in enumerate(keys[:count].tolist())}
+    numbers = [known.setdefault(key, len(known)) for key in ids.tolist()]
+    keys[count : len(known)] = list(known)[count:]
+    codes[:] = numbers
+    return len(known)
 
 
-@kernel
-def deal(source: Any, target: Any, bits: Any, ends: Any, out: Any) -> Any:
-    """Both ends of every non-loop edge as keys, stripe after stripe of 2**bits rows; return the number of self-loops.
+def deal(source: Array, target: Array, bits: int, ends: Array, out: Array) -> int:
+    """The number of self-loops, after both ends of every other edge were written as keys, by stripes of 2**bits rows.
 
-    ends[s], all zero before, is where stripe s ends in `out`.
+    ends[s], all zero before, becomes the end of stripe s in `out`.
     """
-    loops, total, below = 0, 0, (1 << bits) - 1
-    for e in range(len(source)):
-        if source[e] == target[e]:
-            loops += 1
-        else:
-            ends[source[e] >> bits] += 1
-            ends[target[e] >> bits] += 1
-    for s in range(len(ends)):
-        total, ends[s] = total + ends[s], total
-    for e in range(len(source)):
-        u, v = np.int64(source[e]), np.int64(target[e])
-        if u != v:
-            out[ends[u >> bits]] = (u & below) << ROW | v
-            ends[u >> bits] += 1
-            out[ends[v >> bits]] = (v & below) << ROW | u
-            ends[v >> bits] += 1
-    return loops
+    if is_native(source):
+        return int(call("deal", source, target, len(source), bits, ends, len(ends), out, index=source))
+    edges = source != target
+    both = np.stack([source[edges], target[edges]], 1).astype(np.int64)
+    own, other = both.ravel(), both[:, ::-1].ravel()
+    order = np.argsort(own >> bits, kind="stable")
+    out[: len(own)] = ((own & ((1 << bits) - 1)) << ROW | other)[order]
+    ends[:] = np.cumsum(np.bincount(own >> bits, minlength=len(ends)))
+    return int(len(source) - edges.sum())
 
 
-@kernel
-def sort_digit(keys: Any, shift: Any, cursor: Any, out: Any) -> None:
+def sort_digit(keys: Array, shift: int, cursor: Array, out: Array) -> None:
     """out = the keys, ascending in the bits from `shift` on that number the cursors, else in the order they had."""
-    total, mask = 0, len(cursor) - 1
-    for i in range(len(cursor)):
-        cursor[i] = 0
-    for e in range(len(keys)):
-        cursor[(keys[e] >> shift) & mask] += 1
-    for i in range(len(cursor)):
-        total, cursor[i] = total + cursor[i], total
-    for e in range(len(keys)):
-        digit = (keys[e] >> shift) & mask
-        out[cursor[digit]] = keys[e]
-        cursor[digit] += 1
+    if is_native(keys):
+        call("sort_digit", keys, len(keys), shift, cursor, len(cursor), out)
+    else:
+        out[:] = keys[np.argsort((keys >> shift) & (len(cursor) - 1), kind="stable")]
 
 
-@kernel
-def fill_rows(keys: Any, first: Any, ends: Any, lengths: Any, out: Any) -> Any:
-    """out = the neighbours of rows first, first + 1, ..., each once; return their number, lengths[i] of row i.
+def fill_rows(keys: Array, first: int, ends: Array, lengths: Array, out: Array) -> int:
+    """The number of entries of rows first, first + 1, ..., written to `out`, each neighbour once; lengths[i] of row i.
 
     The keys have neighbours ascending; `ends` is all zero before.
     """
-    total = size = at = 0
-    for e in range(len(keys)):
-        ends[(keys[e] >> ROW) - first] += 1
-    for i in range(len(ends)):
-        total, ends[i] = total + ends[i], total
-    for e in range(len(keys)):
-        u = (keys[e] >> ROW) - first
-        out[ends[u]] = keys[e] & ((1 << ROW) - 1)
-        ends[u] += 1
-    for i in range(len(ends)):
-        row_start = size
-        while at < ends[i]:
-            if size == row_start or out[at] != out[size - 1]:
-                out[size] = out[at]
-                size += 1
-            at += 1
-        lengths[i] = size - row_start
-    return size
+    if is_native(keys):
+        return int(call("fill_rows", keys, len(keys), first, ends, len(ends), lengths, out, index=out))
+    ordered = np.unique(keys)
+    out[: len(ordered)] = ordered & ((1 << ROW) - 1)
+    lengths[:] = np.bincount((ordered >> ROW) - first, minlength=len(lengths))
+    return len(ordered)
 
 
-@kernel
-def breadth_first(offsets: Any, targets: Any, starts: Any, visited: Any, out: Any) -> None:
-    """out = all nodes: each start not yet visited, then the nodes connected with it, nearest first."""
+def breadth_first(offsets: Array, targets: Array, starts: Array) -> Array:
+    """All nodes: each start not yet visited, then the nodes connected with it, nearest first.  (n,) -> (n,)"""
+    n = len(starts)
+    out, visited = np.empty(n, targets.dtype), np.zeros(n, np.bool_)
+    starts = starts.astype(targets.dtype, copy=False)
+    if is_native(targets):
+        call("breadth_first", offsets, targets, starts, n, visited, out, index=targets)
+        return out
     at = end = 0
-    for i in range(len(starts)):
-        if visited[starts[i]]:
-            continue
-        visited[starts[i]] = True
-        out[end] = starts[i]
-        end += 1
-        while at < end:
-            u = out[at]
-            at += 1
-            for e in range(offsets[u], offsets[u + 1]):
-                v = targets[e]
-                if not visited[v]:
-                    visited[v] = True
-                    out[end] = v
-                    end += 1
+    for start in starts:
+        fresh = [] if visited[start] else [start]
+        while fresh or at < end:
+            visited[fresh] = True
+            out[end : end + len(fresh)] = fresh
+            end += len(fresh)
+            around = targets[offsets[out[at]] : offsets[out[at] + 1]]
+            fresh, at = around[~visited[around]].tolist(), at + 1
+    return out
 
 
-@kernel
-def relabel_rows(
-    offsets: Any, targets: Any, order: Any, rank: Any, starts: Any, out: Any, start: Any, stop: Any
-) -> None:
-    """Rows start..stop of the graph whose row i is row order[i] of this one; row i begins at starts[i] - starts[0]."""
-    for i in range(start, stop):
-        at, u = starts[i] - starts[0], order[i]
-        row = out[at : at + offsets[u + 1] - offsets[u]]
-        for j in range(len(row)):
-            row[j] = rank[targets[offsets[u] + j]]
-        sort_values(row)
+def relabel_rows(offsets: Array, targets: Array, order: Array, rank: Array, starts: Array) -> Array:
+    """The entries of the rows `order`, renumbered by `rank`, ascending in each row; row i begins at starts[i]."""
+    out = np.empty(int(starts[-1] - starts[0]), targets.dtype)
+    order, rank = (array.astype(targets.dtype, copy=False) for array in (order, rank))
+    if is_native(targets):
+        in_ranges(
+            lambda a, b: call("relabel_rows", offsets, targets, order, rank, starts, out, a, b, index=targets),
+            len(order),
+            1024,
+        )
+        return out
+    for u, at in zip(order, starts - starts[0], strict=False):
+        row = np.sort(rank[targets[offsets[u] : offsets[u + 1]]])
+        out[at : at + len(row)] = row
+    return out
+
+
+def _distance(ids: Array, low: int) -> Array:
+    """ids - low, where both are int64 or both uint64 seen as int64."""
+    return (ids.view(np.uint64) - np.array(low, np.int64).view(np.uint64)).view(np.int64)

@@ -37,12 +37,22 @@ _BY_INDEX = {
     "count_triangles": "ppp ii",
     "core_numbers": ">pp i p",
     "number_ids": ">p i p i p i p",
+    "look_up": "p ii ppp",
+    "deal": ">pp ii p i p",
+    "fill_rows": ">p ii p i pp",
+    "breadth_first": "ppp i pp",
+    "relabel_rows": "pppppp ii",
 }
 _PLAIN = {
     "fill_mask": "u i w f ii p",
     "column_moments": "p ii d ppp ii",
     "norm_tanh_dropout": "p ii pppp u w f pp ii",
     "norm_tanh_dropout_grad": "ppp ii ppp u w f ppp ii",
+    "mark_ids": "p ii p",
+    "sort_digit": "p ii p i p",
+    "fuzzy_weights": "pp ii p",
+    "optimize_layout": "p i pppp ii u dd i d",
+    "characteristic_function": ">p ii dd i p ii",
 }
 _C_TYPES = {
     "p": ctypes.c_void_p,

@@ -1,0 +1,148 @@
+/* The loops of the graph builder: number ids, deal edges to stripes of rows, sort rows, renumber them.
+ *
+ * An end of an edge on its way into a row is one 64-bit key: the row within its stripe from bit ROW on, below it the
+ * neighbour. Sorted, the keys of a stripe are its rows.
+ */
+#ifndef INDEX
+#include "common.h"
+
+#define ROW 48
+
+/* present[id - low] = 1 for every id; the difference wraps as unsigned numbers do. */
+EXPORT void mark_ids(const int64_t *ids, int64_t n, int64_t low, uint8_t *present)
+{
+    for (int64_t i = 0; i < n; i++) present[(uint64_t)ids[i] - (uint64_t)low] = 1;
+}
+
+/* out = the keys, ascending in the bits from `shift` on that number the cursors, else in the order they had. */
+EXPORT void sort_digit(const int64_t *keys, int64_t n, int64_t shift, int64_t *cursor, int64_t digits, int64_t *out)
+{
+    int64_t total = 0, mask = digits - 1;
+    memset(cursor, 0, (size_t)digits * sizeof(int64_t));
+    for (int64_t e = 0; e < n; e++) cursor[(keys[e] >> shift) & mask]++;
+    for (int64_t i = 0; i < digits; i++) {
+        int64_t count = cursor[i];
+        cursor[i] = total;
+        total += count;
+    }
+    for (int64_t e = 0; e < n; e++) out[cursor[(keys[e] >> shift) & mask]++] = keys[e];
+}
+
+#define INDEX int32_t
+#define NAME(name) name##_32
+#include "build.c"
+#undef INDEX
+#undef NAME
+#define INDEX int64_t
+#define NAME(name) name##_64
+#include "build.c"
+
+#else /* the template, once per type of row number */
+
+/* out[i] = the number of ids below ids[i]: those before its word of the bit table, and those within the word.
+ * A bit and a half per id stays in the cache, where a plain table of 32 or 64 bits per id does not. */
+VARIANTS EXPORT void NAME(look_up)(
+    const int64_t *ids, int64_t n, int64_t low, const INDEX *before, const uint64_t *words, INDEX *out)
+{
+    for (int64_t i = 0; i < n; i++) {
+        uint64_t at = (uint64_t)ids[i] - (uint64_t)low, below = ((uint64_t)1 << (at & 63)) - 1;
+        out[i] = before[at >> 6] + (INDEX)POPCOUNT(words[at >> 6] & below);
+    }
+}
+
+/* Both ends of every non-loop edge as keys, stripe after stripe of 2^bits rows; the number of self-loops comes back.
+ * ends[s], all zero before, is where stripe s ends in `out`. */
+EXPORT int64_t NAME(deal)(
+    const INDEX *source, const INDEX *target, int64_t n, int64_t bits, int64_t *ends, int64_t stripes, int64_t *out)
+{
+    int64_t loops = 0, total = 0, below = ((int64_t)1 << bits) - 1;
+    for (int64_t e = 0; e < n; e++) {
+        if (source[e] == target[e]) loops++;
+        else {
+            ends[source[e] >> bits]++;
+            ends[target[e] >> bits]++;
+        }
+    }
+    for (int64_t s = 0; s < stripes; s++) {
+        int64_t count = ends[s];
+        ends[s] = total;
+        total += count;
+    }
+    for (int64_t e = 0; e < n; e++) {
+        int64_t u = source[e], v = target[e];
+        if (u == v) continue;
+        out[ends[u >> bits]++] = (u & below) << ROW | v;
+        out[ends[v >> bits]++] = (v & below) << ROW | u;
+    }
+    return loops;
+}
+
+/* out = the neighbours of rows first, first + 1, ..., each once; their number comes back, lengths[i] of row i.
+ * The keys have neighbours ascending; `ends` is all zero before. */
+EXPORT int64_t NAME(fill_rows)(
+    const int64_t *keys, int64_t n, int64_t first, int64_t *ends, int64_t rows, int64_t *lengths, INDEX *out)
+{
+    int64_t total = 0, size = 0, at = 0;
+    for (int64_t e = 0; e < n; e++) ends[(keys[e] >> ROW) - first]++;
+    for (int64_t i = 0; i < rows; i++) {
+        int64_t count = ends[i];
+        ends[i] = total;
+        total += count;
+    }
+    for (int64_t e = 0; e < n; e++) out[ends[(keys[e] >> ROW) - first]++] = (INDEX)(keys[e] & (((int64_t)1 << ROW) - 1));
+    for (int64_t i = 0; i < rows; i++) {
+        int64_t row_start = size;
+        for (; at < ends[i]; at++)
+            if (size == row_start || out[at] != out[size - 1]) out[size++] = out[at];
+        lengths[i] = size - row_start;
+    }
+    return size;
+}
+
+/* out = all nodes: each start not yet visited, then the nodes connected with it, nearest first. */
+EXPORT void NAME(breadth_first)(
+    const int64_t *offsets, const INDEX *targets, const INDEX *starts, int64_t n, uint8_t *visited, INDEX *out)
+{
+    int64_t at = 0, end = 0;
+    for (int64_t i = 0; i < n; i++) {
+        if (visited[starts[i]]) continue;
+        visited[starts[i]] = 1;
+        out[end++] = starts[i];
+        for (; at < end; at++)
+            for (int64_t e = offsets[out[at]]; e < offsets[out[at] + 1]; e++)
+                if (!visited[targets[e]]) {
+                    visited[targets[e]] = 1;
+                    out[end++] = targets[e];
+                }
+    }
+}
+
+/* Sort in place by Shell's method; rows of a graph are mostly short, where it is an insertion sort. */
+static void NAME(sort_row)(INDEX *row, int64_t n)
+{
+    int64_t gap = 1;
+    while (gap < n / 3) gap = (9 * gap) / 4 + 2;
+    while (gap > 0) {
+        for (int64_t i = gap; i < n; i++) {
+            INDEX value = row[i];
+            int64_t j = i;
+            for (; j >= gap && row[j - gap] > value; j -= gap) row[j] = row[j - gap];
+            row[j] = value;
+        }
+        gap = gap > 2 ? (4 * gap) / 9 : gap / 2;
+    }
+}
+
+/* Rows start..stop of the graph whose row i is row order[i] of this one; row i begins at starts[i] - starts[0]. */
+EXPORT void NAME(relabel_rows)(
+    const int64_t *offsets, const INDEX *targets, const INDEX *order, const INDEX *rank, const int64_t *starts, INDEX *out,
+    int64_t start, int64_t stop)
+{
+    for (int64_t i = start; i < stop; i++) {
+        INDEX *row = out + (starts[i] - starts[0]);
+        int64_t low = offsets[order[i]], count = offsets[order[i] + 1] - low;
+        for (int64_t j = 0; j < count; j++) row[j] = rank[targets[low + j]];
+        NAME(sort_row)(row, count);
+    }
+}
+#endif
