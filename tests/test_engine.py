@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +23,7 @@ from rae import RAE, Config, FeatureTable, Run, read_embeddings, read_features, 
 from rae.cli.program import main
 from rae.engine import TILE, embed_to, embedding, memory_bytes
 from rae.engine.embedding import JobDescription
-from rae.engine.layout import PROGRAM, Layout, layout, least_memory
+from rae.engine.layout import PROGRAM, Layout, Sizes, layout
 from rae.engine.tasks import Task, perform
 from rae.errors import ConfigError, FeatureError, FileError, GraphError, NotFittedError
 from rae.features import Features
@@ -353,7 +353,7 @@ def test_vectors_that_overflow_name_their_rows(z, monkeypatch):
 
 # ------------------------------------------------------------------------------- cutting to a budget
 
-SIZES = {"n_nodes": 10_000_000, "n_targets": 200_000_000, "widths": [192, 64, 31], "width": 256, "held": 160_000_000}
+SIZES = Sizes(10_000_000, 200_000_000, (192, 64, 31), 256, itemsize=4, resident=160_000_000, group_bytes=1 << 26)
 
 
 def test_the_parts_cover_the_rows_and_the_stripes_the_columns():
@@ -366,39 +366,40 @@ def test_the_parts_cover_the_rows_and_the_stripes_the_columns():
         assert max(b - a for a, b in cut.stripes(width)) <= cut.columns
 
 
-@pytest.mark.parametrize("item", [4, 2])
+@pytest.mark.parametrize("itemsize", [4, 2])
 @pytest.mark.parametrize("budget", ["2GiB", "4GiB", "6GiB", "100GiB"])
-def test_what_is_in_memory_at_once_keeps_to_the_budget(budget, item):
-    cut = layout(budget, **SIZES, item=item, group=1 << 26)
+def test_what_is_in_memory_at_once_keeps_to_the_budget(budget, itemsize):
+    cut = layout(budget, replace(SIZES, itemsize=itemsize))
 
     part = 2 * cut.rows * (12 * 256 + 4 * 20)
-    assert PROGRAM + SIZES["held"] + 3 * (1 << 26) + part + cut.columns * 10_000_000 * item <= memory_bytes(budget)
+    columns = cut.columns * 10_000_000 * itemsize
+    assert PROGRAM + SIZES.resident + 3 * (1 << 26) + part + columns <= memory_bytes(budget)
     assert cut.rows % TILE == 0
     assert part <= 128 << 20
 
 
 def test_four_gibibytes_hold_the_default_model_of_ten_million_nodes_in_one_stripe():
-    assert len(layout("4GiB", **SIZES, item=4, group=1 << 26).stripes(64)) == 1
-    assert len(layout("2GiB", **SIZES, item=4, group=1 << 26).stripes(64)) == 3
+    assert len(layout("4GiB", SIZES).stripes(64)) == 1
+    assert len(layout("2GiB", SIZES).stripes(64)) == 3
 
 
 def test_a_budget_too_small_for_the_graph_is_refused_with_the_least_that_is_not():
     with pytest.raises(ConfigError, match=r"memory must be 0\.95 GiB or more for 10,000,000 nodes .*, got 0\.49 GiB"):
-        layout("500 MiB", **SIZES, item=4, group=1 << 26)
-    layout("0.96GiB", **SIZES, item=4, group=1 << 26)
+        layout("500 MiB", SIZES)
+    layout("0.96GiB", SIZES)
 
 
-@pytest.mark.parametrize("item", [4, 2])
+@pytest.mark.parametrize("itemsize", [4, 2])
 @pytest.mark.parametrize("n", [50, 10_000_000, 1_000_000_000])
-def test_the_least_budget_is_kept_to_and_one_byte_less_is_refused(n, item):
-    sizes = SIZES | {"n_nodes": n, "n_targets": 20 * n, "item": item, "group": 1 << 26}
-    least = least_memory(**sizes)
+def test_the_least_budget_is_kept_to_and_one_byte_less_is_refused(n, itemsize):
+    sizes = replace(SIZES, n_nodes=n, n_targets=20 * n, itemsize=itemsize)
+    least = sizes.least_memory
 
-    assert layout(least, **sizes).columns == 1
+    assert layout(least, sizes).columns == 1
     with pytest.raises(ConfigError, match="memory must be") as refused:
-        layout(least - 1, **sizes)
+        layout(least - 1, sizes)
     said = str(refused.value).split()[3]
-    layout(f"{said}GiB", **sizes)  # what the sentence advises is not refused for being rounded
+    layout(f"{said}GiB", sizes)  # what the sentence advises is not refused for being rounded
 
 
 def test_sizes_are_read_as_people_write_them():
@@ -475,7 +476,7 @@ def test_halves_give_the_bytes_of_the_same_numbers_in_full_precision(tmp_path, z
 @pytest.mark.parametrize("index", [np.int32, np.int64])
 @pytest.mark.parametrize("settings", [{}, {"dims": (40, 24)}, {"add_structure": True}, {"input_dropout": 0.3}])
 def test_a_mapped_csr_gives_the_bytes_of_the_one_in_memory(tmp_path, z, monkeypatch, index, settings):
-    monkeypatch.setattr(npz, "LEAST", 1)
+    monkeypatch.setattr(npz, "LEAST_MAPPED", 1)
     words = WORDS.copy()
     words.indices, words.indptr = words.indices.astype(index), words.indptr.astype(index)
     sp.save_npz(tmp_path / "x.npz", words, compressed=False)
@@ -495,7 +496,7 @@ def test_a_mapped_csr_gives_the_bytes_of_the_one_in_memory(tmp_path, z, monkeypa
 @pytest.mark.parametrize("name", ["half.npy", "words.npz"])
 def test_the_commands_take_mapped_features(tmp_path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(npz, "LEAST", 1)
+    monkeypatch.setattr(npz, "LEAST_MAPPED", 1)
     half = WORDS.toarray().astype(np.float16)
     np.save("half.npy", half)
     np.save("full.npy", half.astype(np.float32))

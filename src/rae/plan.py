@@ -36,8 +36,8 @@ import torch
 
 from rae.config import Config
 from rae.engine import memory_bytes, stream
-from rae.engine.embedding import layout_sizes
-from rae.engine.layout import PART_BYTES, PROGRAM, WRITING, layout, least_memory
+from rae.engine.embedding import job_sizes
+from rae.engine.layout import PART_BYTES, PROGRAM, WRITING, Sizes, layout
 from rae.engine.levels import EncoderLevel, encoder_levels
 from rae.errors import Argument, CollapseWarning, GraphError
 from rae.features import Features
@@ -152,18 +152,18 @@ def reading_bytes(file_bytes: int, rows: int) -> int:
 
 def least_budget(graph: Graph, features: Any, config: Config, *, half: bool = False) -> int:
     """The least memory that embedding this graph can be told to keep to."""
-    return least_memory(**_sizes(graph, features, config, half))
+    return _sizes(graph, features, config, half).least_memory
 
 
 def check_budget(memory: int | str, graph: Graph, features: Any, config: Config, *, half: bool = False) -> None:
     """Refuse a budget that embedding this graph cannot keep to, as `embed_to` would after the training."""
-    layout(memory, **_sizes(graph, features, config, half))
+    layout(memory, _sizes(graph, features, config, half))
 
 
-def _sizes(graph: Graph, features: Any, config: Config, half: bool) -> dict[str, Any]:
+def _sizes(graph: Graph, features: Any, config: Config, half: bool) -> Sizes:
     """What the layout of a model with these settings depends on."""
     widths = [*config.dims] * len(losses(config))
-    return layout_sizes(Features.of(graph, features, config, check=False), widths, _itemsize(half))
+    return job_sizes(Features.of(graph, features, config, check=False), widths, _itemsize(half))
 
 
 def _itemsize(half: bool) -> int:

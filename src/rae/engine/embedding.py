@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from rae.engine.executors import Executor, default_executor
-from rae.engine.layout import AT_WORK, TILE, Layout, layout
+from rae.engine.layout import AT_WORK, TILE, Layout, Sizes, layout
 from rae.engine.levels import EncoderLevel, SomeNodes, WholeGraph, encoder_levels
 from rae.engine.stores import MemoryStore, PartStore
 from rae.engine.tasks import Job, Task, perform
@@ -274,22 +274,22 @@ def _counter(report: Report | None, total: int) -> Callable[[], None]:
 
 def _layout(memory: Any, encoders: Mapping[str, Encoder], features: Features, stored: np.dtype[Any]) -> Layout:
     widths = [width for encoder in encoders.values() for width in (level.widths[1] for level in encoder.stack())]
-    return layout(memory, **layout_sizes(features, widths, stored.itemsize))
+    return layout(memory, job_sizes(features, widths, stored.itemsize))
 
 
-def layout_sizes(features: Features, widths: list[int], itemsize: int) -> dict[str, Any]:
+def job_sizes(features: Features, widths: list[int], itemsize: int) -> Sizes:
     """What a layout depends on, for models whose levels have these widths, each level of each model."""
     graph = features.graph
     in_memory = sum(array.nbytes for array in (graph.offsets, graph.targets) if mapped(array) is None)
-    return {
-        "n_nodes": graph.n_nodes,
-        "n_targets": len(graph.targets),
-        "widths": [*widths, features.row_entries],
-        "width": sum(widths),
-        "item": itemsize,
-        "held": in_memory + features.resident_bytes + int(graph.id_column.nbytes),
-        "group": embeddings.GROUP_BYTES,
-    }
+    return Sizes(
+        n_nodes=graph.n_nodes,
+        n_targets=len(graph.targets),
+        widths=(*widths, features.row_entries),
+        width=sum(widths),
+        itemsize=itemsize,
+        resident=in_memory + features.resident_bytes + int(graph.id_column.nbytes),
+        group_bytes=embeddings.GROUP_BYTES,
+    )
 
 
 def _about(encoders: Mapping[str, Encoder], features: Features, cut: Layout, stored: np.dtype[Any]) -> dict[str, Any]:

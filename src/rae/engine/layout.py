@@ -5,7 +5,7 @@ node's neighbours stand anywhere, so the rows that a level averages must be in m
 at once; where they do not fit, they are cut into stripes of columns and averaged stripe by stripe.
 A mean is taken column by column, so neither cut changes a bit of the result.
 
-    budget  >=  program + what is held anyway + parts at work + a row group + n x columns x 4 (half: 2)
+    budget  >=  program + what is resident anyway + parts at work + row groups + n x columns x 4 (half: 2)
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 from rae.errors import Argument, ConfigError
 
 TILE = 2048  # rows worked on at a time by a thread
-PROGRAM = 600_000_000  # Python, torch and pyarrow, before any data
+PROGRAM = 600_000_000  # bytes of Python, torch and pyarrow, before any data
 PART_BYTES = 128 << 20  # the parts at work, at most: larger ones gain nothing
 WRITING = 3  # row groups that are in memory while one is written: waiting, encoded, on its way
 AT_WORK = 2  # parts at a time: one is computed while the other is written
@@ -45,44 +45,50 @@ class Layout:
         return [(left, min(left + step, width)) for left in range(0, width, step)]
 
 
-def layout(
-    memory: int | str, *, n_nodes: int, n_targets: int, widths: list[int], width: int, item: int, held: int, group: int
-) -> Layout:
-    """The layout that keeps to `memory`; a budget that nothing keeps to is refused.
+@dataclass(frozen=True)
+class Sizes:
+    """What the layout of a job depends on."""
 
-    `widths` are the columns each level reads and makes, `width` those of the output, `item` the bytes
-    of a number that is averaged, `held` bytes in memory whatever is done, `group` those of a row group.
-    """
+    n_nodes: int
+    n_targets: int
+    widths: tuple[int, ...]  # columns that each level reads and makes
+    width: int  # columns of the output
+    itemsize: int  # bytes of a number that is averaged
+    resident: int  # bytes in memory whatever is done
+    group_bytes: int  # bytes of a row group
+
+    @property
+    def fixed_bytes(self) -> int:
+        """Bytes that no cut makes smaller."""
+        return PROGRAM + self.resident + WRITING * self.group_bytes
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of the parts at work per row: what is read, what is made, and the neighbours."""
+        return AT_WORK * (12 * max(*self.widths, self.width) + 4 * -(-self.n_targets // self.n_nodes))
+
+    @property
+    def least_memory(self) -> int:
+        """The least budget that `layout` accepts: one tile of rows a part, one column of all nodes at once."""
+        return self.fixed_bytes + TILE * self.row_bytes + self.n_nodes * self.itemsize
+
+
+def layout(memory: int | str, sizes: Sizes) -> Layout:
+    """The layout that keeps to `memory`; a budget that none keeps to is refused."""
     budget = memory_bytes(memory)
-    fixed = PROGRAM + held + WRITING * group
-    per_row = _row_bytes(n_nodes, n_targets, widths, width)
-    room = max(0, min(PART_BYTES, (budget - fixed) // 4, budget - fixed - n_nodes * item))
-    rows = max(TILE, room // per_row // TILE * TILE)
-    rows = min(rows, -(-n_nodes // TILE) * TILE)
-    columns = (budget - fixed - rows * per_row) // (n_nodes * item)
+    column_bytes = sizes.n_nodes * sizes.itemsize
+    room = max(0, min(PART_BYTES, (budget - sizes.fixed_bytes) // 4, budget - sizes.fixed_bytes - column_bytes))
+    rows = max(TILE, room // sizes.row_bytes // TILE * TILE)
+    rows = min(rows, -(-sizes.n_nodes // TILE) * TILE)
+    columns = (budget - sizes.fixed_bytes - rows * sizes.row_bytes) // column_bytes
     if columns < 1:
-        least = least_memory(
-            n_nodes=n_nodes, n_targets=n_targets, widths=widths, width=width, item=item, held=held, group=group
-        )
+        least = math.ceil(sizes.least_memory / 2**30 * 100) / 100
         raise ConfigError(
             Argument("memory"),
-            f" must be {math.ceil(least / 2**30 * 100) / 100:.2f} GiB or more for {n_nodes:,} nodes and "
-            f"{n_targets // 2:,} edges, got {budget / 2**30:.2f} GiB",
+            f" must be {least:.2f} GiB or more for {sizes.n_nodes:,} nodes and {sizes.n_targets // 2:,} edges, "
+            f"got {budget / 2**30:.2f} GiB",
         )
     return Layout(rows, columns)
-
-
-def least_memory(
-    *, n_nodes: int, n_targets: int, widths: list[int], width: int, item: int, held: int, group: int
-) -> int:
-    """The least budget that `layout` does not refuse: one tile of rows a part, one column of all nodes at once."""
-    tile = TILE * _row_bytes(n_nodes, n_targets, widths, width)
-    return PROGRAM + held + WRITING * group + tile + n_nodes * item
-
-
-def _row_bytes(n_nodes: int, n_targets: int, widths: list[int], width: int) -> int:
-    """Bytes of the parts at work per row: what is read, what is made, and the neighbours."""
-    return AT_WORK * (12 * max(*widths, width) + 4 * -(-n_targets // n_nodes))
 
 
 def memory_bytes(memory: Any) -> int:
@@ -91,7 +97,7 @@ def memory_bytes(memory: Any) -> int:
     >>> memory_bytes("4GiB"), memory_bytes("1.5 GB"), memory_bytes(1 << 20)
     (4294967296, 1500000000, 1048576)
     """
-    found = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*(|[kmgt]i?)b?\s*", str(memory).lower())
-    if isinstance(memory, bool) or not found or (size := round(float(found[1]) * UNITS[found[2]])) < 1:
+    match = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*(|[kmgt]i?)b?\s*", str(memory).lower())
+    if isinstance(memory, bool) or not match or (size := round(float(match[1]) * UNITS[match[2]])) < 1:
         raise ConfigError(Argument("memory"), f" must be a size such as 4GiB or 500MB, got {memory!r}")
     return size
