@@ -1,8 +1,8 @@
-"""The parts in a training loop of one's own: PyG Data in, Encoder, sampler, pairs and loss.
+"""A training loop of your own, from exported functions: PyG Data in, sampler, encoder, pairs and loss.
 
     python examples/torch_loop.py
 
-What `RAE.fit` does for J_neighbor, spelled out, with a learning-rate schedule that RAE does not have.
+It trains J_neighbor as `RAE(loss="neighbor").fit` does, with a learning-rate schedule that RAE does not have.
 """
 
 from __future__ import annotations
@@ -12,11 +12,8 @@ import torch
 from torch_geometric.data import Data
 
 import rae
-from rae.model import pairs
-from rae.model.losses import contrast
-from rae.runtime import key
 
-torch.manual_seed(0)  # dropout follows torch's own generator here
+torch.manual_seed(0)  # dropout uses torch's own generator here
 
 # A PyG Data: 300 nodes of three kinds that link mostly within their kind, 50 noisy features.
 rng = np.random.default_rng(0)
@@ -34,20 +31,24 @@ context = rae.Encoder(x.shape[1], config, np.random.default_rng(1))
 optimizer = torch.optim.Adam([*encoder.parameters(), *context.parameters()], lr=0.01)
 schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 60)
 
+
+def encode(model: rae.Encoder, nodes: np.ndarray, *purpose: int | str, views: np.ndarray | None = None) -> torch.Tensor:
+    """The last level, which the loss compares, over sampled neighbourhoods.  (b,) -> (b, 32)"""
+    rows, blocks = rae.sample_blocks(graph, nodes, config.fanout, config.seed, *purpose, views=views)
+    return model.hidden(x[rows], blocks)[-1]
+
+
 for step in range(60):
     nodes = rng.choice(graph.n_nodes, 64, replace=False)
-    near = pairs.random_neighbor(graph, nodes, 3, key(0, "near", step)).ravel()  # three per anchor
+    neighbors = rae.random_neighbor(graph, nodes, 3, rae.key(config.seed, "neighbor", step)).ravel()  # 3 per anchor
+    others = torch.from_numpy(rae.non_neighbor(graph, nodes, 10, rae.key(config.seed, "other", step)))  # -1: none
 
-    rows, blocks = rae.sample_blocks(graph, nodes, config.fanout, 0, "anchor", step)
-    anchor = encoder(x[rows], blocks)
-    rows, blocks = rae.sample_blocks(graph, near, config.fanout, 0, "near", step, views=np.arange(len(near)))
-    positive = context(x[rows], blocks).view(3, 64, -1)
-    rows, blocks = rae.sample_blocks(graph, nodes, config.fanout, 0, "far", step)
-    far = context(x[rows], blocks)
+    anchor = encode(encoder, nodes, "anchor", step)
+    positive = encode(context, neighbors, "positive", step, views=np.arange(len(neighbors))).view(3, 64, -1)
+    negative = encode(context, nodes, "negative", step)  # negatives are other nodes of the batch
 
-    place = torch.from_numpy(pairs.non_neighbor(graph, nodes, 10, key(0, "far", step)))
-    scores = (anchor @ far.T).gather(1, place.clamp(min=0))
-    loss = contrast((positive * anchor).sum(-1), scores, valid=place >= 0)
+    products = (anchor @ negative.T).gather(1, others.clamp(min=0))
+    loss = rae.contrast((positive * anchor).sum(-1), products, valid=others >= 0)
 
     optimizer.zero_grad()
     loss.backward()
@@ -57,11 +58,12 @@ for step in range(60):
         print(f"step {step + 1}: loss {loss.item():.3f}")
 
 encoder.eval()
-everyone = np.arange(graph.n_nodes)
-rows, blocks = rae.sample_blocks(graph, everyone, (10_000, 10_000), 0)  # fan-outs so large that all neighbours count
+rows, blocks = rae.exact_blocks(graph, np.arange(graph.n_nodes), encoder.depth)  # all neighbours of all nodes
 with torch.no_grad():
-    z = torch.nn.functional.normalize(encoder(x[rows], blocks)).numpy()
+    z = encoder(x[rows], blocks)  # all levels side by side, as RAE.transform returns them
+assert z.shape == (300, 32 + 64)
 
-same = kind[(z @ z.T - 9 * np.eye(300)).argmax(1)] == kind
+unit = torch.nn.functional.normalize(z).numpy()
+same = kind[(unit @ unit.T - 9 * np.eye(300)).argmax(1)] == kind
 print(f"nearest node is of the same kind: {same.mean():.0%} (chance: 33%)")
 assert same.mean() > 0.8

@@ -84,6 +84,20 @@ def test_links_between_pages_lead_somewhere():
             assert (page.parent / target).exists(), f"{page.name} points to {target}"
 
 
+def test_the_files_that_the_architecture_page_names_exist():
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    named = re.findall(r"`((?:[a-z_]+/)*[a-z_*]+\.(?:py|c|toml))`", text)
+    missing = [path for path in named if not any([*(ROOT / "src" / "rae").glob(path), *ROOT.glob(path)])]
+    assert len(named) > 50
+    assert missing == []
+
+
+def test_the_modules_of_a_command_are_traced():
+    script = runpy.run_path(str(ROOT / "docs" / "trace_fit.py"), run_name="not main")
+
+    assert script["trace"](["--version"])["cli/program.py"][0] == "main"
+
+
 def test_every_benchmark_can_be_asked_what_it_does():
     for script in sorted((ROOT / "benchmarks").glob("*.py")):
         assert (runpy.run_path(str(script), run_name="not main")["__doc__"] or "").strip(), script.name
