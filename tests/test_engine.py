@@ -171,13 +171,24 @@ def test_features_in_memory_count_against_the_budget():
 
 
 def perform_elsewhere(description: JobDescription, task: Task) -> int:
-    """Do a task in this process, which has nothing but its description."""
+    """Do a task in a process that has nothing but the description."""
     perform(description.open(), task)
     return os.getpid()
 
 
-@pytest.mark.parametrize("given", ["structure", "dense"])
-@pytest.mark.parametrize("cut", [MANY, THIN], ids=["one stripe", "stripes"])
+class Processes:
+    """An executor that leaves this process: what it ships is plain data."""
+
+    def __init__(self, pool):
+        self.pool, self.ids = pool, set()
+
+    def run(self, job, tasks):
+        for process in self.pool.map(perform_elsewhere, [job.description] * len(tasks), tasks):
+            self.ids.add(process)
+            yield
+
+
+@pytest.mark.parametrize(("given", "cut"), [("structure", MANY), ("dense", THIN)], ids=["one stripe", "stripes"])
 def test_tasks_described_by_plain_data_run_in_other_processes(tmp_path, z, given, cut):
     x = FEATURES[given]
     model = RAE(SMALL, loss="both").fit(GRAPH, x)
@@ -196,23 +207,19 @@ def test_tasks_described_by_plain_data_run_in_other_processes(tmp_path, z, given
         columns=cut.columns,
     )
     assert json.loads(json.dumps(asdict(description))) == asdict(description)
-    job, processes = description.open(), set()
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(2, context) as pool:
-        for name, levels in job.models.items():
-            for k in range(len(levels)):
-                for tasks in embedding.tasks_of_level(job, name, k):
-                    processes |= set(pool.map(perform_elsewhere, [description] * len(tasks), tasks))
+    with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool, written_parts() as here:
+        elsewhere = Processes(pool)
+        vectors = np.vstack([rows.copy() for rows in embedding.run_job(description.open(), executor=elsewhere)])
 
-    assert os.getpid() not in processes
-    with monkeypatched_writes() as written:
-        assert embed_to(z, model.encoders, Features.of(GRAPH, x, model.config), cut=cut) == 64
-    assert written == []  # every part was there
+    assert os.getpid() not in elsewhere.ids
+    assert all("neighbor-2-vectors" in name for name in here)  # the last level is made where the vectors are wanted
+    write_embeddings(z, GRAPH.id_column, vectors)
     assert z.read_bytes() == expected
 
 
 @contextlib.contextmanager
-def monkeypatched_writes():
+def written_parts():
+    """The names of the parts that this process writes."""
     with pytest.MonkeyPatch.context() as patched:
         yield killed_after(patched, -1)
 

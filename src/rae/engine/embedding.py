@@ -13,15 +13,15 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass
-from functools import lru_cache, partial
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from rae.engine.executors import Executor, default_executor
+from rae.engine.executors import Executor, default_executor, run_ahead
 from rae.engine.layout import AT_WORK, TILE, Layout, Sizes, layout
 from rae.engine.levels import EncoderLevel, SomeNodes, WholeGraph, encoder_levels
 from rae.engine.stores import MemoryStore, PartStore
@@ -43,7 +43,6 @@ Report = Callable[[int, int], None]
 
 FOLDER = ".parts"  # after the output's name: where intermediate rows lie
 GROWING = ".output.tmp"
-BUFFERS = AT_WORK + 1  # outputs at work, and the one that the caller uses
 
 
 def embed(
@@ -61,8 +60,8 @@ def embed(
     n_rows = features.graph.n_nodes if nodes is None else len(nodes)
     width = sum(encoder.width for encoder in encoders.values())
     out = np.empty((n_rows, width), np.float32)
-    job = memory_job(encoders, features, nodes=nodes, tile=tile)
-    for _ in _run(job, report, out=out):
+    job = memory_job(encoders, features, nodes=nodes, out=out, tile=tile)
+    for _ in run_job(job, report=report):
         pass
     return out
 
@@ -71,7 +70,7 @@ def stream(
     encoders: Mapping[str, Encoder], features: Features, *, report: Report | None = None
 ) -> Generator[Floats, None, None]:
     """The vectors of all nodes, a part at a time; the next is computed while one is used, and then overwritten."""
-    return _run(memory_job(encoders, features), report)
+    return run_job(memory_job(encoders, features), report=report)
 
 
 def embed_to(
@@ -105,7 +104,7 @@ def embed_to(
     with (
         atomic_path(path, aside=aside) as hidden,
         EmbeddingWriter(hidden, ids, job.width, Path(path).suffix, model=model, dtype=dtype) as writer,
-        contextlib.closing(_run(job, report)) as rows,
+        contextlib.closing(run_job(job, report=report)) as rows,
     ):
         for vectors in rows:
             writer.append(vectors)
@@ -114,9 +113,18 @@ def embed_to(
     return job.width
 
 
-def memory_job(encoders: Mapping[str, Encoder], features: Features, *, nodes: Any = None, tile: int = TILE) -> Job:
+def memory_job(
+    encoders: Mapping[str, Encoder],
+    features: Features,
+    *,
+    nodes: Any = None,
+    out: Floats | None = None,
+    tile: int = TILE,
+) -> Job:
     """A job whose averaged rows are in memory, for every node or some; parts are row groups of an output file."""
     models = _models(encoders, features)
+    if nodes is None and not all(levels[0].maps_rows for levels in models.values()):
+        features = features.in_memory()  # rows that are averaged as they are
     columns = max(level.columns for levels in models.values() for level in levels)
     width = sum(level.width for levels in models.values() for level in levels)
     rows = max(tile, embeddings.GROUP_BYTES // (4 * width) // tile * tile)
@@ -124,7 +132,7 @@ def memory_job(encoders: Mapping[str, Encoder], features: Features, *, nodes: An
     neighborhoods: Any = _whole_graph(features, depth)
     if nodes is not None:
         neighborhoods = SomeNodes(*exact_blocks(features.graph, nodes, depth))
-    return Job(models, features, neighborhoods, MemoryStore(), Layout(rows, columns), tile)
+    return Job(models, features, neighborhoods, MemoryStore(), Layout(rows, columns), tile, out)
 
 
 def part_job(
@@ -174,7 +182,7 @@ def _open_job(description: JobDescription) -> Job:
     features = Features.of(open_graph(description.graph), given, checkpoint.config, check=False)
     cut, stored = Layout(description.rows, description.columns), _stored_dtype(description.half)
     parts = Parts.open(description.parts, _about(checkpoint.encoders, features, cut, stored))
-    return part_job(checkpoint.encoders, features, parts, cut, stored)
+    return replace(part_job(checkpoint.encoders, features, parts, cut, stored), description=description)
 
 
 def tasks_of_level(job: Job, model: str, k: int) -> list[list[Task]]:
@@ -192,30 +200,36 @@ def _stored_dtype(half: bool) -> np.dtype[Any]:
 # ----------------------------------------------------------------------------- the one loop
 
 
-def _run(job: Job, report: Report | None, out: Floats | None = None) -> Generator[Floats, None, None]:
-    """Run every task of a job and yield the vectors part by part, in `out` or in buffers that are used again."""
+def run_job(
+    job: Job, *, executor: Executor | None = None, report: Report | None = None
+) -> Generator[Floats, None, None]:
+    """Run every task of a job and yield the vectors part by part: in `job.out`, or in buffers that are used again."""
     levels = [(model, k) for model, steps in job.models.items() for k in range(len(steps))]
     done = _counter(report, _n_steps(job, levels))
-    executor = default_executor(AT_WORK if job.store.stores_vectors else 1)
+    count = AT_WORK if job.store.stores_vectors else 1
+    executor = executor or default_executor(count)
     for model, k in levels:
         _make_rows(job, executor, model, k, done)
         if job.store.stores_vectors:
-            _make_means(job, executor, model, k)
+            *means, vectors = _missing_tasks(job, model, k)
+            for stage in means:
+                for _ in executor.run(job, stage):
+                    pass
             if (model, k) != levels[-1]:
-                for _ in executor.run(partial(perform, job), tasks_of_level(job, model, k)[-1]):
+                for _ in executor.run(job, vectors):
                     done()
                 _drop_inputs(job, model, k)
     bounds = job.parts(k)
-    n_buffers = min(BUFFERS, len(bounds)) if out is None else 0
+    n_buffers = min(count + 1, len(bounds)) if job.out is None else 0
     buffers = [np.empty((bounds[0][1], job.width), np.float32) for _ in range(n_buffers)]
 
-    def vectors(part: int) -> Floats:
-        if job.store.stores_vectors:
+    def output(part: int) -> Floats:
+        if job.store.stores_vectors:  # the last vectors are made while those before them are written
             perform(job, Task("after", model, k, part))
         a, b = bounds[part]
-        return job.output((a, b), out[a:b] if out is not None else buffers[part % BUFFERS][: b - a])
+        return job.output((a, b), job.out[a:b] if job.out is not None else buffers[part % n_buffers][: b - a])
 
-    for rows in executor.run(vectors, range(len(bounds))):
+    for rows in run_ahead(output, range(len(bounds)), count):
         done()
         yield rows
     if job.store.stores_vectors:
@@ -226,20 +240,18 @@ def _make_rows(job: Job, executor: Executor, model: str, k: int, done: Callable[
     """Make the rows that level k averages, of all nodes, unless all that is made of them is there."""
     if not job.needs_rows(model, k):
         return
-    *_, vectors = tasks_of_level(job, model, k)
+    rows, *_, vectors = tasks_of_level(job, model, k)
     needed = not all(map(job.store.has, vectors))
-    for _ in executor.run(lambda task: perform(job, task) if needed else None, job.before_tasks(model, k)):
+    for _ in executor.run(job, rows) if needed else rows:
         done()
     job.store.finish(model, k)
 
 
-def _make_means(job: Job, executor: Executor, model: str, k: int) -> None:
-    """Make the means of level k stripe by stripe, where there are several, for the parts whose vectors are missing."""
+def _missing_tasks(job: Job, model: str, k: int) -> list[list[Task]]:
+    """The stages after the rows: means stripe by stripe, where there are several and vectors are missing; vectors."""
     _, *means, vectors = tasks_of_level(job, model, k)
     missing = {task.part for task in vectors if not job.store.has(task)}
-    for stage in means:
-        for _ in executor.run(partial(perform, job), [task for task in stage if task.part in missing]):
-            pass
+    return [*([task for task in stage if task.part in missing] for stage in means), vectors]
 
 
 def _drop_inputs(job: Job, model: str, k: int) -> None:

@@ -1,52 +1,66 @@
-"""Where tasks run. An executor decides only that: the same tasks give the same bytes on any of them."""
+"""Where tasks run. An executor decides only that: the same tasks give the same bytes on any of them.
+
+An executor in this process performs tasks on the job itself. One that leaves it (other processes, a cluster) ships
+`job.description`, which is plain data, and each task, and has `perform(description.open(), task)` called there.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
+from rae.engine.tasks import Job, Task, perform
 from rae.runtime import threads
 
 T = TypeVar("T")
 
 
 class Executor(Protocol):
-    """Runs a function for each item and yields the results in the order of the items."""
+    """Runs tasks of a job that do not need each other."""
 
-    def run(self, function: Callable[[Any], T], items: Iterable[Any]) -> Iterator[T]:
-        """The results, each as soon as it and all before it are there."""
+    def run(self, job: Job, tasks: list[Task]) -> Iterator[None]:
+        """Yields once per task, in order, as soon as it and all before it are done."""
 
 
 class Serial:
-    """One item after the other, in the caller's thread."""
+    """One task after the other, in the caller's thread."""
 
-    def run(self, function: Callable[[Any], T], items: Iterable[Any]) -> Iterator[T]:
-        return map(function, items)
+    def run(self, job: Job, tasks: list[Task]) -> Iterator[None]:
+        return map(partial(perform, job), tasks)
 
 
 @dataclass(frozen=True)
 class Threads:
-    """`ahead` items at work while the caller uses the result before them; an item may use all threads itself."""
+    """So many tasks at work at a time; a task may use all threads itself."""
 
-    ahead: int = 1
+    count: int = 1
 
-    def run(self, function: Callable[[Any], T], items: Iterable[Any]) -> Iterator[T]:
-        waiting = list(items)[::-1]
-        with ThreadPoolExecutor(self.ahead, thread_name_prefix="rae-task") as pool:
-            futures = [pool.submit(function, waiting.pop()) for _ in range(min(self.ahead, len(waiting)))]
-            try:
-                while futures:
-                    result = futures.pop(0).result()
-                    if waiting:
-                        futures.append(pool.submit(function, waiting.pop()))
-                    yield result
-            finally:
-                for future in futures:
-                    future.cancel()
+    def run(self, job: Job, tasks: list[Task]) -> Iterator[None]:
+        return run_ahead(partial(perform, job), tasks, self.count)
 
 
-def default_executor(ahead: int) -> Executor:
+def default_executor(count: int) -> Executor:
     """Threads where there are several, else the caller's thread alone."""
-    return Serial() if threads() == 1 else Threads(ahead)
+    return Serial() if threads() == 1 else Threads(count)
+
+
+def run_ahead(function: Callable[[Any], T], items: Iterable[Any], count: int) -> Iterator[T]:
+    """function(item) of every item, in order; with threads, `count` are at work while the caller uses a result."""
+    if threads() == 1:
+        yield from map(function, items)
+        return
+    waiting = list(items)[::-1]
+    with ThreadPoolExecutor(count, thread_name_prefix="rae-task") as pool:
+        futures = [pool.submit(function, waiting.pop()) for _ in range(min(count, len(waiting)))]
+        try:
+            while futures:
+                result = futures.pop(0).result()
+                if waiting:
+                    futures.append(pool.submit(function, waiting.pop()))
+                yield result
+        finally:
+            for future in futures:
+                future.cancel()

@@ -58,6 +58,8 @@ class Job:
     store: Store
     layout: Layout
     tile: int = TILE
+    out: Array | None = None  # where all vectors go, if they go into memory: (n, width)
+    description: Any = None  # the same job as plain data, where it lies on disk
 
     @property
     def width(self) -> int:
@@ -82,13 +84,22 @@ class Job:
 
     def output(self, rows: RowSet, out: Array) -> Array:
         """Fill `out` with the vectors of these rows: for each model the last level first.  -> (b, width)"""
-        left = 0
         for model, levels in self.models.items():
             for k in reversed(range(len(levels))):
-                columns = out[:, left : left + levels[k].width]
-                self.fill(columns, self._vectors(model, k, self.neighborhoods.places(k, rows)), rows)
-                left += levels[k].width
+                if self.out is None or not self._goes_to_out(model, k):
+                    left, right = self.columns(model, k)
+                    self.fill(out[:, left:right], self._vectors(model, k, self.neighborhoods.places(k, rows)), rows)
         return out
+
+    def columns(self, model: str, k: int) -> tuple[int, int]:
+        """The columns of the embedding that hold level k of a model: models in order, their last level first."""
+        left = 0
+        for name, levels in self.models.items():
+            widths = [level.width for level in levels]
+            if name == model:
+                return left + sum(widths[k + 1 :]), left + sum(widths[k:])
+            left += sum(widths)
+        raise KeyError(model)
 
     def fill(self, out: Array, tile: Tile, rows: RowSet) -> None:
         """Fill `out` tile by tile, spread over the threads; numbers that are not finite are refused.
@@ -118,7 +129,17 @@ class Job:
         """What level k reads, by tile: the features or the vectors below."""
         if k > 0:
             vectors = self._vectors(model, k - 1, rows)
-            return lambda i, j: vectors(i, j).numpy()
+            if self.out is None or not self._goes_to_out(model, k - 1):
+                return lambda i, j: vectors(i, j).numpy()
+            left, right = self.columns(model, k - 1)
+            columns = self.out[rows[0] : rows[1], left:right]
+
+            def computed_once(i: int, j: int) -> Array:
+                tile = vectors(i, j).numpy()
+                columns[i:j] = tile
+                return tile
+
+            return computed_once
         a, b = rows
         nodes = self.neighborhoods.nodes
         if nodes is None and self._whole_features() is None and self.features.is_dense:
@@ -163,6 +184,10 @@ class Job:
             return lambda i, j: table[index[i:j]]
         means = self.means(model, k, rows, (0, levels[k].columns))
         return lambda i, j: levels[k].after(means(i, j))
+
+    def _goes_to_out(self, model: str, k: int) -> bool:
+        """Whether the vectors of level k go into `out` when the level above reads them: rows of all nodes, in order."""
+        return k + 1 < len(self.models[model]) and self.neighborhoods.nodes is None
 
     def _table(self, model: str, k: int, stripe: tuple[int, int]) -> Tensor:
         if not self.needs_rows(model, k):

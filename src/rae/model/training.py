@@ -116,7 +116,10 @@ class _Both(torch.autograd.Function):
 
 
 def _both(first: Callable[[], Tensor], second: Callable[[], Tensor]) -> tuple[Tensor, Tensor]:
-    """What the two functions return, each on half of the threads."""
+    """What the two functions return, computed at the same time, each on half of the threads.
+
+    Backward runs a backward inside: on another device than the CPU that would wait for itself.
+    """
     one, two = _Both.apply(torch.zeros((), requires_grad=True), first, second)  # type: ignore[no-untyped-call]
     return one, two
 
@@ -166,7 +169,8 @@ def step_loss(
             blocks[-1] = _with_shuffled(blocks[-1], graph, nodes, p, n_shuffled, stream)
         return context.hidden(rows, blocks, (*stream, "context"))[-1]
 
-    anchor, z = _both(encode_anchors, encode_context)
+    on_cpu = next(encoder.parameters()).device.type == "cpu"
+    anchor, z = _both(encode_anchors, encode_context) if on_cpu else (encode_anchors(), encode_context())
     d = anchor.shape[1]
     n_encoded = encoded.size
     positive = (z[: p * b].view(p, b, d) * anchor).sum(-1)
