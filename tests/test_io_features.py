@@ -412,8 +412,8 @@ def save_stored(path: Path, **changes: Any) -> Path:
 @pytest.mark.parametrize("piece", [1000, 1 << 22])
 @pytest.mark.parametrize("index", [np.int32, np.int64])
 def test_a_stored_csr_stays_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, index: Any, piece: int) -> None:
-    monkeypatch.setattr("rae.features.features.PIECE", piece)
-    monkeypatch.setattr(features, "PIECE", piece)
+    monkeypatch.setattr("rae.features.matrix.CHUNK", piece)
+    monkeypatch.setattr(features, "CHUNK", piece)
     matrix = words(index)
     sp.save_npz(tmp_path / "x.npz", matrix, compressed=False)
     read: Any = read_features(tmp_path / "x.npz")
@@ -460,7 +460,7 @@ def test_a_stored_csr_with_ids_in_the_graphs_order_stays_on_disk(tmp_path: Path)
 def test_stored_entries_out_of_order_or_given_twice_are_sorted_in_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("rae.features.features.PIECE", 1000)
+    monkeypatch.setattr("rae.features.matrix.CHUNK", 1000)
     matrix = words()
     indices = matrix.indices.copy()
     last = slice(matrix.indptr[-2], matrix.indptr[-1])
@@ -476,7 +476,7 @@ def test_stored_entries_out_of_order_or_given_twice_are_sorted_in_memory(
 
 @pytest.mark.parametrize("bad", [-1, 100, 2**31 - 1])
 def test_an_entry_outside_a_stored_csr_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bad: int) -> None:
-    monkeypatch.setattr(features, "PIECE", 1000)
+    monkeypatch.setattr(features, "CHUNK", 1000)
     indices = words().indices.copy()
     indices[-7] = bad
     with pytest.raises(FeatureError, match=r"x\.npz: the sparse matrix is damaged \(column indices .* 0 to 99"):

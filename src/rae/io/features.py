@@ -18,7 +18,7 @@ import scipy.sparse as sp
 
 from rae.errors import Argument, FeatureError, FileError, GraphError, Sentence
 from rae.features import FeatureTable, Matrix, check_matrix
-from rae.features.matrix import CHUNK as PIECE
+from rae.features.matrix import CHUNK
 from rae.graph.column_names import ID, position, usual
 from rae.graph.frames import float_column
 from rae.graph.ids import id_array
@@ -291,7 +291,7 @@ def _csr(path: Path, arrays: dict[str, Any]) -> Any:
 
 def _refuse_outside(indices: Any, width: int) -> None:
     """Refuse column indices outside the matrix, one chunk in memory at a time."""
-    for start, stop in row_chunks(len(indices), PIECE):
+    for start, stop in row_chunks(len(indices), CHUNK):
         part = indices[start:stop]
         if part.min() < 0 or part.max() >= width:
             raise ValueError(f"column indices must be from 0 to {width - 1:,}, got {part.min():,} to {part.max():,}")

@@ -122,14 +122,14 @@ def call(name: str, *arguments: Any, index: Any = None) -> Any:
 
 
 def _argument(value: Any) -> Any:
+    if isinstance(value, int | float) or value is None:
+        return value
     if isinstance(value, np.ndarray):
         assert value.flags.c_contiguous, "the library reads C-ordered arrays"
         assert value.flags.aligned, "the library reads aligned arrays"
         return value.ctypes.data
-    if hasattr(value, "data_ptr"):
-        assert value.is_contiguous(), "the library reads contiguous tensors"
-        return value.data_ptr()
-    return value
+    assert value.is_contiguous(), "the library reads contiguous tensors"
+    return value.data_ptr()
 
 
 def int64(values: Any) -> np.ndarray[Any, np.dtype[np.int64]]:

@@ -150,8 +150,12 @@ VARIANTS EXPORT void NAME(scatter_rows)(
             for (int r = 0; r < MANY; r++) own[r] = load(row + LANES * r);
             for (int64_t e = offsets[i]; e < offsets[i + 1]; e++) {
                 float *to = out + (int64_t)index[e] * width + at;
-                lanes weight = splat(weights ? weights[e] : 1.0f);
-                for (int r = 0; r < MANY; r++) store(to + LANES * r, add(load(to + LANES * r), multiply(weight, own[r])));
+                if (weights) {
+                    lanes weight = splat(weights[e]);
+                    for (int r = 0; r < MANY; r++) store(to + LANES * r, add(load(to + LANES * r), multiply(weight, own[r])));
+                } else {
+                    for (int r = 0; r < MANY; r++) store(to + LANES * r, add(load(to + LANES * r), own[r]));
+                }
             }
         }
     if (at == right) return;
