@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN    := .venv/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help demo test check bench paper docs page clean
+.PHONY: help demo test slow check bench paper docs page clean
 
 help:           ## this list
 	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' $(MAKEFILE_LIST)
@@ -29,8 +29,11 @@ demo: .venv/user  ## embed the standard library of Python and show the result
 	@$(BIN)/rae demo --out demo --force
 	@echo; echo "rae is $(BIN)/rae here; source $(BIN)/activate makes it plain rae"
 
-test: .venv/dev   ## run every test, with line and branch coverage
-	@$(BIN)/python -m pytest --cov --cov-report=term --cov-fail-under=95
+test: .venv/dev   ## run the tests, in a worker per core; the slow ones stay out
+	@$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow"
+
+slow: .venv/dev   ## run the slow tests
+	@$(BIN)/python -m pytest -n auto --dist worksteal -m slow
 
 check: .venv/dev  ## style, types and the one-way flow of imports
 	@$(BIN)/ruff check .
@@ -51,4 +54,4 @@ page:             ## build the page of rae explore from web/ (needs Node; the re
 	@cd web && npm ci --no-audit --no-fund && node build.mjs
 
 clean:            ## remove what make made
-	@rm -rf .venv demo build src/*.egg-info
+	@rm -rf .venv demo build src/*.egg-info src/rae/ops/_native*

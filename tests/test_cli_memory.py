@@ -217,7 +217,7 @@ def test_cached_vectors_of_another_key_are_computed_again(tmp_path, cache):
 
 
 @pytest.mark.parametrize("text", [None, "{", "[1]"])
-def test_cached_vectors_without_a_sound_key_are_computed_again(tmp_path, cache, text):
+def test_cached_vectors_without_a_verified_key_are_computed_again(tmp_path, cache, text):
     cache.write(tmp_path / "0.parquet", {"model": "1"}, embed(0))
     cache.key_file.unlink() if text is None else cache.key_file.write_text(text)
     cache.write(tmp_path / "1.parquet", {"model": "1"}, embed(1))

@@ -95,7 +95,7 @@ def test_more_than_a_part_holds_cannot_be_read(work):
 def test_a_part_that_shrinks_while_it_is_checked_is_refused(work, monkeypatch):
     work.write("a", [A])
     path = work.folder / "a.part"
-    monkeypatch.setattr(parts, "PIECE", 8)
+    monkeypatch.setattr(parts, "CHUNK", 8)
     monkeypatch.setattr(type(path), "stat", lambda *_, **__: type("S", (), {"st_size": 10_000, "st_mode": 0o100644})())
 
     assert not again_checked(work, path)

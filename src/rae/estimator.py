@@ -154,9 +154,9 @@ class RAE:
     @classmethod
     def load(cls, path: str | Path) -> RAE:
         """The model that `save` wrote."""
-        kept = checkpoint.load(path)
-        model = cls(kept.config)
-        model._fitted = kept
+        fitted = checkpoint.load(path)
+        model = cls(fitted.config)
+        model._fitted = fitted
         return model
 
     # -------------------------------------------------------------------- what a fit leaves

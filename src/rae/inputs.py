@@ -252,8 +252,8 @@ def _build_graph(opened: EdgeFile, path: str, memory: int | str, out: Path | Non
             stacklevel=2,
         )
     room = max(0, (budget - PROGRAM - BUILD_BYTES) // 2)
-    beside = None if out is None else out.resolve()  # "." has no name to put another beside
-    folder = Path(tempfile.mkdtemp()) / "graph" if beside is None else beside.with_name(f".{beside.name}.graph")
+    target = None if out is None else out.resolve()  # "." alone has no name
+    folder = Path(tempfile.mkdtemp()) / "graph" if target is None else target.with_name(f".{target.name}.graph")
     graph = build_opened(opened, folder, force=True, room=room, report=stages(progress))
     shutil.rmtree(folder if out else folder.parent, ignore_errors=True)  # mapped files outlive their names
     pa.default_memory_pool().release_unused()  # Arrow keeps what reading took
@@ -373,9 +373,9 @@ def _join(graph: Graph, table: FeatureTable, reading: Reading) -> tuple[Graph, F
     elif n_unknown and reading.unknown == "drop":
         log.info(f"{n_unknown:,} feature rows have no edge: left out")
     matrix = table.aligned(graph, missing=reading.missing, unknown="drop" if reading.unknown == "drop" else "error")
-    lacking = graph.n_nodes - (len(table.id_column) - (n_unknown if reading.unknown == "drop" else 0))
-    if lacking:
-        log.info(f"{lacking:,} nodes have no feature row: zeros")
+    n_missing = graph.n_nodes - (len(table.id_column) - (n_unknown if reading.unknown == "drop" else 0))
+    if n_missing:
+        log.info(f"{n_missing:,} nodes have no feature row: zeros")
     return graph, FeatureTable(graph.id_column, matrix, table.names, table.open_vocabulary)
 
 

@@ -60,19 +60,19 @@ def available_memory(root: Path = Path("/")) -> int | None:
         ("sys/fs/cgroup/memory.max", "sys/fs/cgroup/memory.current"),
         ("sys/fs/cgroup/memory/memory.limit_in_bytes", "sys/fs/cgroup/memory/memory.usage_in_bytes"),
     ]
-    found = [number_in(root / "proc/meminfo", r"MemAvailable:\s+(\d+) kB", 1024)]
+    amounts = [number_in(root / "proc/meminfo", r"MemAvailable:\s+(\d+) kB", 1024)]
     for limit, used in groups:
         most, now = (number_in(root / name, r"(\d+)\s*") for name in (limit, used))
         if most is not None and now is not None:
             cached = number_in((root / used).with_name("memory.stat"), r"(?s).*?\binactive_file (\d+).*") or 0
-            found.append(max(0, most - now + cached))  # pages of files are given back when they are needed
-    return min((free for free in found if free is not None), default=None)
+            amounts.append(max(0, most - now + cached))  # pages of files are given back when they are needed
+    return min((free for free in amounts if free is not None), default=None)
 
 
 def number_in(path: Path, pattern: str, unit: int = 1) -> int | None:
     """The number that the pattern finds in a file of the system, None where there is none."""
     try:
-        found = re.search(pattern, path.read_text(encoding="ascii", errors="replace"))
+        match = re.search(pattern, path.read_text(encoding="ascii", errors="replace"))
     except OSError:
         return None
-    return int(found[1]) * unit if found else None
+    return int(match[1]) * unit if match else None

@@ -5,7 +5,7 @@ Memory is a formula. With b anchors a step, p positives, fan-outs f_1 (from the 
     rows      a level's rows are those of the level above and their sampled neighbours. A random node
               has E[min(degree, f)] of them, a node met as a neighbour E[degree min(degree, f)] / E[degree];
               of r rows drawn, n (1 - exp(-r / n)) are distinct.
-    step      4 bytes x HELD x sum over levels of rows_k d_k  (activations, masks and gradients),
+    step      4 bytes x LIVE_ARRAYS x sum over levels of rows_k d_k  (activations, masks and gradients),
               + the feature rows gathered, + 16 bytes per weight of the two encoders (weight, gradient, Adam)
     embedding 4 n times the rows that levels average, where they made them, and five row groups: two that are
               made and three on their way into the file
@@ -53,7 +53,7 @@ from rae.ops.gather import mean
 from rae.runtime import generator, threads
 from rae.storage.parts import Parts
 
-HELD = 14  # arrays of a level that are alive at the end of a forward pass and during the backward pass
+LIVE_ARRAYS = 14  # arrays of a level that are alive at the end of a forward pass and during the backward pass
 BUFFERS = 2  # row groups that are computed while others are written
 PER_ROW = 64  # bytes per row of the edge file while the graph is made: two columns, codes, ranks
 SAMPLE = 32_768  # nodes embedded and written to measure the rates
@@ -135,7 +135,7 @@ def memory(
         "graph": graph.offsets.nbytes + graph.targets.nbytes + graph.id_column.nbytes,
         "features": resident + structural,
         "step": _step_bytes(graph, x.width, row_bytes, config) if config.steps else 0,
-        "embedding": 4 * n * len(losses(config)) * _made(x, config) + (BUFFERS + WRITING) * group,
+        "embedding": 4 * n * len(losses(config)) * _table_columns(x, config) + (BUFFERS + WRITING) * group,
     }
     fitting = PROGRAM + parts["graph"] + parts["features"] + parts["step"]
     embedding = PROGRAM + parts["graph"] + parts["features"] + parts["embedding"]
@@ -174,8 +174,8 @@ def _itemsize(half: bool) -> int:
 def shortage(needed: int, root: Path = Path("/")) -> tuple[int, int] | None:
     """Bytes that a process which will need so many in all still has to get, and those there are; None if they do."""
     free = available_memory(root)
-    held = _resident(root)
-    return None if free is None or needed - held <= free else (needed - held, free)
+    resident = _resident(root)
+    return None if free is None or needed - resident <= free else (needed - resident, free)
 
 
 def _resident(root: Path) -> int:
@@ -217,11 +217,11 @@ def _step_bytes(graph: Graph, n_features: int, row_bytes: float, config: Config)
     anchor = rows_by_level(graph, b, config)
     context = rows_by_level(graph, b * (config.positives + (0 if within else 1)), config)
     context[-1] += b * shuffled
-    held = sum(HELD * (r + s) * d for r, s, d in zip(anchor[1:], context[1:], config.dims, strict=True))
+    resident = sum(LIVE_ARRAYS * (r + s) * d for r, s, d in zip(anchor[1:], context[1:], config.dims, strict=True))
     gathered = (anchor[0] + context[0]) * row_bytes
     widths = (n_features, *config.dims)
     weights = sum(a * d + (d * d if config.projections == 2 else 0) for a, d in zip(widths, config.dims, strict=False))
-    return int(4 * held + gathered + 2 * 16 * weights)
+    return int(4 * resident + gathered + 2 * 16 * weights)
 
 
 def _levels(x: Features, config: Config) -> list[EncoderLevel]:
@@ -229,7 +229,7 @@ def _levels(x: Features, config: Config) -> list[EncoderLevel]:
     return encoder_levels(Encoder(x.width, config), x.is_dense)
 
 
-def _made(x: Features, config: Config) -> int:
+def _table_columns(x: Features, config: Config) -> int:
     """Columns of the rows that all levels average, less the features where the first one averages them as they are."""
     return sum(level.columns for k, level in enumerate(_levels(x, config)) if k or level.maps_rows)
 

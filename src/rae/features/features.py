@@ -44,29 +44,29 @@ class Features:
 
     @classmethod
     def of(
-        cls, graph: Graph, features: Any, config: Config, names: Sequence[str] | None = None, *, check: bool = True
+        cls, graph: Graph, given: Any, config: Config, names: Sequence[str] | None = None, *, check: bool = True
     ) -> Features:
         """The features of a graph: None for structure alone, a matrix in row order, a frame, or a FeatureTable.
 
         Without `check`, a dense matrix of the right shape is not searched for NaN; `rows` checks what it gives.
         """
-        matrix = features
-        if isinstance(features, FeatureTable):
-            names = features.names if names is None else names
-            matrix = features.aligned(graph)
-        elif is_frame(features):
-            _refuse_id_column(features, graph)
+        matrix = given
+        if isinstance(given, FeatureTable):
+            names = given.names if names is None else names
+            matrix = given.aligned(graph)
+        elif is_frame(given):
+            _refuse_id_column(given, graph)
         dense = isinstance(matrix, np.ndarray) and matrix.ndim == 2 and matrix.dtype in (np.float32, np.float16)
         check = check or not dense or matrix.shape[0] != graph.n_nodes or not matrix.shape[1]
         if matrix is not None and check:
             matrix = check_matrix(matrix, graph.n_nodes)
-        made = cls(graph, matrix, config, None if names is None else tuple(map(str, names)), is_checked=check)
-        if made.names is not None and len(made.names) != made.given_width:
+        features = cls(graph, matrix, config, None if names is None else tuple(map(str, names)), is_checked=check)
+        if features.names is not None and len(features.names) != features.given_width:
             raise FeatureError(
                 Argument("feature_names"),
-                f" must have one entry per column ({made.given_width:,}), got {len(made.names):,}",
+                f" must have one entry per column ({features.given_width:,}), got {len(features.names):,}",
             )
-        return made
+        return features
 
     @property
     def given_width(self) -> int:

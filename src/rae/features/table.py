@@ -83,39 +83,39 @@ class FeatureTable:
         """
         if self.id_column.equals(graph.id_column):
             return self.matrix
-        found = index_in(graph.id_column, self.id_column)
-        if found.null_count == graph.n_nodes:
+        positions = index_in(graph.id_column, self.id_column)
+        if positions.null_count == graph.n_nodes:
             raise FeatureError(
                 f"none of the {graph.n_nodes:,} nodes has a feature row: node ids are {graph.id_column.type} such as "
                 f"{shown(graph.id_column)}, feature ids are {self.id_column.type} such as {shown(self.id_column)}"
             )
-        if found.null_count and missing == "error":
-            lacking = graph.id_column.filter(pc.is_null(found))
+        if positions.null_count and missing == "error":
+            missing_ids = graph.id_column.filter(pc.is_null(positions))
             raise FeatureError(
-                f"{len(lacking):,} of {graph.n_nodes:,} nodes have no feature row, first {shown(lacking)}; ",
+                f"{len(missing_ids):,} of {graph.n_nodes:,} nodes have no feature row, first {shown(missing_ids)}; ",
                 *("add them, or pass ", Argument("missing", "zero"), " to give them zeros"),
             )
-        extra = len(self.id_column) - (graph.n_nodes - found.null_count)
+        extra = len(self.id_column) - (graph.n_nodes - positions.null_count)
         if extra and unknown == "error":
-            strangers = self.id_column.filter(pc.is_null(index_in(self.id_column, graph.id_column)))
+            unknown_ids = self.id_column.filter(pc.is_null(index_in(self.id_column, graph.id_column)))
             kinds = [in_words(column.type) for column in (graph.id_column, self.id_column)]
             way = "add them with graph.with_nodes(table.id_column)"
             if kinds[0] != kinds[1]:
                 way = f"ids are {kinds[0]} in the graph and {kinds[1]} in the table: read both with as_text=True"
             raise FeatureError(
-                f"{extra:,} feature rows belong to ids that are not in the graph, first {shown(strangers)}; ",
+                f"{extra:,} feature rows belong to ids that are not in the graph, first {shown(unknown_ids)}; ",
                 *(f"{way}, or pass ", Argument("unknown", "drop")),
             )
-        rows = pc.fill_null(found, 0).to_numpy(zero_copy_only=False)
-        lacks = pc.is_null(found).to_numpy(zero_copy_only=False)
+        rows = pc.fill_null(positions, 0).to_numpy(zero_copy_only=False)
+        is_missing = pc.is_null(positions).to_numpy(zero_copy_only=False)
         matrix: Any = self.matrix[rows]
-        if lacks.any() and is_sparse(matrix):
-            kept = np.repeat(~lacks, np.diff(matrix.indptr))
-            ends = np.cumsum(np.where(lacks, 0, np.diff(matrix.indptr)))
-            parts = (matrix.data[kept], matrix.indices[kept], np.concatenate([[0], ends]))
+        if is_missing.any() and is_sparse(matrix):
+            present = np.repeat(~is_missing, np.diff(matrix.indptr))
+            ends = np.cumsum(np.where(is_missing, 0, np.diff(matrix.indptr)))
+            parts = (matrix.data[present], matrix.indices[present], np.concatenate([[0], ends]))
             matrix = sp.csr_array(parts, shape=matrix.shape)
-        elif lacks.any():
-            matrix[lacks] = 0
+        elif is_missing.any():
+            matrix[is_missing] = 0
         aligned: Matrix = matrix
         return aligned
 
@@ -154,5 +154,5 @@ class FeatureTable:
             moved[:, new[new >= 0]] = self.matrix[:, new >= 0]
             return moved
         coo = sp.coo_array(self.matrix)
-        kept = new[coo.col] >= 0
-        return sp.csr_array((coo.data[kept], (coo.row[kept], new[coo.col[kept]])), shape=shape)
+        present = new[coo.col] >= 0
+        return sp.csr_array((coo.data[present], (coo.row[present], new[coo.col[present]])), shape=shape)

@@ -81,21 +81,21 @@ def load(path: str | Path) -> Checkpoint:
 
 def _rebuilt(path: Path, header: str, tensors: dict[str, torch.Tensor]) -> Checkpoint:
     try:
-        told = json.loads(header)
-        newer = int(told["format"]) > FORMAT
+        fields = json.loads(header)
+        newer = int(fields["format"]) > FORMAT
     except (ValueError, TypeError, KeyError):
         raise CheckpointError(f"the header of {path} is damaged; fit the model again") from None
     if newer:
         raise CheckpointError(
-            f"{path} has format {told['format']} (rae {told.get('version', '?')}), this version reads up to {FORMAT}; "
-            "upgrade rae"
+            f"{path} has format {fields['format']} (rae {fields.get('version', '?')}), this version reads up to "
+            f"{FORMAT}; upgrade rae"
         )
     try:
-        config = Config.from_dict(told["config"])
-        n_features, structural = int(told["n_features"]), bool(told["structural"])
-        names = told["feature_names"]
+        config = Config.from_dict(fields["config"])
+        n_features, structural = int(fields["n_features"]), bool(fields["structural"])
+        names = fields["feature_names"]
         names = None if names is None else tuple(map(str, names))
-        history = [dict(record) for record in told["history"]]
+        history = [dict(record) for record in fields["history"]]
         if names is not None and len(names) + (structural_width(config) if config.add_structure else 0) != n_features:
             raise ValueError(f"{len(names)} feature names for {n_features} features")
         encoders = {loss: _encoder(loss, n_features, config, tensors) for loss in losses(config)}
@@ -109,9 +109,9 @@ def _encoder(loss: str, n_features: int, config: Config, tensors: dict[str, torc
     state = {name[len(loss) + 1 :]: t for name, t in tensors.items() if name.startswith(f"{loss}.")}
     widths = (n_features, *config.dims)
     for k, expected in enumerate(itertools.pairwise(widths)):  # before memory is taken for what the header claims
-        found = tuple(state[f"levels.{k}.aggregate.weight"].shape)
-        if found != expected:
-            raise ValueError(f"level {k + 1} has weights of shape {found}, expected {expected}")
+        shape = tuple(state[f"levels.{k}.aggregate.weight"].shape)
+        if shape != expected:
+            raise ValueError(f"level {k + 1} has weights of shape {shape}, expected {expected}")
     if not all(torch.isfinite(t).all() for t in state.values()):
         raise ValueError("weights that are not finite")
     encoder = Encoder(n_features, config)

@@ -36,18 +36,18 @@ def fuzzy_weights(distance: Floats, valid: Any) -> Floats:
     for i, (row, known) in enumerate(zip(distance.astype(np.float64), valid, strict=True)):
         if not known.any():
             continue
-        apart = row[known] - min(row[known & (row > 1e-6)], default=0.0)
-        apart, target = np.maximum(apart, 0), max(np.log2(known.sum()), 1.0)
+        excess = row[known] - min(row[known & (row > 1e-6)], default=0.0)
+        excess, target = np.maximum(excess, 0), max(np.log2(known.sum()), 1.0)
         low, high, width = 0.0, np.inf, 1.0
         for _ in range(48):
             if width > 1e6:
                 break
-            if np.exp(-apart / width).sum() > target:
+            if np.exp(-excess / width).sum() > target:
                 high = width
             else:
                 low = width
             width = 2 * width if high == np.inf else (low + high) / 2
-        weight[i, known] = np.exp(-apart / max(width, 1e-3))
+        weight[i, known] = np.exp(-excess / max(width, 1e-3))
     return weight
 
 

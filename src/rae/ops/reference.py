@@ -153,8 +153,8 @@ def sample_neighbors(
     for slot in range(fanout):
         last = degree - fanout + slot
         pick = _draw(state, slot, (last + 1).clamp(min=1))
-        taken = (slots[:, :slot] == pick[:, None]).any(1)
-        slots[:, slot] = torch.where(taken, last, pick)
+        is_repeated = (slots[:, :slot] == pick[:, None]).any(1)
+        slots[:, slot] = torch.where(is_repeated, last, pick)
     slots = torch.where((degree <= fanout)[:, None], torch.arange(fanout), slots)
     there = torch.arange(fanout) < degree[:, None]
     picked: np.ndarray[Any, Any] = targets[(low[:, None] + slots)[there]].numpy().astype(kind)
@@ -206,10 +206,10 @@ def adjacent(offsets: Any, targets: Any, us: Any, vs: Any) -> np.ndarray[Any, np
     keys = torch.repeat_interleave(torch.arange(n), torch.diff(offsets)) * n + targets
     wanted = us * n + vs
     at = torch.searchsorted(keys, wanted).clamp(max=max(0, len(keys) - 1))
-    found: np.ndarray[Any, np.dtype[np.bool_]] = (
+    result: np.ndarray[Any, np.dtype[np.bool_]] = (
         (keys[at] == wanted).numpy() if len(keys) else np.zeros(len(us), np.bool_)
     )
-    return found
+    return result
 
 
 def walks(
@@ -267,8 +267,8 @@ def neighbor_degrees(
             steps = torch.arange(cap)
             around = around[(2 * steps * (len(around) - 1) + cap - 1) // (2 * max(cap - 1, 1))]
         out[i, 1 : 1 + len(around)] = around
-    found: np.ndarray[Any, np.dtype[np.float32]] = out.numpy()
-    return found
+    result: np.ndarray[Any, np.dtype[np.float32]] = out.numpy()
+    return result
 
 
 def triangles(offsets: Any, targets: Any) -> np.ndarray[Any, Any]:
@@ -286,8 +286,8 @@ def triangles(offsets: Any, targets: Any) -> np.ndarray[Any, Any]:
     u, v = (torch.repeat_interleave(end, pairs, output_size=total) for end in (u, v))
     closed = (v < w) & tensor(adjacent(offsets, targets, v.numpy(), w.numpy()))
     corners = torch.cat([u[closed], v[closed], w[closed]])
-    found: np.ndarray[Any, Any] = torch.bincount(corners, minlength=n).numpy()
-    return found
+    result: np.ndarray[Any, Any] = torch.bincount(corners, minlength=n).numpy()
+    return result
 
 
 def core_numbers(offsets: Any, targets: Any) -> np.ndarray[Any, Any]:
@@ -303,5 +303,5 @@ def core_numbers(offsets: Any, targets: Any) -> np.ndarray[Any, Any]:
             continue
         core[leaving], there = k, there & ~leaving
         left = left - torch.zeros_like(left).index_add(0, targets, leaving[rows].long())
-    found: np.ndarray[Any, Any] = core.numpy()
-    return found
+    result: np.ndarray[Any, Any] = core.numpy()
+    return result

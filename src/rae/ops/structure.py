@@ -48,8 +48,8 @@ def triangles(offsets: Ints, targets: Ints) -> Ints:
     if not is_native(offsets, targets):
         from rae.ops import reference
 
-        found: Ints = reference.triangles(offsets, targets)
-        return found
+        result: Ints = reference.triangles(offsets, targets)
+        return result
     starts = np.zeros(n + 1, np.int64)
     in_ranges(lambda a, b: call("forward_counts", offsets, targets, starts, a, b, index=targets), n, 1024)
     starts = np.cumsum(starts)
@@ -72,8 +72,8 @@ def core_numbers(offsets: Ints, targets: Ints) -> Ints:
     if not is_native(offsets, targets):
         from rae.ops import reference
 
-        found: Ints = reference.core_numbers(offsets, targets)
-        return found
+        result: Ints = reference.core_numbers(offsets, targets)
+        return result
     core = np.ascontiguousarray(np.diff(offsets), np.int64)
     call("core_numbers", offsets, targets, len(core), core, index=targets)
     return core

@@ -77,8 +77,8 @@ class Projection:
         pca = PCA(min(MAX_DIRECTIONS, *centered.shape), svd_solver="covariance_eigh")
         with np.errstate(invalid="ignore"):  # equal rows have no variance to divide by
             pca.fit(centered)
-        held = np.cumsum(pca.explained_variance_ratio_)
-        leading = min(len(held), 1 + int(np.count_nonzero(held < LEADING_VARIANCE)))
+        explained = np.cumsum(pca.explained_variance_ratio_)
+        leading = min(len(explained), 1 + int(np.count_nonzero(explained < LEADING_VARIANCE)))
         return cls(mean, np.ascontiguousarray(pca.components_.T), leading)
 
     def leading_only(self) -> Projection:

@@ -1,12 +1,12 @@
-"""A folder of part files: intermediate arrays on disk that outlive a killed run and are never trusted unread.
+"""A folder of part files: checkpoints of intermediate arrays, from which a killed run resumes.
 
 manifest.json   what the parts belong to: settings and checksums of the inputs, and their fingerprint
 NAME.part       the bytes of arrays, one after the other, then the SHA-256 of fingerprint, name and bytes
 
-A part is written aside and moved into place, so it is whole or absent; a second writer of the same
-part writes the same bytes. A part whose checksum is not right, or that belongs to another
-fingerprint, is as good as absent. Nothing is flushed to the disk part by part: a killed process
-loses nothing by that, and after a power failure the checksum tells.
+A part is written to a temporary file and renamed, so it is whole or absent; two writers of the same
+part write the same bytes. A part with a wrong checksum, or with another fingerprint, counts as absent.
+Parts are not flushed to disk one by one: a killed process loses nothing by that, and after a power
+failure the checksum finds the damage.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ log = logging.getLogger("rae")
 
 FORMAT, FORMAT_VERSION = "rae parts", 1
 INFO, SUFFIX, DIGEST = "manifest.json", ".part", 32
-PIECE = 1 << 22  # bytes read at a time where a part is checked
+CHUNK = 1 << 22  # bytes read at a time where a part is checked
 
 Array = np.ndarray[Any, Any]
 
@@ -41,7 +41,7 @@ class Parts:
 
     folder: Path
     fingerprint: str
-    _sound: set[str] = field(default_factory=set)  # names that this process wrote or has checked
+    _verified: set[str] = field(default_factory=set)  # names that this process wrote or has checked
 
     @classmethod
     def open(cls, folder: str | os.PathLike[str], about: Mapping[str, Any]) -> Parts:
@@ -52,8 +52,8 @@ class Parts:
         if place.exists():
             if not place.is_dir():
                 raise FileError(f"{place} must be a folder for intermediate files, it is a file; move it away")
-            if _told(place) == fingerprint:
-                log.info("continuing with the parts in %s", place)
+            if _fingerprint_in(place) == fingerprint:
+                log.info("resuming with the parts in %s", place)
                 return parts
             parts.remove()
         place.mkdir(parents=True, exist_ok=True)
@@ -63,7 +63,7 @@ class Parts:
 
     def has(self, name: str) -> bool:
         """Whether this part is there and whole; one that is not is removed."""
-        if name in self._sound:
+        if name in self._verified:
             return True
         path = self._path(name)
         if not path.is_file():
@@ -72,7 +72,7 @@ class Parts:
             log.warning("%s is damaged or foreign and will be made anew", path)
             path.unlink(missing_ok=True)
             return False
-        self._sound.add(name)
+        self._verified.add(name)
         return True
 
     def write(self, name: str, arrays: Sequence[Array]) -> None:
@@ -84,7 +84,7 @@ class Parts:
                 digest.update(data)
                 _write_all(file, data)
             _write_all(file, memoryview(digest.digest()))
-        self._sound.add(name)
+        self._verified.add(name)
 
     def read_into(self, name: str, out: Array, at: int = 0) -> None:
         """Fill a C-ordered array with the bytes of a part from position `at` on."""
@@ -108,7 +108,7 @@ class Parts:
 
     def drop(self, name: str) -> None:
         """Remove a part that is not needed any more."""
-        self._sound.discard(name)
+        self._verified.discard(name)
         self._path(name).unlink(missing_ok=True)
 
     def remove(self) -> None:
@@ -125,7 +125,7 @@ class Parts:
         for name in [n for n in names if n != INFO] + [INFO] * (INFO in names):  # what says it is ours goes last
             (self.folder / name).unlink()
         self.folder.rmdir()
-        self._sound.clear()
+        self._verified.clear()
 
     def _path(self, name: str) -> Path:
         return self.folder / f"{name}{SUFFIX}"
@@ -135,10 +135,10 @@ class Parts:
 
     def _checked(self, name: str, path: Path) -> bool:
         left = path.stat().st_size - DIGEST
-        digest, buffer = self._hash(name), memoryview(bytearray(PIECE))
+        digest, buffer = self._hash(name), memoryview(bytearray(CHUNK))
         with path.open("rb", buffering=0) as file:
             while left > 0:
-                got = file.readinto(buffer[: min(PIECE, left)])
+                got = file.readinto(buffer[: min(CHUNK, left)])
                 if not got:
                     return False
                 digest.update(buffer[:got])
@@ -151,7 +151,7 @@ def digest_of(*arrays: Any) -> str:
     digest = hashlib.sha256()
     for array in arrays:
         digest.update(f"{array.dtype.str} {array.shape}\n".encode())
-        rows = max(1, PIECE * 8 // max(1, array.dtype.itemsize * int(np.prod(array.shape[1:]))))
+        rows = max(1, CHUNK * 8 // max(1, array.dtype.itemsize * int(np.prod(array.shape[1:]))))
         for start in range(0, len(array), rows):
             digest.update(_bytes(array[start : start + rows]))
             forget(array)
@@ -168,11 +168,11 @@ def _write_all(file: Any, data: memoryview) -> None:
         data = data[file.write(data) :]
 
 
-def _told(folder: Path) -> str | None:
+def _fingerprint_in(folder: Path) -> str | None:
     """The fingerprint in the manifest of this folder, None where there is none to be believed."""
     try:
-        told = json.loads((folder / INFO).read_text(encoding="utf-8"))
-        known = told["format"] == FORMAT and told["format_version"] == FORMAT_VERSION
-        return str(told["fingerprint"]) if known else None
+        manifest = json.loads((folder / INFO).read_text(encoding="utf-8"))
+        known = manifest["format"] == FORMAT and manifest["format_version"] == FORMAT_VERSION
+        return str(manifest["fingerprint"]) if known else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
