@@ -282,19 +282,19 @@ def test_a_killed_run_goes_on_where_it_was_and_makes_no_part_twice(z, monkeypatc
         everything = killed_after(patched, -1)
         assert on_disk(z, model, GRAPH, None, cut) == expected
     z.unlink()
-    made = []
+    written_before = []
     for writes in (3, 5, 4, 9):
         with monkeypatch.context() as patched:
             wrote = killed_after(patched, writes)
             with pytest.raises(Killed):
                 on_disk(z, model, GRAPH, None, cut)
-            made += wrote
+            written_before += wrote
         assert not z.exists()
     with monkeypatch.context() as patched:
         wrote = killed_after(patched, -1)
         assert on_disk(z, model, GRAPH, None, cut) == expected
 
-    assert sorted(made + wrote) == sorted(everything)
+    assert sorted(written_before + wrote) == sorted(everything)
     assert not list(z.parent.glob("*.parts"))
 
 
@@ -405,8 +405,8 @@ def test_the_least_budget_is_kept_to_and_one_byte_less_is_refused(n, itemsize):
     assert layout(least, sizes).columns == 1
     with pytest.raises(ConfigError, match="memory must be") as refused:
         layout(least - 1, sizes)
-    said = str(refused.value).split()[3]
-    layout(f"{said}GiB", sizes)  # what the sentence advises is not refused for being rounded
+    advice = str(refused.value).split()[3]
+    layout(f"{advice}GiB", sizes)  # what the sentence advises is not refused for being rounded
 
 
 def test_sizes_are_read_as_people_write_them():
@@ -424,9 +424,9 @@ def test_a_small_budget_cuts_and_changes_nothing(z, monkeypatch):
     expected = in_memory(z, model, GRAPH, None)
     cuts = []
     monkeypatch.setattr(embedding, "layout", lambda *a, **k: cuts.append(layout(*a, **k)) or cuts[-1])
-    held = GRAPH.offsets.nbytes + GRAPH.targets.nbytes + GRAPH.id_column.nbytes
+    resident = GRAPH.offsets.nbytes + GRAPH.targets.nbytes + GRAPH.id_column.nbytes
 
-    model.embed_to(z, GRAPH, memory=PROGRAM + held + 3 * (1 << 16) + 2 * 2048 * (12 * 32 + 4 * 8) + 4 * 20 * N)
+    model.embed_to(z, GRAPH, memory=PROGRAM + resident + 3 * (1 << 16) + 2 * 2048 * (12 * 32 + 4 * 8) + 4 * 20 * N)
 
     assert (cuts[0].rows, cuts[0].columns) == (2048, 20)
     assert z.read_bytes() == expected
@@ -437,11 +437,11 @@ def test_a_small_budget_cuts_and_changes_nothing(z, monkeypatch):
 
 def test_the_estimator_reports_and_refuses(z):
     model = RAE(SMALL).fit(GRAPH)
-    seen = []
-    width = model.embed_to(z, GRAPH, memory="1GiB", progress=lambda *told: seen.append(told[:3]))
+    calls = []
+    width = model.embed_to(z, GRAPH, memory="1GiB", progress=lambda *told: calls.append(told[:3]))
 
     assert width == 32
-    assert seen == [("embed", i + 1, len(seen)) for i in range(len(seen))]
+    assert calls == [("embed", i + 1, len(calls)) for i in range(len(calls))]
     with pytest.raises(GraphError, match=r"expected a rae\.Graph"):
         model.embed_to(z, "edges.csv", memory="1GiB")
     with pytest.raises(FeatureError, match="structure alone"):
@@ -521,8 +521,8 @@ def test_the_commands_take_mapped_features(tmp_path, monkeypatch, name):
         np.testing.assert_allclose(ours, full, atol=0 if name == "half.npy" else 1e-5)
     assert main(["plan", "edges.csv", "--features", name, *small]) == 0
     assert main(["fit", "edges.csv", "--features", name, "--out", "run", "--no-page", *small]) == 0
-    kept = Run.open("run").features()
-    assert np.array_equal(kept.toarray() if sp.issparse(kept) else kept, half)
+    rest = Run.open("run").features()
+    assert np.array_equal(rest.toarray() if sp.issparse(rest) else rest, half)
 
 
 # A fit and an embedding in bounded memory of a file of features, one after the other; the stage is told in a file.

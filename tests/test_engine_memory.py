@@ -154,11 +154,11 @@ def test_the_folder_one_stands_in_can_be_the_run(tmp_path, monkeypatch, bounds):
 def test_progress_counts_runs_of_rows_to_the_end(z, monkeypatch):
     monkeypatch.setattr(embeddings, "GROUP_BYTES", 2048 * 32 * 4)
     model = RAE(SMALL).fit(GRAPH)
-    seen = []
+    calls = []
 
-    assert model.embed_to(z, GRAPH, progress=lambda *told: seen.append(told[:3])) == 32
+    assert model.embed_to(z, GRAPH, progress=lambda *told: calls.append(told[:3])) == 32
     # Three runs of rows: what the first level projects, what the second does, then the vectors.
-    assert seen == [("embed", i + 1, 9) for i in range(9)]
+    assert calls == [("embed", i + 1, 9) for i in range(9)]
 
 
 def test_what_cannot_be_embedded_is_refused_and_leaves_no_file(z):
@@ -206,8 +206,8 @@ def test_a_reader_that_stops_early_leaves_nobody_at_work(threads):
 def test_a_run_takes_vectors_as_they_are_written(tmp_path):
     model = RAE(SMALL).fit(GRAPH)
 
-    def write(path, made_by):
-        return model.embed_to(path, GRAPH, model=made_by)
+    def write(path, model_checksum):
+        return model.embed_to(path, GRAPH, model=model_checksum)
 
     run = Run.create(tmp_path / "run", model, GRAPH.id_column, write, timings={"fit": 1.0})
     assert embeddings.embeddings_model(run.path / "embeddings.parquet") == checksum(run.path / "model.safetensors")
@@ -221,7 +221,7 @@ def test_a_run_whose_vectors_fail_leaves_the_old_one(tmp_path):
     old = Run.create(tmp_path / "run", model, GRAPH.id_column, model.transform(GRAPH))
     before = {name: (old.path / name).read_bytes() for name in old.files()}
 
-    def fail(path, made_by):
+    def fail(path, model_checksum):
         path.write_bytes(b"half")
         raise FeatureError("no")
 

@@ -84,18 +84,18 @@ def test_the_number_of_threads_does_not_matter(sparse):
     graph = random_graph(6000, 18000, seed=3)
     x = sp.random_array((6000, 40), density=0.1, rng=np.random.default_rng(2), dtype=np.float32).tocsr()
     model = RAE(SMALL, dims=(64, 64))
-    found = []
+    outputs = []
     for count in (1, 3):
         set_threads(count)
         torch.set_num_threads(count)
         try:
-            found.append(model.fit_transform(graph, x if sparse else x.toarray()).tobytes())
+            outputs.append(model.fit_transform(graph, x if sparse else x.toarray()).tobytes())
             assert torch.get_num_threads() == count
         finally:
             set_threads(1)
             torch.set_num_threads(1)
 
-    assert found[0] == found[1]
+    assert outputs[0] == outputs[1]
 
 
 def test_a_stranger_gets_the_vector_it_would_have_had_in_the_graph_of_the_fit(graph, words):
@@ -244,15 +244,15 @@ def test_many_threads_give_the_bytes_of_one(loss):
     """Four and more: the two sides of a step have threads of their own."""
     ends = np.random.default_rng(0).integers(3000, size=(2, 20_000))
     graph = Graph.from_edges((ends[0], ends[1]))
-    made = []
+    outputs = []
     for count in (1, 2, 4, 5, 8):
         set_threads(count)
         try:
-            made.append(RAE(loss=loss, steps=2).fit_transform(graph).tobytes())
+            outputs.append(RAE(loss=loss, steps=2).fit_transform(graph).tobytes())
         finally:
             set_threads(1)
 
-    assert len(set(made)) == 1
+    assert len(set(outputs)) == 1
 
 
 def test_a_forked_child_has_threads_of_its_own():
@@ -276,16 +276,16 @@ def test_a_forked_child_has_threads_of_its_own():
 def test_a_fit_does_not_care_what_torch_is_in_the_middle_of():
     graph = Graph.from_edges([(i, i * i % 29) for i in range(60)])
     plain = RAE(steps=3, batch_size=8).fit_transform(graph)
-    made = {}
+    outputs = {}
     with torch.inference_mode():
-        made["inference"] = RAE(steps=3, batch_size=8).fit_transform(graph)
+        outputs["inference"] = RAE(steps=3, batch_size=8).fit_transform(graph)
     with torch.no_grad():
-        made["no grad"] = RAE(steps=3, batch_size=8).fit_transform(graph)
+        outputs["no grad"] = RAE(steps=3, batch_size=8).fit_transform(graph)
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     try:
-        made["float64"] = RAE(steps=3, batch_size=8).fit_transform(graph)
+        outputs["float64"] = RAE(steps=3, batch_size=8).fit_transform(graph)
     finally:
         torch.set_default_dtype(before)
 
-    assert all(np.array_equal(plain, z) for z in made.values())
+    assert all(np.array_equal(plain, z) for z in outputs.values())

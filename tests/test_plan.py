@@ -38,8 +38,8 @@ def test_the_graph_and_the_features_are_counted_exactly(graph):
     assert parts["graph"] == graph.offsets.nbytes + graph.targets.nbytes + graph.id_column.nbytes
     assert parts["features"] == x.nbytes
     sparse = sp.random_array((graph.n_nodes, 50), density=0.1, format="csr", dtype=np.float32, rng=0)
-    kept = sp.csr_array(sparse)
-    assert memory(graph, kept, SMALL)["features"] == kept.data.nbytes + kept.indices.nbytes + kept.indptr.nbytes
+    stored = sp.csr_array(sparse)
+    assert memory(graph, stored, SMALL)["features"] == stored.data.nbytes + stored.indices.nbytes + stored.indptr.nbytes
 
 
 def test_the_peak_is_at_least_what_is_there_at_once(graph):
@@ -85,10 +85,10 @@ def test_more_work_a_step_needs_more_memory(graph, small, large):
 
 def test_without_steps_there_is_no_step(graph):
     untrained = SMALL.replace(steps=0)
-    made = plan(graph, None, untrained)
+    expected_plan = plan(graph, None, untrained)
 
-    assert made.memory["step"] == 0
-    assert made.seconds["fit"] == 0
+    assert expected_plan.memory["step"] == 0
+    assert expected_plan.seconds["fit"] == 0
 
 
 def test_both_losses_take_about_twice_the_room_of_one(graph):
@@ -99,12 +99,12 @@ def test_both_losses_take_about_twice_the_room_of_one(graph):
 
 
 def test_every_stage_has_a_time_and_the_total_is_their_sum(graph):
-    made = plan(graph, None, SMALL, read_seconds=2.5)
+    expected_plan = plan(graph, None, SMALL, read_seconds=2.5)
     stages = ("read", "fit", "embed", "write")
 
-    assert made.seconds["read"] == 2.5
-    assert all(made.seconds[stage] > 0 for stage in stages)
-    assert made.seconds["total"] == pytest.approx(sum(made.seconds[stage] for stage in stages))
+    assert expected_plan.seconds["read"] == 2.5
+    assert all(expected_plan.seconds[stage] > 0 for stage in stages)
+    assert expected_plan.seconds["total"] == pytest.approx(sum(expected_plan.seconds[stage] for stage in stages))
 
 
 def test_a_large_graph_is_measured_on_a_small_one(monkeypatch, graph):
@@ -132,11 +132,11 @@ def test_halves_take_half_the_room_and_half_the_disk(graph, monkeypatch):
 
 
 def test_the_precision_of_the_file_is_that_whose_writing_is_timed(graph, monkeypatch):
-    asked = []
-    monkeypatch.setattr("rae.plan.write_embeddings", lambda *_, dtype: asked.append(dtype))
+    dtypes = []
+    monkeypatch.setattr("rae.plan.write_embeddings", lambda *_, dtype: dtypes.append(dtype))
     plan(graph, None, SMALL, dtype="float16")
 
-    assert asked == ["float16"]
+    assert dtypes == ["float16"]
 
 
 def test_a_budget_that_nothing_keeps_to_is_refused_before_any_step(graph):
@@ -151,9 +151,9 @@ def test_more_steps_take_longer(graph):
 
 
 def test_a_graph_without_edges_is_refused_before_any_step():
-    lonely = Graph.from_edges([], ids=[1, 2, 3])
+    isolated = Graph.from_edges([], ids=[1, 2, 3])
     with pytest.raises(GraphError, match="training needs edges"):
-        fit_seconds(lonely, Features.of(lonely, None, SMALL), SMALL, "within")
+        fit_seconds(isolated, Features.of(isolated, None, SMALL), SMALL, "within")
 
 
 def test_what_is_not_prepared_yet_is_counted_as_if_it_were(graph):

@@ -162,10 +162,10 @@ def test_sampled_neighbours_are_distinct_true_and_uniform():
     star = Graph.from_edges([(0, i) for i in range(1, 11)])
     counts = np.zeros(11)
     for step in range(4000):
-        offsets, found = sample_neighbors(star, np.array([0, 3]), 4, key(0, step))
-        hub = found[offsets[0] : offsets[1]]
+        offsets, results = sample_neighbors(star, np.array([0, 3]), 4, key(0, step))
+        hub = results[offsets[0] : offsets[1]]
         assert len(set(hub)) == 4
-        assert found[offsets[1] :].tolist() == [0]
+        assert results[offsets[1] :].tolist() == [0]
         counts[hub] += 1
 
     expected = 4000 * 4 / 10
@@ -246,7 +246,7 @@ def test_the_fused_layer_is_batchnorm_tanh_dropout(share, width):
     rng = np.random.default_rng(0)
     x = torch.from_numpy(3 * rng.normal(size=(50, width)).astype(np.float32) + 1)
     grad = torch.from_numpy(rng.normal(size=(50, width)).astype(np.float32))
-    found = []
+    results = []
     for fused in (True, False):
         layer = Layer(3, width, "tanh", share, generator(0))
         layer.norm.weight.data.copy_(torch.linspace(0.5, 2, width))
@@ -258,9 +258,9 @@ def test_the_fused_layer_is_batchnorm_tanh_dropout(share, width):
         else:
             y = torch.tanh(layer.norm(h)) * mask
         y.backward(grad)
-        found.append([y.detach(), h.grad, layer.norm.weight.grad, layer.norm.bias.grad, *layer.norm.buffers()])
+        results.append([y.detach(), h.grad, layer.norm.weight.grad, layer.norm.bias.grad, *layer.norm.buffers()])
 
-    for ours, theirs in zip(*found, strict=True):
+    for ours, theirs in zip(*results, strict=True):
         assert torch.allclose(ours.float(), theirs.float(), atol=3e-5, rtol=1e-4)
 
 
@@ -276,11 +276,11 @@ def test_the_fused_layer_is_batchnorm_tanh_dropout(share, width):
     ],
 )
 def test_a_step_scores_the_right_number_of_pairs(settings, monkeypatch):
-    seen = {}
+    calls = {}
     import rae.model.training
 
     def spy(positive, negative, **rest):
-        seen.update(positive=positive.numel(), negative=negative.numel(), **rest)
+        calls.update(positive=positive.numel(), negative=negative.numel(), **rest)
         return contrast(positive, negative, **rest)
 
     monkeypatch.setattr(rae.model.training, "contrast", spy)
@@ -290,8 +290,8 @@ def test_a_step_scores_the_right_number_of_pairs(settings, monkeypatch):
     loss = step_loss(encoder, context, GRAPH, WORDS, config, config.loss, 1)
     loss.backward()
 
-    assert seen["positive"] == 16 * 5
-    assert seen["negative"] == 16 * 20
+    assert calls["positive"] == 16 * 5
+    assert calls["negative"] == 16 * 20
     assert all(p.grad is not None and torch.isfinite(p.grad).all() for p in encoder.parameters())
     assert all(p.grad is not None for p in context.parameters())
 
