@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import importlib.machinery
+import logging
 import os
 import sys
 from collections.abc import Iterator
@@ -62,6 +63,7 @@ _C_TYPES = {
     "f": ctypes.c_float,
     "d": ctypes.c_double,
 }
+log = logging.getLogger("rae")
 _reference_only = os.environ.get("RAE_OPS") == "reference"
 
 
@@ -72,6 +74,10 @@ def library() -> ctypes.CDLL | None:
         path = Path(__file__).with_name(f"_native{suffix}")
         if path.is_file():
             return _declared(ctypes.CDLL(str(path)))
+    log.warning(
+        "the compiled library is missing, so every operation runs in plain torch, slowly; install a C compiler and "
+        "install rae again"
+    )
     return None
 
 
