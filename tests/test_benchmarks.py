@@ -413,8 +413,9 @@ def test_the_aims_are_met_or_missed_by_the_lines(load):
         step = {"table": "training-step", "dataset": dataset, "row": "ours, within", "settings": {"threads": 1}}
         lines.append({**step, "best_ms": best, "worst_ms": 60.0})
     lines.append(timed("rae fit", 17.0, table="file-to-vectors", dataset="web-Google", peak_mb=1600))
-    for row, seconds in (("rae fit, first", 1.5), ("RAE().fit, first", 4.5), ("rae fit, second", 0.0)):
-        lines.append(timed(row, 9.0, table="first-fit", dataset="34 nodes", compile_s=seconds))
+    for row, seconds in (("rae fit", (6.0, 5.5)), ("RAE().fit", (9.0, 4.5)), ("rae graph build", (20.0, 1.0))):
+        for turn, best in zip(("first", "second"), seconds, strict=True):
+            lines.append(timed(f"{row}, {turn}", best, table="first-fit", dataset="34 nodes"))
     cells: dict[str, tuple[str, ...]] = {}
     for aim in page.AIMS:
         what, *rest = aim.cells(measured(*lines))
@@ -433,8 +434,8 @@ def test_the_aims_are_met_or_missed_by_the_lines(load):
     assert cells[growth] == ("11 times or less", "10.4 times", "met")
     assert cells["the same, worst by worst"] == ("11 times or less", "11.5 times", "**missed**")
     assert cells["sampler, web-Google, one thread"] == ("50 M edges/s or more", "not measured", "")
-    assert cells["first fit after an installation: compiling"] == ("4 s or less", "4.5 s", "**missed**")
-    assert cells["second fit: compiling"] == ("0 s or less", "0.0 s", "met")
+    first = "first fit after an installation: longer than the second"
+    assert cells[first] == ("4 s or less", "4.5 s", "**missed**")
 
 
 def test_the_bounded_row_of_the_largest_graph_comes_from_the_growth_table(load):

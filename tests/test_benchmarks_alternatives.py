@@ -263,6 +263,9 @@ def test_a_quick_graph_build_measures_every_table(tmp_path):
 @pytest.mark.parametrize("name", ["rae", "numba, redraw what was drawn", "NumPy, sorted by random keys"])
 def test_samplers_without_replacement_draw_samples(name, script, graph):
     samplers, nodes = script("neighbor_samplers"), np.random.default_rng(0).permutation(graph.n_nodes)
+    if name.startswith("numba"):
+        samplers.import_extra_packages()
+        pytest.importorskip("numba", reason="not installed: python benchmarks/install_alternatives.py")
     sampler = samplers.WAYS[name](graph, nodes, 5)
     samplers.check_sample(sampler, sampler.sample(), graph, nodes, 5)
 
