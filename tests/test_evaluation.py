@@ -676,7 +676,7 @@ def test_an_interrupt_leaves_complete_lines_and_the_next_call_resumes(tmp_path):
 def test_a_missing_drawing_library_is_named_with_its_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(RaeError, match=r"rae\[bench\]"):
-        figures._pyplot()
+        figures.pyplot()
 
 
 def test_a_missing_graph_drawing_library_is_named_with_its_extra(monkeypatch):
