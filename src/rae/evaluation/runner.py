@@ -151,7 +151,7 @@ def _compute_all(todo: Sequence[Job], jobs: int) -> Generator[tuple[Job, list[Li
                 "call the same command again with fewer jobs (",
                 *(Argument("jobs", 1), ")"),
             ) from None
-        except GeneratorExit:  # interrupted: unfinished runs are lost, so they are not waited for
+        except (GeneratorExit, KeyboardInterrupt):  # unfinished runs are lost, so they are not waited for
             for process in active_children():
                 process.terminate()
             raise
