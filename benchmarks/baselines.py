@@ -81,8 +81,6 @@ def main() -> None:
     options = arguments.parse_args()
     warnings.filterwarnings("ignore", "Number of distinct clusters")  # degree alone has fewer than the true k
     rae.set_threads(1)
-    for name in METHODS:
-        method(name, 0).fit_transform(rae.datasets.load("barbell").graph)  # compile
     cells: dict[tuple[str, str], list[float]] = {}
     for line in options.results.resume(keys(options.seeds, options.quick), scores_of):
         cells.setdefault((line["dataset"], line["row"]), []).append(line["score"])

@@ -79,7 +79,6 @@ def limit(graph: rae.Graph, x: Any, model: rae.RAE) -> Callable[[], Any]:
     tables = [empty((graph.n_nodes, min(level.aggregate.weight.shape))) for level in encoder(model).stack()]
     for table in tables:
         table[:] = 1
-    sum_rows(index[:1], tables[0])  # compile
     return lambda: [sum_rows(index, table) for table in tables]
 
 
@@ -140,8 +139,7 @@ def two_levels(x: Any, model: rae.RAE, average: Average) -> Callable[[], Any]:
             out = torch.empty(n, narrow + wide)
             means = average(features)  # narrower than what it is projected to
             for a in range(0, n, CHUNK):
-                h = first.aggregate.squash(means[a : a + CHUNK] @ first.aggregate.weight)
-                out[a : a + CHUNK, narrow:] = first.finish(h)
+                out[a : a + CHUNK, narrow:] = first.after(means[a : a + CHUNK], projected=False)
             del means
             below = torch.empty(n, narrow)
             for a in range(0, n, CHUNK):
@@ -149,7 +147,7 @@ def two_levels(x: Any, model: rae.RAE, average: Average) -> Callable[[], Any]:
             means = average(below)
             del below
             for a in range(0, n, CHUNK):
-                out[a : a + CHUNK, :narrow] = second.finish(second.aggregate.squash(means[a : a + CHUNK]))
+                out[a : a + CHUNK, :narrow] = second.after(means[a : a + CHUNK], projected=True)
             return out.numpy()
 
     return run

@@ -112,7 +112,7 @@ WAYS: dict[str, Callable[[Path, Path], int]] = {
 
 
 def main() -> None:
-    """Run one way and print its numbers; Numba's cache keeps compiled code from the first round."""
+    """Run one way and print its numbers."""
     way, path, out, threads = sys.argv[1:]
     if way.startswith("rae"):
         from rae import set_threads

@@ -34,40 +34,44 @@ Make = Callable[[rae.Graph, Any, int], Sampler]
 
 
 def ours(graph: rae.Graph, nodes: Any, fanout: int) -> Sampler:
-    def pairs(found: Any) -> tuple[Any, Any]:
-        return np.repeat(nodes, np.diff(found[0])), found[1]
+    return Sampler(partial(sample_neighbors, graph, nodes, fanout, np.uint64(7)), partial(listed_pairs, nodes))
 
-    return Sampler(partial(sample_neighbors, graph, nodes, fanout, np.uint64(7)), pairs)
+
+def listed_pairs(nodes: Any, result: tuple[Any, Any]) -> tuple[Any, Any]:
+    """The pairs of a result that is offsets and, list after list, neighbours."""
+    offsets, neighbors = result
+    return np.repeat(nodes, np.diff(offsets)), neighbors
 
 
 def numba_loop(graph: rae.Graph, nodes: Any, fanout: int) -> Sampler:
     """What one writes in an hour: redraw until a place is new, copy a short list whole."""
+    import_extra_packages()
     import numba
 
     @numba.njit(nogil=True)
-    def draw(offsets: Any, targets: Any, nodes: Any, fanout: int, starts: Any, found: Any) -> None:
+    def draw(offsets: Any, targets: Any, nodes: Any, fanout: int, starts: Any, drawn: Any) -> None:
         chosen = np.empty(fanout, np.int64)
         for i in range(len(nodes)):
             first, degree = offsets[nodes[i]], offsets[nodes[i] + 1] - offsets[nodes[i]]
             if degree <= fanout:
                 for j in range(degree):
-                    found[starts[i] + j] = targets[first + j]
+                    drawn[starts[i] + j] = targets[first + j]
                 continue
             j = 0
             while j < fanout:
                 chosen[j] = np.random.randint(0, degree)
                 if chosen[j] not in chosen[:j]:
-                    found[starts[i] + j] = targets[first + chosen[j]]
+                    drawn[starts[i] + j] = targets[first + chosen[j]]
                     j += 1
 
     def sample() -> Any:
         starts = np.zeros(len(nodes) + 1, np.int64)
         np.cumsum(np.minimum(graph.degrees[nodes], fanout), out=starts[1:])
-        found = np.empty(starts[-1], graph.targets.dtype)
-        draw(graph.offsets, graph.targets, nodes, fanout, starts, found)
-        return starts, found
+        drawn = np.empty(starts[-1], graph.targets.dtype)
+        draw(graph.offsets, graph.targets, nodes, fanout, starts, drawn)
+        return starts, drawn
 
-    return Sampler(sample, lambda found: (np.repeat(nodes, np.diff(found[0])), found[1]))
+    return Sampler(sample, partial(listed_pairs, nodes))
 
 
 def numpy_sorted(graph: rae.Graph, nodes: Any, fanout: int) -> Sampler:
@@ -92,7 +96,7 @@ def numpy_replaced(graph: rae.Graph, nodes: Any, fanout: int) -> Sampler:
         pick = (rng.random((len(nodes), fanout)) * degrees[:, None]).astype(np.int64)
         return graph.targets[starts[:, None] + pick]
 
-    return Sampler(sample, lambda found: (np.repeat(nodes, fanout), found.ravel()), replacement=True)
+    return Sampler(sample, lambda result: (np.repeat(nodes, fanout), result.ravel()), replacement=True)
 
 
 def torch_replaced(graph: rae.Graph, nodes: Any, fanout: int) -> Sampler:
@@ -104,7 +108,7 @@ def torch_replaced(graph: rae.Graph, nodes: Any, fanout: int) -> Sampler:
     def sample() -> Any:
         return targets[starts[:, None] + (torch.rand(len(degrees), fanout) * degrees[:, None]).long()]
 
-    return Sampler(sample, lambda found: (np.repeat(nodes, fanout), found.numpy().ravel()), replacement=True)
+    return Sampler(sample, lambda result: (np.repeat(nodes, fanout), result.numpy().ravel()), replacement=True)
 
 
 def dgl(graph: rae.Graph, nodes: Any, fanout: int) -> Sampler:
@@ -120,8 +124,8 @@ def dgl(graph: rae.Graph, nodes: Any, fanout: int) -> Sampler:
     )  # it draws edges that point to a node
     seeds = torch.from_numpy(nodes)
 
-    def pairs(found: Any) -> tuple[Any, Any]:
-        neighbors, egos = found.edges()
+    def pairs(result: Any) -> tuple[Any, Any]:
+        neighbors, egos = result.edges()
         return egos.numpy(), neighbors.numpy()
 
     return Sampler(lambda: dgl.sampling.sample_neighbors(dgl_graph, seeds, fanout), pairs)
@@ -139,8 +143,8 @@ def torch_sparse(graph: rae.Graph, nodes: Any, fanout: int) -> Sampler:
     def sample() -> Any:
         return torch.ops.torch_sparse.neighbor_sample(ends, entries, seeds, [fanout], False, True)
 
-    def pairs(found: Any) -> tuple[Any, Any]:
-        known, neighbors, egos, _ = (part.numpy() for part in found)
+    def pairs(result: Any) -> tuple[Any, Any]:
+        known, neighbors, egos, _ = (part.numpy() for part in result)
         return known[egos], known[neighbors]
 
     return Sampler(sample, pairs, note="numbers the nodes it finds as well")
@@ -161,8 +165,8 @@ def pyg_loader(graph: rae.Graph, nodes: Any, fanout: int) -> Sampler:
     data = Data(edge_index=edges, num_nodes=graph.n_nodes)
     loader = NeighborLoader(data, [fanout], torch.from_numpy(nodes), batch_size=BATCH, is_sorted=True)
 
-    def pairs(found: Any) -> tuple[Any, Any]:
-        both = [batch.n_id[batch.edge_index].numpy() for batch in found]
+    def pairs(result: Any) -> tuple[Any, Any]:
+        both = [batch.n_id[batch.edge_index].numpy() for batch in result]
         return tuple(np.concatenate([part[i] for part in both]) for i in (1, 0))  # type: ignore[return-value]
 
     return Sampler(lambda: list(loader), pairs, note=f"batches of {BATCH:,} nodes, numbers the nodes of each as well")
@@ -176,7 +180,7 @@ def scikit_network(graph: rae.Graph, nodes: Any, fanout: int) -> Sampler:
 
     adjacency = sp.csr_matrix(graph.to_scipy(np.int8))
     sampler = UniformNeighborSampler(fanout)
-    return Sampler(lambda: sampler(adjacency), lambda found: found.nonzero())
+    return Sampler(lambda: sampler(adjacency), lambda result: result.nonzero())
 
 
 def csrgraph(graph: rae.Graph, nodes: Any, fanout: int) -> Sampler:
@@ -187,7 +191,7 @@ def csrgraph(graph: rae.Graph, nodes: Any, fanout: int) -> Sampler:
 
     walker = csrgraph.csrgraph(sp.csr_matrix(graph.to_scipy(np.float32)), threads=1)
     walk = partial(walker.random_walks, walklen=2, epochs=fanout, start_nodes=nodes)
-    return Sampler(walk, lambda found: (found[:, 0], found[:, 1]), replacement=True, note="walks of one step")
+    return Sampler(walk, lambda result: (result[:, 0], result[:, 1]), replacement=True, note="walks of one step")
 
 
 WAYS: dict[str, Make] = {

@@ -325,7 +325,7 @@ class WholeGraph(TorchModel):
     def encode(self, model: nn.Module) -> Tensor:
         h = self.x
         for level in model.stack():
-            h = level.finish(level.aggregate.squash(self.mean @ (h @ level.aggregate.weight)))
+            h = level.after(self.mean @ (h @ level.aggregate.weight), projected=True)
         return h
 
     def loss(self, nodes: Tensor) -> Tensor:

@@ -120,18 +120,18 @@ def every_neighbor(offsets, targets, seeds, fanout, replace, directed):
     """What torch-sparse's neighbor_sample gives for a fan-out that takes all: nodes, sources, targets, edges."""
     import torch
 
-    found, edges, frontier = seeds.tolist(), [], seeds.tolist()
+    actual, edges, frontier = seeds.tolist(), [], seeds.tolist()
     for _ in fanout:
         fresh = []
         for u in frontier:
             for v in targets[offsets[u] : offsets[u + 1]].tolist():
-                if v not in found:
-                    found.append(v)
+                if v not in actual:
+                    actual.append(v)
                     fresh.append(v)
-                edges.append((found.index(v), found.index(u)))
+                edges.append((actual.index(v), actual.index(u)))
         frontier = fresh
     source, target = torch.tensor(edges, dtype=torch.long).reshape(-1, 2).T
-    return torch.tensor(found), source, target, torch.arange(len(edges))
+    return torch.tensor(actual), source, target, torch.arange(len(edges))
 
 
 @pytest.mark.filterwarnings("ignore:Sparse")
@@ -182,12 +182,12 @@ def test_the_sampling_models_compute_our_encoder_where_they_take_every_neighbour
         set_weight(model[at][0][0], level.aggregate.weight)
         set_weight(model[at][1][0], level.update.weight)
     nodes = torch.arange(planted.graph.n_nodes)
-    found = torch_model.encode(model, nodes).detach().numpy()
+    actual = torch_model.encode(model, nodes).detach().numpy()
 
     if kind == "Sampled":  # draws with replacement: only close
-        assert np.corrcoef(found.ravel(), expected.ravel())[0, 1] > 0.8
+        assert np.corrcoef(actual.ravel(), expected.ravel())[0, 1] > 0.8
     else:
-        assert np.allclose(found, expected, atol=1e-5)
+        assert np.allclose(actual, expected, atol=1e-5)
 
 
 @pytest.mark.filterwarnings("ignore:Sparse")
@@ -220,10 +220,10 @@ def test_neighbours_as_index_tensors_are_those_of_the_graph(untrained, planted):
 
     index, graph = untrained[0].Neighbors(planted.graph), planted.graph
     nodes = torch.tensor([5, 3, 5])
-    lists, found, counts = index.ragged(nodes)
+    lists, actual, counts = index.ragged(nodes)
     assert counts.tolist() == graph.degrees[nodes].tolist()
     for i, u in enumerate(nodes.tolist()):
-        assert found[lists == i].tolist() == graph.neighbors(u).tolist()
+        assert actual[lists == i].tolist() == graph.neighbors(u).tolist()
         assert set(index.padded(nodes, 7)[i].tolist()) <= set(graph.neighbors(u).tolist())
     us, vs = torch.arange(120).repeat_interleave(120), torch.arange(120).repeat(120)
     non_adjacent = ~(graph.adjacent(us.numpy(), vs.numpy()) | (us == vs).numpy())
@@ -239,9 +239,9 @@ def test_neighbours_as_index_tensors_are_those_of_the_graph(untrained, planted):
 def test_the_limit_is_the_faster_of_two_ways_and_names_it(load, loop, kernel, way):
     embedding = load("neighborhood_mean")
     times = dict(zip(embedding.LIMITS, ([loop, 7.0], [kernel, 7.0]), strict=True))
-    found, facts = embedding.faster_limit({**times, "ours": [5.0, 5.0]})
+    actual, facts = embedding.faster_limit({**times, "ours": [5.0, 5.0]})
 
-    assert found == {embedding.LIMIT: [4.0, 7.0], "ours": [5.0, 5.0]}
+    assert actual == {embedding.LIMIT: [4.0, 7.0], "ours": [5.0, 5.0]}
     assert (facts["way"], facts["other_way_ms"]) == (way, 6000.0)
     assert facts["note"] == embedding.LIMITS[way]
 
@@ -250,11 +250,11 @@ def test_the_limit_by_our_kernel_averages_the_given_neighbours(load, planted):
     kernel, graph, rng = load("mean_kernel"), planted.graph, np.random.default_rng(0)
     x = kernel.cache_aligned(rng.random((graph.n_nodes, 8), dtype=np.float32))
     other = rng.integers(graph.n_nodes, size=len(graph.targets)).astype(graph.targets.dtype)
-    found = np.empty_like(x)
-    kernel.mean_in_tiles(graph.offsets, other, x, 8)(found)
+    actual = np.empty_like(x)
+    kernel.mean_in_tiles(graph.offsets, other, x, 8)(actual)
     lists = [[u, *other[graph.offsets[u] : graph.offsets[u + 1]]] for u in range(graph.n_nodes)]
 
-    assert np.allclose(found, [x[rows].mean(0) for rows in lists], atol=1e-5)
+    assert np.allclose(actual, [x[rows].mean(0) for rows in lists], atol=1e-5)
 
 
 # ---------------------------------------------------------------------------------- performance
@@ -288,9 +288,9 @@ def test_an_alternative_that_is_faster_or_smaller_is_a_loss():
         timed("small one", 4.0, peak_mb=1000),
         timed("neither", 4.0, peak_gib=4.0),
     )
-    found = list(measurements.losses(lines, ["embed-all"]))
+    actual = list(measurements.losses(lines, ["embed-all"]))
 
-    assert found == [
+    assert actual == [
         "embed-all, g, 1 thread: quick one is 2.00 times as fast as ours, in memory.",
         "embed-all, g, 1 thread: small one holds 0.93 GiB, ours, in memory 3.00 GiB.",
     ]
@@ -356,9 +356,9 @@ def test_more_edges_a_second_are_faster_and_an_unfinished_row_of_ours_is_a_loss(
         {**fast, "row": "faster", "best_m_edges_s": 100.0, "worst_m_edges_s": 80.0},
         unfinished("ours, in memory", "ended when it held 20 GiB"),
     )
-    found = list(measurements.losses(lines, ["embed-all", "neighbor-sampler"]))
+    actual = list(measurements.losses(lines, ["embed-all", "neighbor-sampler"]))
 
-    assert found == [
+    assert actual == [
         "neighbor-sampler, g, 1 thread: faster is 2.00 times as fast as rae, without replacement.",
         "embed-all, g, 1 thread: ours, in memory did not finish (ended when it held 20 GiB).",
     ]
@@ -372,10 +372,15 @@ def test_a_row_is_compared_with_ours_of_the_same_loss_order_and_threads():
         timed("ours, locality order", 4.0),
     ).lines
 
-    def found(row, threads=1):
+    def actual(row, threads=1):
         return measurements.counterpart({"row": row, "settings": {"threads": threads}}, group)["best_s"]
 
-    assert [found("x, neighbor"), found("x, within", 2), found("x, locality order"), found("x")] == [2.0, 3.0, 4.0, 1.0]
+    assert [actual("x, neighbor"), actual("x, within", 2), actual("x, locality order"), actual("x")] == [
+        2.0,
+        3.0,
+        4.0,
+        1.0,
+    ]
 
 
 def grown(page):
@@ -413,8 +418,9 @@ def test_the_aims_are_met_or_missed_by_the_lines(load):
         step = {"table": "training-step", "dataset": dataset, "row": "ours, within", "settings": {"threads": 1}}
         lines.append({**step, "best_ms": best, "worst_ms": 60.0})
     lines.append(timed("rae fit", 17.0, table="file-to-vectors", dataset="web-Google", peak_mb=1600))
-    for row, seconds in (("rae fit, first", 1.5), ("RAE().fit, first", 4.5), ("rae fit, second", 0.0)):
-        lines.append(timed(row, 9.0, table="first-fit", dataset="34 nodes", compile_s=seconds))
+    for row, seconds in (("rae fit", (6.0, 5.5)), ("RAE().fit", (9.0, 4.5)), ("rae graph build", (20.0, 1.0))):
+        for turn, best in zip(("first", "second"), seconds, strict=True):
+            lines.append(timed(f"{row}, {turn}", best, table="first-fit", dataset="34 nodes"))
     cells: dict[str, tuple[str, ...]] = {}
     for aim in page.AIMS:
         what, *rest = aim.cells(measured(*lines))
@@ -433,8 +439,8 @@ def test_the_aims_are_met_or_missed_by_the_lines(load):
     assert cells[growth] == ("11 times or less", "10.4 times", "met")
     assert cells["the same, worst by worst"] == ("11 times or less", "11.5 times", "**missed**")
     assert cells["sampler, web-Google, one thread"] == ("50 M edges/s or more", "not measured", "")
-    assert cells["first fit after an installation: compiling"] == ("4 s or less", "4.5 s", "**missed**")
-    assert cells["second fit: compiling"] == ("0 s or less", "0.0 s", "met")
+    first = "first fit after an installation: longer than the second"
+    assert cells[first] == ("4 s or less", "4.5 s", "**missed**")
 
 
 def test_the_bounded_row_of_the_largest_graph_comes_from_the_growth_table(load):
@@ -496,8 +502,8 @@ def test_a_call_is_timed_without_the_start_of_its_process_which_is_the_best_of_t
     rae.write_graph(tmp_path / "graph", rae.Graph.from_edges([(0, 1), (1, 2)]))
     runs = [result(9.0, peak, None, f'{{"seconds": {own}}}') for own, peak in ((3.0, 0.7), (2.5, 0.8))]
     line = growth.numbers(runs, start[growth.BUILD], 20, tmp_path / "graph")
-    found = (line["best_s"], line["worst_s"], line["start_s"], line["peak_gib"], line["edges"])
-    assert found == (2.5, 3.0, 2.0, 0.8, 2)
+    actual = (line["best_s"], line["worst_s"], line["start_s"], line["peak_gib"], line["edges"])
+    assert actual == (2.5, 3.0, 2.0, 0.8, 2)
 
 
 # ------------------------------------------------------------------------------------------ run

@@ -107,13 +107,13 @@ def test_quick_ways_run_in_turns_and_slow_ones_once(compared, monkeypatch, tmp_p
 
     monkeypatch.setattr(compared.Comparison, "run", run)
     ways = [compared.Way(row, note="as it is" if row == "a" else "") for row in "abcd"]
-    found = compared.compare(ways, compared.Comparison(tmp_path, "ring"), 3, tmp_path)
+    actual = compared.compare(ways, compared.Comparison(tmp_path, "ring"), 3, tmp_path)
     assert "".join(ran) == "abcdadad"
-    assert [found["a"][key] for key in ("best_s", "worst_s", "rounds", "embedded_s")] == [10.0, 30.0, 3, 9.0]
-    assert found["a"]["note"] == "as it is; 9.0 s to the vectors, unwritten"
-    assert (found["b"]["best_s"], found["b"]["rounds"]) == (500.0, 1)
-    assert "best_s" not in found["c"]
-    assert found["c"]["note"] == "ended"
+    assert [actual["a"][key] for key in ("best_s", "worst_s", "rounds", "embedded_s")] == [10.0, 30.0, 3, 9.0]
+    assert actual["a"]["note"] == "as it is; 9.0 s to the vectors, unwritten"
+    assert (actual["b"]["best_s"], actual["b"]["rounds"]) == (500.0, 1)
+    assert "best_s" not in actual["c"]
+    assert actual["c"]["note"] == "ended"
 
 
 def test_a_quick_edge_list_has_the_header_and_the_first_rows(compared, edges, tmp_path):
@@ -152,9 +152,9 @@ def test_a_method_writes_a_vector_for_every_node(name, columns, script, compared
     out, progress = tmp_path / "z.parquet", tmp_path / "progress.jsonl"
     done = called(python, BENCHMARKS / "other_methods.py", name, edges, out, progress, 1)
     assert done.returncode == 0, done.stderr
-    found = compared.shape(out)
-    assert found["nodes"] == 30
-    assert found["columns"] in columns
+    actual = compared.shape(out)
+    assert actual["nodes"] == 30
+    assert actual["columns"] in columns
     stages = [line["stage"] for line in compared.read_stages(progress)]
     assert stages[0] == "graph"
     assert stages[-2:] == ["embedded", "written"]
@@ -166,8 +166,8 @@ def test_progress_has_the_share_of_a_loop_and_the_number_of_its_pass(script, mon
     double = progress.counted("generation {}", 200, lambda x: 2 * x)
     assert [double(x) for x in range(350)] == [2 * x for x in range(350)]
     assert progress.after("end", double)(7) == 14
-    found = [(line["stage"], line["share"]) for line in script("file_to_vectors").read_stages(progress.path)]
-    assert found == [
+    actual = [(line["stage"], line["share"]) for line in script("file_to_vectors").read_stages(progress.path)]
+    assert actual == [
         ("generation 1", 0.0),
         ("generation 1", 0.5),
         ("generation 2", 0.0),
@@ -252,17 +252,20 @@ def test_a_quick_graph_build_measures_every_table(tmp_path):
     assert done.returncode == 0, done.stderr
     tables = ("graph-build", "row-order", "neighbor-sampler")
     assert all(lines_of(tmp_path, table) for table in tables)
-    found = lines_of(tmp_path, *tables)
-    assert all({"rounds", "load", "date", "machine"} <= set(line) for line in found)
-    measured = [line for line in found if line["rounds"]]
+    actual = lines_of(tmp_path, *tables)
+    assert all({"rounds", "load", "date", "machine"} <= set(line) for line in actual)
+    measured = [line for line in actual if line["rounds"]]
     assert all("best_s" in line or "best_m_edges_s" in line for line in measured)
-    assert all(line["note"] for line in found if not line["rounds"])
+    assert all(line["note"] for line in actual if not line["rounds"])
     assert {"rae", "NumPy, sorted by random keys", "PyTorch, with replacement"} <= {line["row"] for line in measured}
 
 
 @pytest.mark.parametrize("name", ["rae", "numba, redraw what was drawn", "NumPy, sorted by random keys"])
 def test_samplers_without_replacement_draw_samples(name, script, graph):
     samplers, nodes = script("neighbor_samplers"), np.random.default_rng(0).permutation(graph.n_nodes)
+    if name.startswith("numba"):
+        samplers.import_extra_packages()
+        pytest.importorskip("numba", reason="not installed: python benchmarks/install_alternatives.py")
     sampler = samplers.WAYS[name](graph, nodes, 5)
     samplers.check_sample(sampler, sampler.sample(), graph, nodes, 5)
 
@@ -270,15 +273,15 @@ def test_samplers_without_replacement_draw_samples(name, script, graph):
 def test_a_wrong_sample_is_refused(script, graph):
     samplers, nodes = script("neighbor_samplers"), np.arange(graph.n_nodes)
     sampler = samplers.ours(graph, nodes, 5)
-    offsets, found = sampler.sample()
+    offsets, actual = sampler.sample()
     wide = int(np.argmax(np.diff(offsets)))
-    twice, stranger = found.copy(), found.copy()
+    twice, stranger = actual.copy(), actual.copy()
     twice[offsets[wide] + 1] = twice[offsets[wide]]
     stranger[offsets[wide]] = wide  # no node is its own neighbour
     for result, complaint in (
         ((offsets, twice), "a neighbour twice"),
         ((offsets, stranger), "no edge"),
-        ((np.append(offsets[:-1], offsets[-1] - 1), found[:-1]), "too few"),
+        ((np.append(offsets[:-1], offsets[-1] - 1), actual[:-1]), "too few"),
     ):
         with pytest.raises(AssertionError, match=complaint):
             samplers.check_sample(sampler, result, graph, nodes, 5)
@@ -291,9 +294,9 @@ def test_a_sampler_that_is_not_installed_is_named_with_the_reason(script, graph,
         raise ImportError("No module named 'dgl'")
 
     monkeypatch.setattr(samplers, "WAYS", {"DGL": absent, "rae": samplers.ours})
-    found = dict(samplers.samplers(graph, np.arange(3), 5))
-    assert found["DGL"] == "not installed: No module named 'dgl'"
-    assert isinstance(found["rae"], samplers.Sampler)
+    actual = dict(samplers.samplers(graph, np.arange(3), 5))
+    assert actual["DGL"] == "not installed: No module named 'dgl'"
+    assert isinstance(actual["rae"], samplers.Sampler)
 
 
 def test_ways_run_in_turns_and_a_slow_one_has_one_round(script, monkeypatch):

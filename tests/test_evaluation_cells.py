@@ -10,10 +10,10 @@ import pytest
 
 import rae
 from rae import datasets
-from rae.evaluation import data
+from rae.evaluation import data, probes
 from rae.evaluation.runner import Job, compute
 from rae.evaluation.table_spec import Effort
-from rae.evaluation.tables import GROUPS, TABLES
+from rae.evaluation.tables import GROUPS, TABLES, recovery
 
 CELLS = [
     pytest.param(table.name, number, dataset, id=f"{table.name}-{work.rows[0].name}-{dataset}")
@@ -21,6 +21,7 @@ CELLS = [
     for number, work in enumerate(table.works)
     for dataset in work.datasets
 ]
+FROM_FILES = [cell for cell in CELLS if cell.values[2] not in ("house", "barbell")]  # those have no stand-in
 TWO_STEPS = Effort(steps=2)
 
 
@@ -72,13 +73,26 @@ def check(lines, table, number, dataset):
 @pytest.mark.parametrize(("table", "number", "dataset"), CELLS)
 def test_every_cell_runs_on_a_small_stand_in(table, number, dataset, monkeypatch):
     monkeypatch.setattr(data, "get", stand_in)
+    monkeypatch.setitem(recovery.GRAPHS["mixed"], "n_nodes", 150)
 
     check(compute(Job(table, number, dataset, 0, TWO_STEPS)), table, number, dataset)
 
 
+@pytest.fixture
+def short_readers(monkeypatch):
+    """Readers that stop after few iterations: a trial's score is only checked to be a number."""
+    for reader in (probes.linear, probes.softmax):
+        monkeypatch.setattr(probes, reader.__name__, lambda reader=reader: _shortened(reader()))
+
+
+def _shortened(reader):
+    return reader.set_params(**{"estimator__max_iter" if hasattr(reader, "estimator") else "max_iter": 20})
+
+
 @pytest.mark.data
-@pytest.mark.parametrize(("table", "number", "dataset"), CELLS)
-def test_every_cell_runs_on_its_own_data(table, number, dataset, data_home):
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize(("table", "number", "dataset"), FROM_FILES)
+def test_every_cell_runs_on_its_own_data(table, number, dataset, data_home, short_readers):
     if TABLES[table].from_files and not all(map(data.present, dataset.split(" to "))):
         pytest.skip(f"{dataset} is not in RAE_DATA")
 

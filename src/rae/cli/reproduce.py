@@ -1,4 +1,4 @@
-"""`rae reproduce`: the paper's tables and figures again, beside their floors."""
+"""`rae reproduce`: the paper's tables and figures, with floors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 WHAT = ("toy", "node", "graph", "roles", "inductive", "figures", "all")
 
 
-@click.command(short_help="the paper's tables and figures, beside their floors")
+@click.command(short_help="the paper's tables and figures, with floors")
 @click.argument("what", type=click.Choice(WHAT), metavar="{" + ",".join(WHAT) + "}")
 @click.option("--runs", type=click.IntRange(min=1), metavar="N", help="at most N runs a row  [default: the paper's]")
 @click.option("--jobs", type=click.IntRange(min=1), metavar="J", help="processes at a time  [default: all cores]")
@@ -35,11 +35,11 @@ WHAT = ("toy", "node", "graph", "roles", "inductive", "figures", "all")
 def reproduce(
     console: Console, what: str, runs: int | None, jobs: int | None, out: str, download: bool, steps: int | None
 ) -> None:
-    """Make the paper's tables and figures again, ours beside the published values and beside floors.
+    """Compute the paper's tables and figures, with the published values and with floors.
 
-    Every run is one line of JSON in results/; a run that is there is not repeated, so an
-    interrupted call goes on where it was. docs/reproduce.md and docs/figures/ are made from those
-    lines. Data sets are read from the folder RAE_DATA; one that is absent is said to be.
+    Every run is one line of JSON in results/. A run that has a line is not repeated, so an
+    interrupted call resumes. docs/reproduce.md and docs/figures/ are generated from those lines.
+    Data sets are read from the folder RAE_DATA; absent ones are named.
 
     \b
     rae reproduce toy
@@ -59,24 +59,24 @@ def reproduce(
     folder, effort = Path(out), Effort(steps)
     ledger = Ledger(folder / "results")
     if steps is None:
-        figures.need_library()
+        figures.pyplot()  # fails before any work if it is not installed
     if download:
         _fetch(tables, console)
     with console.progress() as progress:
         outcome = run(
             tables, ledger, runs=runs, jobs=jobs or console.threads or threads(), effort=effort, progress=progress
         )
-    made = [] if steps else publish(ledger, folder / "docs")
+    files = [] if steps else publish(ledger, folder / "docs")
     filled = [fill(table, ledger.read(table.name), effort, runs) for table in tables if table.name != "figures"]
-    text = "\n\n".join([*(terminal(each, terminal_width(sys.stdout)) for each in filled), _told(outcome, made)])
-    console.result(text, _as_data(filled, outcome, made))
+    text = "\n\n".join([*(terminal(table, terminal_width(sys.stdout)) for table in filled), _summary(outcome, files)])
+    console.result(text, _as_data(filled, outcome, files))
     if outcome.failed:
-        first = next(iter(outcome.failed.items()))
-        raise RaeError(f"{len(outcome.failed):,} runs failed, the first: {first[0]}: {first[1]}; the others are kept")
+        job, error = next(iter(outcome.failed.items()))
+        raise RaeError(f"{len(outcome.failed):,} runs failed, the first: {job}: {error}; the others are in the ledger")
 
 
 def _fetch(tables: Sequence[Table], console: Console) -> None:
-    """Have every data set of these tables on this machine, as far as it can be had."""
+    """Download the data sets of these tables that are not on this machine; a failure is a warning."""
     from rae.datasets import load
     from rae.errors import DatasetError
     from rae.evaluation.data import present
@@ -91,30 +91,29 @@ def _fetch(tables: Sequence[Table], console: Console) -> None:
                 console.warn(str(error))
 
 
-def _told(outcome: Outcome, made: Sequence[Path]) -> str:
-    lines = [f"{outcome.made:,} runs made, {outcome.kept:,} were there"]
+def _summary(outcome: Outcome, files: Sequence[Path]) -> str:
+    lines = [f"{outcome.computed:,} runs computed, {outcome.present:,} were in the ledger"]
     if outcome.absent:
         lines.append(
             f"data not present: {', '.join(outcome.absent)}; put the files into the folder that RAE_DATA names, "
             "or add --download"
         )
-    if made:
-        lines += ["written:", *(f"  {path}" for path in made)]
+    if files:
+        lines += ["written:", *(f"  {path}" for path in files)]
     return "\n".join(lines)
 
 
-def _numbers(found: Summary) -> dict[str, Any]:
+def _numbers(cell: Summary) -> dict[str, Any]:
     """A cell as JSON; one run has neither a spread nor an interval."""
-    every = dataclasses.asdict(found)
-    return every if found.runs > 1 else {"mean": found.mean, "runs": 1}
+    return dataclasses.asdict(cell) if cell.runs > 1 else {"mean": cell.mean, "runs": 1}
 
 
-def _as_data(filled: Sequence[FilledTable], outcome: Outcome, made: Sequence[Path]) -> dict[str, Any]:
+def _as_data(filled: Sequence[FilledTable], outcome: Outcome, files: Sequence[Path]) -> dict[str, Any]:
     cells = [
-        {"table": f.table.name, "row": row.name, "dataset": dataset, **_numbers(found)}
+        {"table": f.table.name, "row": row.name, "dataset": dataset, **_numbers(cell)}
         for f in filled
-        for row in f.table.rows
-        for dataset in f.table.datasets
-        if (found := f.summary(row, dataset))
+        for row, dataset in f.filled_cells()
+        if (cell := f.summary(row, dataset))
     ]
-    return {"cells": cells, **dataclasses.asdict(outcome), "files": [str(path) for path in made]}
+    counts = {"made": outcome.computed, "kept": outcome.present, "absent": outcome.absent, "failed": outcome.failed}
+    return {"cells": cells, **counts, "files": [str(path) for path in files]}

@@ -1,1 +1,1 @@
-"""The paper's evidence again: tables as data, probes, floors, kept lines, and the report made from them."""
+"""Reproduction of the paper: tables, probes, floors, the ledger of results and the reports generated from it."""

@@ -1,4 +1,4 @@
-"""The data sets of the tables: those that lie on this machine, each loaded once per process."""
+"""The data sets of the tables that are on this machine, each loaded once per process."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _FOLDERS |= {"karate-mirrored": "struc2vec/karate-mirrored"}
 
 
 def present(name: str, home: Home | None = None) -> bool:
-    """Whether the files of this data set lie on this machine."""
+    """Whether the files of this data set are on this machine."""
     home = home or Home.from_environment()
     if name in ("house", "barbell"):
         return True
-    if name.isupper():  # a collection: either of its two forms will do
+    if name.isupper():  # a collection has two forms
         stem = f"{name}/{name.replace('-', '')}"
         return any(home.find(path) for path in (f"{stem}.txt", f"{stem}.txt.gz", f"{name}/{name}.zip"))
     start = _FOLDERS.get(name, name + "/")
@@ -28,7 +28,7 @@ def present(name: str, home: Home | None = None) -> bool:
 
 @lru_cache(maxsize=3)
 def get(name: str) -> Any:
-    """The data set of this name, from this machine alone: the network is never asked."""
+    """The data set of this name, from this machine; nothing is downloaded."""
     if name in ("house", "barbell"):
         return load(name)
     return load(name, home=dataclasses.replace(Home.from_environment(), sources={}))

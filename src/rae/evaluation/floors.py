@@ -1,4 +1,4 @@
-"""What costs nothing: a method that does not beat these has not earned its training."""
+"""Baselines without training: what a trained method has to beat."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ Array = np.ndarray[Any, Any]
 
 def with_self(graph: Graph) -> sp.csr_array:
     """The matrix that replaces every row by the mean over {u} and N(u)."""
-    adjacency = _adjacency(graph) + sp.eye_array(graph.n_nodes, format="csr")
+    adjacency = graph.to_scipy() + sp.eye_array(graph.n_nodes, format="csr")
     return sp.csr_array(sp.diags_array(1 / adjacency.sum(1)) @ adjacency)
 
 
 def two_hop_mean(graph: Graph, features: Matrix) -> Any:
-    """Rows that add up to one, averaged over {u} and N(u) twice without any weight, then of length one."""
+    """Features scaled to row sums of one, averaged twice over {u} and N(u), then scaled to length one."""
     x = _scaled(_sparse(features), 1)
     mean = with_self(graph)
     return _scaled(sp.csr_array(mean @ (mean @ x)), 2)
@@ -41,7 +41,7 @@ def two_hop_degrees(graph: Graph) -> Array:
     """Log-degree, and its mean, spread, smallest and largest among the neighbours, then the means of those again."""
     own = log_degree(graph)
     near = np.hstack([own, _of_neighbors(graph, own)])
-    mean = sp.diags_array(1 / np.maximum(graph.degrees, 1)) @ _adjacency(graph)
+    mean = sp.diags_array(1 / np.maximum(graph.degrees, 1)) @ graph.to_scipy()
     return np.hstack([near, mean @ near])
 
 
@@ -51,7 +51,7 @@ def graph_sizes(graphs: Sequence[Graph]) -> Array:
 
 
 def summed_features(graphs: Sequence[Graph], features: Sequence[Matrix] | None, seed: int) -> Array:
-    """What an encoder reads of each graph, summed over its nodes: raw degrees, and features where there are any."""
+    """The input of an encoder summed over the nodes of each graph: raw degrees, and features if there are any."""
     whole = Graph.disjoint_union(graphs)
     x = structural_features(whole, scale="raw", above_cap="random", seed=seed).astype(np.float64)
     if features is not None:
@@ -61,7 +61,7 @@ def summed_features(graphs: Sequence[Graph], features: Sequence[Matrix] | None, 
 
 
 def degree_profiles(graphs: Sequence[Graph], bins: int) -> Array:
-    """How many nodes of each graph have which degree, and which mean, spread, least and most among neighbours.
+    """Histograms of each graph: the degrees, and their mean, spread, minimum and maximum among the neighbours.
 
     -> (g, 5 * bins): each column in evenly spaced bins of log(1 + value), up to its largest in the collection.
     """
@@ -74,10 +74,6 @@ def degree_profiles(graphs: Sequence[Graph], bins: int) -> Array:
     code = graph_of[:, None] * width + np.arange(numbers.shape[1]) * bins + bin_of
     counts = np.bincount(code.ravel(), minlength=len(graphs) * width)
     return counts.reshape(len(graphs), width).astype(np.float64)
-
-
-def _adjacency(graph: Graph) -> sp.csr_array:
-    return graph.to_scipy()
 
 
 def _of_neighbors(graph: Graph, column: Array) -> Array:

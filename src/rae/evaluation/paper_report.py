@@ -137,12 +137,16 @@ def _row_title(row: Row) -> str:
 
 
 def _cell(filled: FilledTable, row: Row, dataset: str) -> str:
-    found = filled.summary(row, dataset)
-    if found is None:
+    cell = filled.summary(row, dataset)
+    if cell is None:
         return _reason_empty(filled, row, dataset)
     other = filled.summary(row, dataset, filled.table.published_as) if filled.table.published_as else None
+    return mean_sd(cell) + (f" / {other.mean:.1f}" if other else "") + _published(filled, row, dataset)
+
+
+def _published(filled: FilledTable, row: Row, dataset: str) -> str:
     value = filled.table.published.get((row.name, dataset))
-    return mean_sd(found) + (f" / {other.mean:.1f}" if other else "") + (f" ({value.mean:.1f})" if value else "")
+    return f" ({value.mean:.1f})" if value else ""
 
 
 def _reason_empty(filled: FilledTable, row: Row, dataset: str) -> str:
@@ -187,9 +191,9 @@ def _floors_not_cleared(filled: FilledTable) -> str:
 def _verdicts(filled: FilledTable) -> dict[tuple[str, str], str]:
     """Reproduced, better or worse, by row and data set."""
     return {
-        (row, dataset): verdict(found, value)
+        (row, dataset): verdict(ours, value)
         for (row, dataset), value in filled.table.published.items()
-        if (found := filled.as_published(filled.table.row(row), dataset))
+        if (ours := filled.as_published(filled.table.row(row), dataset))
     }
 
 
@@ -263,18 +267,15 @@ def _key(cell: tuple[Row, str]) -> tuple[str, str]:
 
 
 def _interval(cell: tuple[Row, str], filled: Any) -> str:
-    found = filled.summary(*cell)
-    if found.runs > 1:
-        return f"{found.low:.2f} to {found.high:.2f}"
+    summary = filled.summary(*cell)
+    if summary.runs > 1:
+        return f"{summary.low:.2f} to {summary.high:.2f}"
     return "the same every time" if _key(cell) in filled.deterministic else "one run"
 
 
 def _figures(figures: Mapping[str, str]) -> str:
-    return (
-        report.section("Figures", *(f"![{what}]({name})\n\n{what}" for name, what in figures.items()))
-        if figures
-        else ""
-    )
+    pictures = [f"![{caption}]({name})\n\n{caption}" for name, caption in figures.items()]
+    return report.section("Figures", *pictures) if pictures else ""
 
 
 def _map_silhouettes(filled: FilledTable) -> str:
@@ -291,28 +292,25 @@ def _map_silhouettes(filled: FilledTable) -> str:
 
 def _costs(filled: Sequence[FilledTable]) -> str:
     """Time and peak memory of each table, from the same lines."""
-    rows = []
-    for each in filled:
-        if runs := [line for cell in each.cells.values() for line in cell]:
-            clock, cpu = (
-                sum(float(x[key]) / int(x["rows_together"]) for x in runs) / 60 for key in ("seconds", "cpu_seconds")
+    costs = []
+    for table in filled:
+        if lines := [line for cell in table.cells.values() for line in cell]:
+            cpu, clock = (
+                sum(float(x[key]) / int(x["rows_together"]) for x in lines) / 60 for key in ("cpu_seconds", "seconds")
             )
-            rows.append((cpu, each.table.title, len(runs), clock, max(float(line["peak_mb"]) for line in runs)))
-    if not rows:
+            costs.append((cpu, table.table.title, len(lines), clock, max(float(line["peak_mb"]) for line in lines)))
+    if not costs:
         return ""
-    columns: list[Column] = [
-        ("table", lambda x, _: x[1]),
-        ("lines", lambda x, _: f"{x[2]:,}"),
-        ("minutes of a core", lambda x, _: f"{x[0]:.1f}"),
-        ("minutes by the clock", lambda x, _: f"{x[3]:.1f}"),
-        ("peak memory, MB", lambda x, _: f"{x[4]:,.0f}"),
+    rows = [
+        [title, f"{count:,}", f"{cpu:.1f}", f"{clock:.1f}", f"{peak:,.0f}"]
+        for cpu, title, count, clock, peak in sorted(costs, reverse=True)
     ]
     return report.section(
         "Where the time goes",
-        report.table(sorted(rows, reverse=True), columns),
+        report.grid(["table", "lines", "minutes of a core", "minutes by the clock", "peak memory, MB"], rows),
         report.paragraph(
-            f"Together {sum(row[0] for row in rows):.0f} minutes of one core, shared among the processes of `--jobs`; "
-            "the clock runs faster than the core where the machine has other work."
+            f"Together {sum(cost[0] for cost in costs):.0f} minutes of one core, shared among the processes of "
+            "`--jobs`; the clock runs faster than the core where the machine has other work."
         ),
     )
 
@@ -339,9 +337,7 @@ def terminal(filled: FilledTable, width: int = 100) -> str:
 
 
 def _terminal_cell(filled: FilledTable, row: Row, dataset: str) -> str:
-    found = filled.summary(row, dataset)
-    if found is None:
+    cell = filled.summary(row, dataset)
+    if cell is None:
         return _reason_empty(filled, row, dataset).replace("data not present", "no data")
-    value = filled.table.published.get((row.name, dataset))
-    published = f" ({value.mean:.1f})" if value else ""
-    return f"{found.mean:.1f}{published}" + (f" n{found.runs}" if found.runs > 1 else "")
+    return f"{cell.mean:.1f}{_published(filled, row, dataset)}" + (f" n{cell.runs}" if cell.runs > 1 else "")

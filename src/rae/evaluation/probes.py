@@ -1,4 +1,4 @@
-"""Judges: how much a simple reader gets out of vectors. They take any z, from any method."""
+"""Scores of vectors, from any method, by simple readers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def linear(C: float = 1.0) -> OneVsRestClassifier:
 
 
 def softmax(C: float = 1.0) -> LogisticRegression:
-    """The reader that weighs all classes against each other at once; it serves ordered classes better."""
+    """Multinomial logistic regression; better than one against the rest where classes are ordered."""
     return LogisticRegression(C=C, max_iter=2000)
 
 
@@ -44,29 +44,21 @@ def accuracy_on(z: Any, labels: Array, train: Array, groups: dict[str, Array]) -
     return {name: 100 * float(probe.score(z[rows], labels[rows])) for name, rows in groups.items()}
 
 
-def stratified(labels: Array, seed: int) -> tuple[Array, Array]:
-    """Rows to learn from and rows to judge by, four to one, every class in its proportion."""
-    splitter = StratifiedShuffleSplit(1, test_size=0.2, random_state=seed)
-    train, test = next(splitter.split(labels, labels))
-    return train, test
-
-
 def split_accuracy(z: Any, labels: Array, seed: int) -> float:
-    """Percent right on the fifth held out by this seed, columns standardised on the other four."""
-    train, test = stratified(labels, seed)
-    probe = make_pipeline(StandardScaler(), softmax()).fit(z[train], labels[train])
-    return 100 * float(probe.score(z[test], labels[test]))
+    """Percent right on a stratified fifth of the rows, drawn by this seed; the reader is fitted on the others."""
+    train, test = next(StratifiedShuffleSplit(1, test_size=0.2, random_state=seed).split(labels, labels))
+    return transfer_accuracy(z[train], labels[train], z[test], labels[test])
 
 
 def transfer_accuracy(z: Any, labels: Array, other: Any, other_labels: Array) -> float:
-    """Percent right on all nodes of another graph, by a reader that has seen only this one."""
+    """Percent right on all other rows, by a reader fitted on these; columns are standardised by these."""
     probe = make_pipeline(StandardScaler(), softmax()).fit(z, labels)
     return 100 * float(probe.score(other, other_labels))
 
 
 @dataclass(frozen=True)
 class Folds:
-    """Ten folds in percent: the honest accuracy, and what the best cut-off on each test fold would have given."""
+    """Accuracy over ten folds in percent, and with the cut-off that is best on each test fold."""
 
     accuracy: float
     best_cut: float | None  # None for more than two classes
@@ -76,16 +68,16 @@ def cross_validated(z: Any, labels: Array, seed: int) -> Folds:
     """The mean over ten stratified folds, drawn by this seed; columns are standardised on the training folds."""
     z = np.asarray(z, np.float64)  # sums over thousands of nodes: Newton's steps need every digit
     two = len(np.unique(labels)) == 2
-    honest, flattered = [], []
+    accuracies, cut_accuracies = [], []
     for train, test in StratifiedKFold(10, shuffle=True, random_state=seed).split(z, labels):
         # Newton's method: the quickest solver for some hundred columns.
         reader = LogisticRegression(solver="newton-cholesky")
         probe = make_pipeline(StandardScaler(), reader if two else OneVsRestClassifier(reader))
         probe.fit(z[train], labels[train])
-        honest.append(float(probe.score(z[test], labels[test])))
+        accuracies.append(float(probe.score(z[test], labels[test])))
         if two:
-            flattered.append(best_cut(probe.predict_proba(z[test])[:, 1], labels[test] == probe.classes_[1]))
-    return Folds(100 * float(np.mean(honest)), 100 * float(np.mean(flattered)) if two else None)
+            cut_accuracies.append(best_cut(probe.predict_proba(z[test])[:, 1], labels[test] == probe.classes_[1]))
+    return Folds(100 * float(np.mean(accuracies)), 100 * float(np.mean(cut_accuracies)) if two else None)
 
 
 def best_cut(p: Array, positive: Array) -> float:
@@ -99,29 +91,29 @@ def best_cut(p: Array, positive: Array) -> float:
 
 
 def flat(z: Array, width: int = 2) -> Array:
-    """Standardised columns in their leading directions, as the pictures and silhouettes of roles take them."""
+    """The leading principal components of the standardised columns.  (n, d) -> (n, width)"""
     x = StandardScaler().fit_transform(np.asarray(z, dtype=np.float64))
     width = min(width, *x.shape)
     return np.asarray(PCA(width, svd_solver="full").fit_transform(x))
 
 
 def silhouette(z: Array, labels: Array) -> float:
-    """How much closer nodes are to their own role than to the next one, in percent of the way; 100 is perfect."""
+    """The silhouette coefficient in percent."""
     return 100 * float(silhouette_score(z, labels))
 
 
 def recovery(z: Array, labels: Array, seed: int) -> dict[str, float]:
-    """Roles found again by GraphWave's protocol: standardise, five directions, k-means told the true number."""
+    """GraphWave's protocol: standardise, five principal components, k-means with the true number of roles."""
     x = flat(z, 5)
-    with warnings.catch_warnings():  # fewer different places than roles: what there is to find is found
+    with warnings.catch_warnings():  # there may be fewer distinct vectors than roles
         warnings.simplefilter("ignore", ConvergenceWarning)
-        found = KMeans(len(np.unique(labels)), n_init=10, random_state=seed).fit_predict(x)
-    homogeneity, completeness, v = homogeneity_completeness_v_measure(labels, found)
+        clusters = KMeans(len(np.unique(labels)), n_init=10, random_state=seed).fit_predict(x)
+    homogeneity, completeness, v = homogeneity_completeness_v_measure(labels, clusters)
     return {
         "v_measure": 100 * float(v),
         "homogeneity": 100 * float(homogeneity),
         "completeness": 100 * float(completeness),
-        "ari": 100 * float(adjusted_rand_score(labels, found)),
+        "ari": 100 * float(adjusted_rand_score(labels, clusters)),
         "silhouette": silhouette(x, labels),
     }
 

@@ -79,11 +79,11 @@ def number(value: float | None, text: str) -> str:
     return "" if value is None else text.format(value)
 
 
-def mean_sd(found: Summary | None, digits: int = 1) -> str:
+def mean_sd(summary: Summary | None, digits: int = 1) -> str:
     """Mean and standard deviation of several runs, the value alone of one."""
-    if found is None:
+    if summary is None:
         return ""
-    return f"{found.mean:.{digits}f}" + (f" ± {found.sd:.{digits}f}" if found.runs > 1 else "")
+    return f"{summary.mean:.{digits}f}" + (f" ± {summary.sd:.{digits}f}" if summary.runs > 1 else "")
 
 
 def anchor(title: str) -> str:

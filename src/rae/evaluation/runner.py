@@ -38,10 +38,10 @@ class Job:
 
 @dataclass
 class Outcome:
-    """How many lines a call added, found, and failed to add."""
+    """What a call of `reproduce` did."""
 
-    made: int = 0  # new lines
-    kept: int = 0  # lines that were in the ledger
+    computed: int = 0  # lines added
+    present: int = 0  # lines that the ledger had
     absent: list[str] = field(default_factory=list)  # data sets that are not on this machine
     failed: dict[str, str] = field(default_factory=dict)  # error messages by job
 
@@ -65,7 +65,7 @@ def reproduce(
                 outcome.failed[f"{job.table}, {job.dataset}, seed {job.seed}"] = lines
             else:
                 ledger.append(lines)
-                outcome.made += len(lines)
+                outcome.computed += len(lines)
             if progress is not None:
                 progress("runs", done, len(todo), {})
     return outcome
@@ -74,9 +74,9 @@ def reproduce(
 def _missing(
     tables: Sequence[Table], ledger: Ledger, runs: int | None, effort: Effort, outcome: Outcome
 ) -> Iterator[Job]:
-    """The jobs whose lines are not all in the ledger, ordered by data set, so that each is loaded seldom."""
+    """The jobs whose lines are not all in the ledger, by data set, so that each is loaded few times."""
     for table in tables:
-        have = {identity(line) for line in ledger.read(table.name, SCORE_KEYS)}
+        recorded = {identity(line) for line in ledger.read(table.name, SCORE_KEYS)}
         for dataset in table.datasets:
             if table.from_files and not all(map(data.present, dataset.split(" to "))):
                 outcome.absent += [dataset] if dataset not in outcome.absent else []
@@ -85,22 +85,17 @@ def _missing(
                 count = work.runs if runs is None else min(runs, work.runs)
                 for seed in range(count if dataset in work.datasets else 0):
                     job = Job(table.name, number, dataset, seed, effort)
-                    if all(identity(line) in have for line in _line_keys(job, table, work)):
-                        outcome.kept += len(work.rows)
+                    if all(identity(line) in recorded for line in _line_keys(job, table, work)):
+                        outcome.present += len(work.rows)
                     else:
                         yield job
 
 
 def _line_keys(job: Job, table: Table, work: Work) -> list[Line]:
     """Table, row, data set, seed and settings of the lines of a job."""
+    key = {"table": job.table, "dataset": job.dataset, "seed": job.seed}
     return [
-        {
-            "table": job.table,
-            "row": row.name,
-            "dataset": job.dataset,
-            "seed": job.seed,
-            "settings": table.line_settings(work, row, job.dataset, job.effort),
-        }
+        {**key, "row": row.name, "settings": table.line_settings(work, row, job.dataset, job.effort)}
         for row in work.rows
     ]
 
@@ -116,8 +111,9 @@ def compute(job: Job) -> list[Line]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CollapseWarning)  # an untrained or tiny model is a row, not a mistake
         scores = work.compute(job.dataset, job.seed, job.effort)
-    if wrong := [name for name, found in scores.items() if not math.isfinite(found.score)]:
-        raise RaeError(f"{wrong[0]} has no finite score")
+    for name, score in scores.items():
+        if not math.isfinite(score.score):
+            raise RaeError(f"{name} has no finite score")
     cost = {
         "seconds": round(time.perf_counter() - began, 3),
         "cpu_seconds": round(time.process_time() - cpu, 3),  # a busy machine stretches the other
@@ -125,14 +121,9 @@ def compute(job: Job) -> list[Line]:
         "rows_together": len(work.rows),
     }
     return [
-        {
-            **line,
-            "score": round(scores[line["row"]].score, 4),
-            "also": dict(scores[line["row"]].also),
-            **cost,
-            **provenance(),
-        }
+        {**line, "score": round(score.score, 4), "also": dict(score.also), **cost, **provenance()}
         for line in _line_keys(job, table, work)
+        for score in [scores[line["row"]]]
     ]
 
 
@@ -156,11 +147,11 @@ def _compute_all(todo: Sequence[Job], jobs: int) -> Generator[tuple[Job, list[Li
                     yield running.pop(future), future.result()
         except BrokenProcessPool:
             raise RaeError(
-                "a worker process was killed, most likely for want of memory; what is done is kept: "
+                "a worker process was killed, most likely for want of memory; finished runs are in the ledger: "
                 "call the same command again with fewer jobs (",
                 *(Argument("jobs", 1), ")"),
             ) from None
-        except GeneratorExit:  # interrupted: unfinished runs are lost, so they are not waited for
+        except (GeneratorExit, KeyboardInterrupt):  # unfinished runs are lost, so they are not waited for
             for process in active_children():
                 process.terminate()
             raise

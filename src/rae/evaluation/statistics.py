@@ -75,5 +75,5 @@ def against_floor(ours: Mapping[int, float], floor: Mapping[int, float]) -> str:
 
 def two_sample(a: Sequence[float], b: Sequence[float]) -> tuple[float, int, float]:
     """Student's two-sided t-test of two rows, as the paper does it: t, degrees of freedom, p."""
-    found = stats.ttest_ind(a, b)
-    return float(found.statistic), len(a) + len(b) - 2, float(found.pvalue)
+    test = stats.ttest_ind(a, b)
+    return float(test.statistic), len(a) + len(b) - 2, float(test.pvalue)

@@ -1,18 +1,21 @@
 """The specification of a table: rows, the works that compute their scores, and published values.
 
-A work is one computation for one data set and one seed; it gives a score to one row or to several (a
-concatenation costs nothing once both of its halves are there).
+A work is one computation for one data set and one seed; it gives a score to one row or to several (both halves of a
+concatenation are rows too).
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from rae.config import PRESETS, Config
+
+KINDS = ("floor", "other", "ours", "ablation")  # of rows, in the order of a table; other: somebody else's method
 
 
 @dataclass(frozen=True)
@@ -20,7 +23,7 @@ class Row:
     """One row of a table; `settings` are its differences from the preset."""
 
     name: str
-    kind: str = "ours"  # floor, other (somebody else's method), ours, ablation
+    kind: str = "ours"  # one of KINDS
     settings: Mapping[str, Any] = field(default_factory=dict)
     note: str = ""
     against: str = ""  # the row that an ablation changes in one point
@@ -32,8 +35,8 @@ class Row:
 
     def config(self, seed: int, effort: Effort) -> Config:
         """The settings of this row as a Config: `preset` and every other setting by name."""
-        named = {k: v for k, v in self.settings.items() if k in Config.__dataclass_fields__}
-        config = PRESETS[self.settings.get("preset", "default")].replace(**named, seed=seed)
+        changes = {k: v for k, v in self.settings.items() if k in Config.__dataclass_fields__}
+        config = PRESETS[self.settings.get("preset", "default")].replace(**changes, seed=seed)
         return config if effort.steps is None else config.replace(steps=min(config.steps, effort.steps))
 
 
@@ -69,6 +72,17 @@ class Work:
     datasets: tuple[str, ...]
     runs: int
     by_dataset: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # settings that follow the data set
+
+
+def work_per_row(
+    compute: Callable[[Row, str, int, Effort], Score], rows: Iterable[Row], *rest: Any
+) -> tuple[Work, ...]:
+    """A work for each row, whose score `compute` returns; `rest` are the further fields of a work."""
+    return tuple(Work((row,), partial(_score_of_row, compute, row), *rest) for row in rows)
+
+
+def _score_of_row(compute: Any, row: Row, dataset: str, seed: int, effort: Effort) -> Scores:
+    return {row.name: compute(row, dataset, seed, effort)}
 
 
 @dataclass(frozen=True)
@@ -112,10 +126,8 @@ class Table:
     @property
     def rows(self) -> tuple[Row, ...]:
         """Every row once, floors first."""
-        rows = list(dict.fromkeys(row.name for work in self.works for row in work.rows))
         by_name = {row.name: row for work in self.works for row in work.rows}
-        order = {"floor": 0, "other": 1, "ours": 2, "ablation": 3}
-        return tuple(sorted((by_name[name] for name in rows), key=lambda row: order[row.kind]))
+        return tuple(sorted(by_name.values(), key=lambda row: KINDS.index(row.kind)))
 
     def row(self, name: str) -> Row:
         """The row of this name."""

@@ -1,15 +1,13 @@
-"""Air-traffic graphs: how active an airport is, told from its place in the network; at home and abroad."""
+"""Air-traffic graphs: how active an airport is, by its position in the network, within a country and across."""
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 from rae.estimator import RAE
 from rae.evaluation import data, floors, probes
-from rae.evaluation.table_spec import Effort, Row, Score, Scores, Table, Work
+from rae.evaluation.table_spec import Effort, Row, Score, Scores, Table, Work, work_per_row
 from rae.features import structural_features
-from rae.graph import Graph
 
 DATASETS = ("brazil", "europe", "usa")
 PAIRS = tuple(f"{a} to {b}" for a in DATASETS for b in DATASETS if a != b)
@@ -22,7 +20,8 @@ UNTRAINED = Row("RAE, untrained", "ours", {"steps": 0})
 WITHIN = Row("RAE, J_within", "ours", {"loss": "within"})
 NEIGHBOR = Row("RAE, J_neighbor", "ours", {"loss": "neighbor"})
 
-_FREE: dict[str, Any] = {
+FLOOR_ROWS = (LOG_DEGREE, TWO_HOP, FEATURES)
+FLOORS: dict[str, Any] = {
     LOG_DEGREE.name: floors.log_degree,
     TWO_HOP.name: floors.two_hop_degrees,
     FEATURES.name: structural_features,
@@ -30,31 +29,30 @@ _FREE: dict[str, Any] = {
 
 
 def _floors(dataset: str, seed: int, effort: Effort) -> Scores:
+    return {name: _score(embed, dataset, seed) for name, embed in FLOORS.items()}
+
+
+def _fitted(row: Row, dataset: str, seed: int, effort: Effort) -> Score:
+    return _score(RAE(row.config(seed, effort)).fit_transform, dataset, seed)
+
+
+def _score(embed: Any, dataset: str, seed: int) -> Score:
     airports = data.get(dataset)
-    return {
-        name: Score(probes.split_accuracy(make(airports.graph), airports.labels, seed)) for name, make in _FREE.items()
-    }
+    return Score(probes.split_accuracy(embed(airports.graph), airports.labels, seed))
 
 
-def _fitted(row: Row, dataset: str, seed: int, effort: Effort) -> Scores:
-    airports = data.get(dataset)
-    z = RAE(row.config(seed, effort)).fit_transform(airports.graph)
-    return {row.name: Score(probes.split_accuracy(z, airports.labels, seed))}
+def _transfer_floors(dataset: str, seed: int, effort: Effort) -> Scores:
+    return {name: _transfer_score(embed, dataset) for name, embed in FLOORS.items()}
 
 
-def _abroad(embed: Any, dataset: str) -> float:
+def _transferred(row: Row, dataset: str, seed: int, effort: Effort) -> Score:
+    model = RAE(row.config(seed, effort)).fit(data.get(dataset.split(" to ")[0]).graph)
+    return _transfer_score(model.transform, dataset)
+
+
+def _transfer_score(embed: Any, dataset: str) -> Score:
     home, away = (data.get(name) for name in dataset.split(" to "))
-    return probes.transfer_accuracy(embed(home.graph), home.labels, embed(away.graph), away.labels)
-
-
-def _floors_abroad(dataset: str, seed: int, effort: Effort) -> Scores:
-    return {name: Score(_abroad(make, dataset)) for name, make in _FREE.items()}
-
-
-def _fitted_abroad(row: Row, dataset: str, seed: int, effort: Effort) -> Scores:
-    home: Graph = data.get(dataset.split(" to ")[0]).graph
-    model = RAE(row.config(seed, effort)).fit(home)
-    return {row.name: Score(_abroad(model.transform, dataset))}
+    return Score(probes.transfer_accuracy(embed(home.graph), home.labels, embed(away.graph), away.labels))
 
 
 TABLE = Table(
@@ -68,8 +66,8 @@ TABLE = Table(
     ),
     settings={"reader": "softmax, C = 1, standardised"},
     works=(
-        Work((LOG_DEGREE, TWO_HOP, FEATURES), _floors, DATASETS, RUNS),
-        *(Work((row,), partial(_fitted, row), DATASETS, RUNS) for row in (UNTRAINED, WITHIN, NEIGHBOR)),
+        Work(FLOOR_ROWS, _floors, DATASETS, RUNS),
+        *work_per_row(_fitted, (UNTRAINED, WITHIN, NEIGHBOR), DATASETS, RUNS),
     ),
 )
 
@@ -83,7 +81,7 @@ TRANSFER = Table(
     ),
     settings={"reader": "softmax, C = 1, standardised"},
     works=(
-        Work((LOG_DEGREE, TWO_HOP, FEATURES), _floors_abroad, PAIRS, 1),
-        *(Work((row,), partial(_fitted_abroad, row), PAIRS, 5) for row in (UNTRAINED, WITHIN, NEIGHBOR)),
+        Work(FLOOR_ROWS, _transfer_floors, PAIRS, 1),
+        *work_per_row(_transferred, (UNTRAINED, WITHIN, NEIGHBOR), PAIRS, 5),
     ),
 )

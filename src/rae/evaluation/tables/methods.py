@@ -1,4 +1,4 @@
-"""Every method of the role tables under one contract: a row, a graph and a seed in, vectors out."""
+"""The methods of the role tables: the vectors of a row, a graph and a seed."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from rae.features import structural_features
 from rae.graph import Graph
 
 
-def named(embedder: Any) -> dict[str, Any]:
+def settings_of(embedder: Any) -> dict[str, Any]:
     """Every setting of a method but its seed."""
     return {f.name: getattr(embedder, f.name) for f in dataclasses.fields(embedder) if f.init and f.name != "seed"}
 
 
 DEGREE = Row("degree", "floor", {"method": "degree"}, "log-degree alone")
 FEATURES = Row("structural features", "floor", {"method": "features"}, "what RAE is given")
-REFEX = Row("ReFeX-style features", "other", {"method": "refex", **named(ReFeX())})
-GRAPHWAVE = Row("GraphWave", "other", {"method": "graphwave", **named(GraphWave())})
+REFEX = Row("ReFeX-style features", "other", {"method": "refex", **settings_of(ReFeX())})
+GRAPHWAVE = Row("GraphWave", "other", {"method": "graphwave", **settings_of(GraphWave())})
 NODE2VEC = Row(
-    "node2vec", "other", {"method": "node2vec", **named(Node2Vec(walks=50))}, "50 walks: the graphs are small"
+    "node2vec", "other", {"method": "node2vec", **settings_of(Node2Vec(walks=50))}, "50 walks: the graphs are small"
 )
 UNTRAINED = Row("RAE, untrained", "ours", {"method": "rae", "steps": 0})
 WITHIN = Row("RAE, J_within", "ours", {"method": "rae", "loss": "within"})
@@ -43,10 +43,10 @@ def vectors(row: Row, graph: Graph, seed: int, effort: Effort) -> np.ndarray[Any
     embedder: Any = {"degree": Degree, "refex": ReFeX, "graphwave": GraphWave, "node2vec": Node2Vec}[method]
     settings = {name: value for name, value in row.settings.items() if name != "method"}
     if method == "node2vec":
-        settings |= {"seed": seed, **walking(effort)}
+        settings |= {"seed": seed, **trial_walks(effort)}
     return np.asarray(embedder(**settings).fit_transform(graph))
 
 
-def walking(effort: Effort) -> dict[str, Any]:
-    """The settings of a walker for this effort: a trial walks each node once, and not far."""
+def trial_walks(effort: Effort) -> dict[str, Any]:
+    """Settings that shorten the walks of a trial: one per node, of few steps."""
     return {} if effort.steps is None else {"walks": 1, "length": 5 * effort.steps}

@@ -37,11 +37,11 @@ NEIGHBOR = (
 
 
 def sampled_mean(model: RAE, graph: Graph) -> np.ndarray[Any, Any]:
-    """The mean of several sampled passes of one fitted model, as the released code takes it."""
+    """The mean of several sampled passes of one model, as in the released code."""
     config, x = model.config, _features(graph, model.config)
     passes = [config.replace(inference="sampled", seed=1000 * config.seed + i) for i in range(PASSES)]
-    each = [embed(model.encoders, Features.of(graph, x, sampled)) for sampled in passes]
-    return np.asarray(np.mean(each, axis=0, dtype=np.float64))
+    vectors = [embed(model.encoders, Features.of(graph, x, sampled)) for sampled in passes]
+    return np.asarray(np.mean(vectors, axis=0, dtype=np.float64))
 
 
 def _features(graph: Graph, config: Config) -> np.ndarray[Any, Any]:
@@ -54,14 +54,19 @@ def _fitted(rows: tuple[Row, Row], dataset: str, seed: int, effort: Effort) -> S
     toy = data.get(dataset)
     sampled, exact = rows
     model = RAE(exact.config(seed, effort)).fit(toy.graph)
-    each = {sampled.name: sampled_mean(model, toy.graph), exact.name: model.transform(toy.graph)}
-    return {name: Score(probes.silhouette(probes.flat(z), toy.labels)) for name, z in each.items()}
+    return {
+        sampled.name: _score(sampled_mean(model, toy.graph), toy.labels),
+        exact.name: _score(model.transform(toy.graph), toy.labels),
+    }
+
+
+def _score(z: Any, labels: Any) -> Score:
+    return Score(probes.silhouette(probes.flat(z), labels))
 
 
 def _floor(dataset: str, seed: int, effort: Effort) -> Scores:
     toy = data.get(dataset)
-    x = _features(toy.graph, FEATURES.config(seed, effort))
-    return {FEATURES.name: Score(probes.silhouette(probes.flat(x), toy.labels))}
+    return {FEATURES.name: _score(_features(toy.graph, FEATURES.config(seed, effort)), toy.labels)}
 
 
 TABLE = Table(
