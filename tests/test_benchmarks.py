@@ -545,6 +545,7 @@ def test_a_step_that_needs_data_is_skipped_by_a_trial_without_it(load, monkeypat
     assert run.reason_to_skip(step, quick=True, named=False) is None
 
 
+@pytest.mark.slow
 def test_every_benchmark_runs_on_small_sizes_and_leaves_results_and_docs_alone(load):
     """All but those of test_benchmarks_alternatives.py."""
     first = ("growth", "resume_after_kill", "million_nodes", "plan_accuracy", "first_fit")

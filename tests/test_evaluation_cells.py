@@ -89,6 +89,7 @@ def _shortened(reader):
     return reader.set_params(**{"estimator__max_iter" if hasattr(reader, "estimator") else "max_iter": 20})
 
 
+@pytest.mark.slow
 @pytest.mark.data
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize(("table", "number", "dataset"), FROM_FILES)
