@@ -12,9 +12,10 @@ import scipy.sparse as sp
 import torch
 
 from plain import random_graph, to_networkx
-from rae import RAE, Config, Encoder, Graph, exact_blocks, sample_blocks, set_threads
+from rae import RAE, Config, Encoder, Graph, exact_blocks, non_neighbor, random_neighbor, sample_blocks, set_threads
+from rae.errors import ConfigError, GraphError
 from rae.features import Features
-from rae.model.sampling import shuffle_neighbors, stack
+from rae.model.sampling import Block, shuffle_neighbors, stack
 from rae.ops import dense, gather, layout, library, reference, sampling, structure
 from rae.ops.library import reference_only
 from rae.runtime import key
@@ -324,6 +325,37 @@ def test_an_encoder_gives_what_transform_gives():
         z = model.encoders["within"].eval()(x, blocks)
 
     assert np.allclose(z.numpy(), model.transform(GRAPH)[nodes], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"ego": torch.tensor([300])}, {"ego": torch.tensor([-1])}, {"neighbors": torch.tensor([0, 999])},
+        {"offsets": torch.tensor([0, 3])}, {"offsets": torch.tensor([0, 2, 1])}, {"lists": torch.tensor([1])},
+        {"ego": torch.tensor([0, 1])},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_block_that_names_rows_which_are_not_there_is_refused(change):
+    block = Block(torch.tensor([0]), torch.tensor([0, 2]), torch.tensor([1, 2]))._replace(**change)
+
+    with pytest.raises(IndexError, match="rows or lists that are not there"):
+        gather.average(rows_of(300, 8), block)
+
+
+@pytest.mark.parametrize("rows", [[300], [-1], [0, 2**40]])
+def test_rows_outside_the_graph_are_refused(rows):
+    for call in (
+        lambda: GRAPH.adjacent(np.array(rows), np.zeros(len(rows), int)),
+        lambda: sample_blocks(GRAPH, np.array(rows), (3,), 0),
+        lambda: exact_blocks(GRAPH, np.array(rows), 1),
+        lambda: random_neighbor(GRAPH, np.array(rows), 2, key(0)),
+        lambda: non_neighbor(GRAPH, np.array(rows), 2, key(0)),
+    ):
+        with pytest.raises(GraphError, match="rows must be from 0 to 299"):
+            call()
+    with pytest.raises(ConfigError, match="fanout must be 1 or more, got 0"):
+        sample_blocks(GRAPH, np.array([0]), (0,), 0)
 
 
 def test_the_meta_device_runs_the_reference():

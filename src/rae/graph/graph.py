@@ -95,7 +95,17 @@ class Graph:
 
     def adjacent(self, us: Ints, vs: Ints) -> np.ndarray[Any, np.dtype[np.bool_]]:
         """Whether each pair of rows shares an edge.  (b,), (b,) -> (b,)"""
-        return adjacent(self.offsets, self.targets, us, vs)
+        return adjacent(self.offsets, self.targets, self.checked_rows(us), self.checked_rows(vs))
+
+    def checked_rows(self, rows: Any) -> Ints:
+        """The row numbers as int64, refused where one is not a row of this graph."""
+        numbers = np.ascontiguousarray(rows, np.int64)
+        if numbers.size and not (int(numbers.min()) >= 0 and int(numbers.max()) < self.n_nodes):
+            wrong = numbers[(numbers < 0) | (numbers >= self.n_nodes)][0]
+            raise GraphError(
+                f"rows must be from 0 to {self.n_nodes - 1:,}, got {wrong:,}; use rows([id]) to look an id up"
+            )
+        return numbers
 
     def edges(self) -> Ints:
         """Every undirected edge once, as two rows u < v, ascending.  -> (m, 2)

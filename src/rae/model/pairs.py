@@ -25,15 +25,15 @@ def same_node(graph: Graph, nodes: Ints, k: int, key: Any) -> Ints:
 def random_neighbor(graph: Graph, nodes: Ints, k: int, key: Any) -> Ints:
     """J_neighbor's positives: a random neighbour of u; u itself where it has none.  (b,) -> (k, b)"""
     views = np.repeat(np.arange(k), len(nodes))
-    picked = pick_neighbor(graph.offsets, graph.targets, np.tile(nodes, k), key, views)
+    picked = pick_neighbor(graph.offsets, graph.targets, np.tile(graph.checked_rows(nodes), k), key, views)
     return picked.reshape(k, len(nodes))
 
 
 def any_other(graph: Graph, nodes: Ints, k: int, key: Any) -> Ints:
     """R(u): positions of batch nodes w != u, uniform.  (b,) -> (b, k)"""
-    return non_neighbors(graph.offsets, graph.targets, nodes, k, key, exclude=False)
+    return non_neighbors(graph.offsets, graph.targets, graph.checked_rows(nodes), k, key, exclude=False)
 
 
 def non_neighbor(graph: Graph, nodes: Ints, k: int, key: Any) -> Ints:
     """P(u): positions of batch nodes w != u not adjacent to u; -1 where no draw finds one.  (b,) -> (b, k)"""
-    return non_neighbors(graph.offsets, graph.targets, nodes, k, key, exclude=True)
+    return non_neighbors(graph.offsets, graph.targets, graph.checked_rows(nodes), k, key, exclude=True)

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rae.errors import Argument, ConfigError
 from rae.graph import Graph
 from rae.ops import sampling
 from rae.ops.sampling import renumber
@@ -44,7 +45,9 @@ def sample_neighbors(graph: Graph, nodes: Ints, fanout: int, key: Any, views: In
 
     The choice depends on (key, node, view) alone, not on the batch around it or on threads.
     """
-    return sampling.sample_neighbors(graph.offsets, graph.targets, nodes, fanout, key, views)
+    if fanout < 1:
+        raise ConfigError(Argument("fanout"), f" must be 1 or more, got {fanout}")
+    return sampling.sample_neighbors(graph.offsets, graph.targets, graph.checked_rows(nodes), fanout, key, views)
 
 
 def sample_blocks(

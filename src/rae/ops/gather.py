@@ -47,8 +47,26 @@ def average(x: Tensor, block: Any) -> Tensor:
     if not is_native(x, *block) or x.dtype != torch.float32:
         ego = block.ego.to(x.device)
         return reference.mean(x, block.offsets, block.neighbors, ego, block.lists)
+    _check_block(block, len(x))
     out: Tensor = _Average.apply(x.contiguous(), block)  # type: ignore[no-untyped-call]
     return out
+
+
+def _check_block(block: Any, n_below: int) -> None:
+    """Refuse a block that names rows or lists which are not there: the library reads what it is told to read."""
+    n_lists = len(block.offsets) - 1
+    rows = ((block.ego, n_below), (block.neighbors, n_below), (block.lists, n_lists))
+    inside = all(index is None or not len(index) or _is_within(index, bound) for index, bound in rows)
+    ordered = int(block.offsets[0]) >= 0 and bool((torch.diff(block.offsets) >= 0).all())
+    long_enough = int(block.offsets[-1]) <= len(block.neighbors)
+    matching = block.lists is not None or len(block.ego) == n_lists
+    if not (inside and ordered and long_enough and matching):
+        raise IndexError(f"the block names rows or lists that are not there: {n_below:,} rows, {n_lists:,} lists")
+
+
+def _is_within(index: Tensor, bound: int) -> bool:
+    low, high = torch.aminmax(index)
+    return int(low) >= 0 and int(high) < bound
 
 
 class _Average(torch.autograd.Function):
