@@ -102,7 +102,7 @@ def remove_vectors(vectors: Path, seconds: float) -> None:
 
 
 def start_costs(work: Path, memory: str, threads: int) -> dict[str, ProcessResult]:
-    """What each process takes with next to nothing to do: the best of three, since the first may compile."""
+    """What each process takes with next to nothing to do: the best of three."""
     draw_edges(work / f"edges-{TINY}.parquet", TINY // 2, TINY)
     best: dict[str, ProcessResult] = {}
     for _ in range(3):
