@@ -75,7 +75,7 @@ def time_in_turns(
     """Seconds a call of every way, once for each round, in turns.
 
     A turn is as many calls as fill TURN_SECONDS, one at least. Before the rounds every way is called once to warm up
-    and compile, and `check` gets its result; a way that was slow then has a single round.
+    (Numba compiles then), and `check` gets its result; a way that was slow then has a single round.
     """
     seconds: dict[str, list[float]] = {name: [] for name in ways}
     slow = set()

@@ -101,11 +101,11 @@ def remove_vectors(vectors: Path, seconds: float) -> None:
     vectors.unlink()
 
 
-def start_costs(work: Path, memory: str, threads: int) -> dict[str, ProcessResult]:
-    """What each process takes with next to nothing to do: the best of three, since the first may compile."""
+def start_costs(work: Path, memory: str, threads: int, rounds: int = 3) -> dict[str, ProcessResult]:
+    """What each process takes with next to nothing to do: the best of the rounds."""
     draw_edges(work / f"edges-{TINY}.parquet", TINY // 2, TINY)
     best: dict[str, ProcessResult] = {}
-    for _ in range(3):
+    for _ in range(rounds):
         for part in PARTS:
             result = run_part(part, work, TINY, 2, memory, threads)
             best[part] = min(best.get(part, result), result, key=lambda r: r.seconds)
@@ -115,11 +115,11 @@ def start_costs(work: Path, memory: str, threads: int) -> dict[str, ProcessResul
 def measure(work: Path, m: int, steps: int, rounds: int, memory: str, threads: int) -> dict[str, list[ProcessResult]]:
     """Every part on a graph of m edges, in turns; the graph and the model stay.
 
-    Builds are quick, so they have four more rounds.
+    Builds are short, so they have four more rounds, but for a single one.
     """
     draw_edges(work / f"edges-{m}.parquet", m // 10, m)
     results: dict[str, list[ProcessResult]] = {part: [] for part in PARTS}
-    for turn in range(rounds + 4):
+    for turn in range(rounds + 4 if rounds > 1 else 1):
         for part in PARTS if turn < rounds else (BUILD,):
             results[part].append(run_part(part, work, m, steps, memory, threads))
     (work / f"edges-{m}.parquet").unlink()
@@ -155,7 +155,7 @@ def main() -> None:
     sizes = [10_000] if options.quick else [int(float(s)) for s in options.sizes.split(",")]
     with tempfile.TemporaryDirectory() as scratch:
         work = options.work or Path(scratch)
-        start = start_costs(work, options.memory, options.threads)
+        start = start_costs(work, options.memory, options.threads, 1 if options.quick else 3)
         for m in sizes:
             rounds = 1 if options.quick else 2 if m >= 1e7 else 3
             results = measure(work, m, 2 if options.quick else 200, rounds, options.memory, options.threads)

@@ -85,7 +85,7 @@ def numpy_sorted(graph: rae.Graph, nodes: Any, fanout: int) -> Sampler:
         taken = place < fanout
         return row[taken], graph.targets[shuffled[taken]]
 
-    return Sampler(sample, lambda found: found)
+    return Sampler(sample, lambda result: result)
 
 
 def numpy_replaced(graph: rae.Graph, nodes: Any, fanout: int) -> Sampler:

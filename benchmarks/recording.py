@@ -14,16 +14,16 @@ RESULTS = Path(__file__).parent.parent / "results"
 
 def parser(doc: str | None, quick: str, *, threads: int | None = None, rounds: int | None = None) -> Any:
     """An argument parser with --quick, --results and, where a default is given, --threads and --rounds."""
-    made = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
-    made.add_argument("--quick", action="store_true", help=quick)
-    made.add_argument(
+    arguments = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--quick", action="store_true", help=quick)
+    arguments.add_argument(
         "--results", type=lambda path: Ledger(Path(path)), default=Ledger(RESULTS), help="folder of lines"
     )
     if threads is not None:
-        made.add_argument("--threads", type=int, default=threads)
+        arguments.add_argument("--threads", type=int, default=threads)
     if rounds is not None:
-        made.add_argument("--rounds", type=int, default=rounds)
-    return made
+        arguments.add_argument("--rounds", type=int, default=rounds)
+    return arguments
 
 
 def all_cores() -> int:

@@ -118,7 +118,7 @@ SCORES = {"ari": adjusted_rand_score, "nmi": normalized_mutual_info_score, "puri
 
 
 def jobs(parts: list[str]) -> list[tuple[dict, object]]:
-    """Every line there should be: what it is, and how it is made."""
+    """The key of every line, and the function that computes it."""
     out: list[tuple[dict, object]] = []
     for seed in range(SEEDS):
         if "planted" in parts:
@@ -149,9 +149,11 @@ def summary(lines: list[dict]) -> str:
         x = rows[0]
         if x["table"] == "roles-planted":
             options = " ".join(f"{k}={v:g}" for k, v in x["settings"]["options"].items())
-            found = ",".join(str(r["found"]) for r in rows)
-            ari, told = (np.mean([r[key] for r in rows]) for key in ("ari", "ari_told_k"))
-            numbers = f"planted {x['planted']:2} found {found:9} ARI {ari:.2f} told k {told:.2f}"
+            numbers_of_roles = ",".join(str(r["found"]) for r in rows)
+            ari, ari_true_k = (np.mean([r[key] for r in rows]) for key in ("ari", "ari_told_k"))
+            numbers = (
+                f"planted {x['planted']:2} found {numbers_of_roles:9} ARI {ari:.2f} with the true k {ari_true_k:.2f}"
+            )
             out.append(f"{x['dataset']:16}{options:32} {numbers}")
         elif x["table"] == "roles-criteria":
             options = " ".join(f"{k}={v:g}" for k, v in x["settings"]["options"].items())
@@ -160,10 +162,9 @@ def summary(lines: list[dict]) -> str:
         elif x["table"] == "roles-airports":
             pairs = [(np.mean([r[m] for r in rows]), np.mean([r[f"{m}_degree"] for r in rows])) for m in SCORES]
             scores = "  ".join(f"{m} {a:.2f} ({b:.2f})" for m, (a, b) in zip(SCORES, pairs, strict=True))
-            found = ",".join(str(r["found"]) for r in rows)
-            out.append(
-                f"{x['dataset']:16}k={x['settings']['k']!s:6} found {found:9} {scores}   (k-means on log-degree)"
-            )
+            numbers_of_roles = ",".join(str(r["found"]) for r in rows)
+            name = f"{x['dataset']:16}k={x['settings']['k']!s:6}"
+            out.append(f"{name} found {numbers_of_roles:9} {scores}   (k-means on log-degree)")
     return "\n".join(out)
 
 

@@ -52,8 +52,8 @@ class Neighbors:
     def non_adjacent(self, us: Tensor, vs: Tensor) -> Tensor:
         """Whether v is neither u nor a neighbour of u."""
         code = us * self.n + vs
-        found = torch.searchsorted(self.codes, code).clamp(max=len(self.codes) - 1)
-        return (self.codes[found] != code) & (us != vs)
+        at = torch.searchsorted(self.codes, code).clamp(max=len(self.codes) - 1)
+        return (self.codes[at] != code) & (us != vs)
 
 
 def layer(n_in: int, n_out: int, dropout: float) -> nn.Sequential:
@@ -196,7 +196,7 @@ class Geometric(TorchModel):
         )  # fmt: skip
 
     def encode(self, model: nn.Module, egos: Tensor | None = None, others: Tensor | None = None) -> Tensor:
-        """Every node; and below them, if asked, these egos with the neighbours of others."""
+        """Every node, followed by these egos, if given, with the neighbours of others."""
         one, first, second, two, third, fourth = model
         h = second(first(one(self.x, self.adjacency)))
         out = two(h, self.adjacency)
@@ -243,12 +243,12 @@ class GeometricSampled(Geometric):
         one, first, second, *_ = model
         seeds, place = torch.unique(nodes, return_inverse=True)
         call = (self.graph.offsets, self.graph.targets, seeds, list(self.config.fanout), False, True)
-        found, source, target, _ = type(self).sampler(*call)
+        sampled, source, target, _ = type(self).sampler(*call)
         order = torch.argsort(target, stable=True)
         source, target = source[order], target[order]
         n = max(len(seeds), int(target[-1]) + 1 if len(target) else 0)  # nodes of the last hop have no list
-        adjacency = rows_of(torch.arange(n), target, source, torch.bincount(target, minlength=n), len(found))
-        h = second(first(one((self.x[found], None), adjacency)))
+        adjacency = rows_of(torch.arange(n), target, source, torch.bincount(target, minlength=n), len(sampled))
+        h = second(first(one((self.x[sampled], None), adjacency)))
         near = target < len(seeds)
         return h, place, (source[near], torch.bincount(target[near], minlength=len(seeds)))
 
