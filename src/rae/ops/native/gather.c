@@ -137,6 +137,32 @@ VARIANTS EXPORT void NAME(mean_half_rows)(
     }
 }
 
+/* out[i] = mean of x[index[e]], e in offsets[i]..offsets[i + 1]; with `spread`, then their standard deviation. 0 for an
+ * empty list. Deviations are taken from the mean, in a second pass: nothing cancels. */
+VARIANTS EXPORT void NAME(moment_rows)(
+    const int64_t *offsets, const INDEX *index, const double *x, int64_t width, int64_t spread, double *out, int64_t start,
+    int64_t stop)
+{
+    for (int64_t i = start; i < stop; i++) {
+        double *mean = out + i * width * (spread ? 2 : 1), *deviation = mean + width;
+        int64_t low = offsets[i], high = offsets[i + 1];
+        double count = (double)MAX(high - low, 1);
+        for (int64_t j = 0; j < width; j++) mean[j] = 0;
+        for (int64_t e = low; e < high; e++) {
+            const double *row = x + (int64_t)index[e] * width;
+            for (int64_t j = 0; j < width; j++) mean[j] += row[j];
+        }
+        for (int64_t j = 0; j < width; j++) mean[j] /= count;
+        if (!spread) continue;
+        for (int64_t j = 0; j < width; j++) deviation[j] = 0;
+        for (int64_t e = low; e < high; e++) {
+            const double *row = x + (int64_t)index[e] * width;
+            for (int64_t j = 0; j < width; j++) deviation[j] += (row[j] - mean[j]) * (row[j] - mean[j]);
+        }
+        for (int64_t j = 0; j < width; j++) deviation[j] = sqrt(deviation[j] / count);
+    }
+}
+
 /* out[index[e]] += weights[e] * x[i] over the list of row i, columns left..right only: the transpose of sum_rows. */
 VARIANTS EXPORT void NAME(scatter_rows)(
     const int64_t *offsets, const INDEX *index, const float *weights, const float *x, int64_t width, int64_t n_rows,
