@@ -37,6 +37,7 @@ Floats = np.ndarray[Any, np.dtype[np.float32]]
 
 MEASURES = ("degree", "triangles", "core", "four_cycles")
 PLACE = 64  # columns of `place`, a power of two
+CHUNK = 4096  # rows at a time
 SMALLEST_DEVIATION = 0.1  # of a measure: one that hardly varies is not blown up
 SMALLEST_SHARE = 1e-9  # of the largest eigenvalue: directions below it are rounding
 SMALLEST_EIGENVALUE = 1e-12  # where all nodes are alike, everything is rounding
@@ -396,11 +397,20 @@ def _vectors(graph: Graph, solution: Solution, config: ExactConfig) -> Floats:
     mean, deviation = units(x) if config.relative else (solution.mean, solution.deviation)
     own = (x - mean) / deviation
     out = np.empty((graph.n_nodes, PLACE + config.around_width), np.float32)
-    out[:, :PLACE] = (statistics(graph, own, config) - solution.center) @ solution.directions
+    phi = statistics(graph, own, config)
+    for rows in _chunks(graph.n_nodes):
+        out[rows, :PLACE] = (phi[rows] - solution.center) @ solution.directions
+    del phi
     start, width = PLACE, 2 * config.frequencies
     centers = torch.split(solution.around_center, width)
     for level, stored in zip(waves(graph, own, solution.frequencies, solution.phases), centers, strict=True):
         center = level.mean(0) if config.relative else stored
-        out[:, start : start + width] = (level - center) * solution.around_factor
+        for rows in _chunks(graph.n_nodes):
+            out[rows, start : start + width] = (level[rows] - center) * solution.around_factor
         start += width
     return out
+
+
+def _chunks(n: int) -> Iterator[slice]:
+    """Rows 0..n in pieces that stay in the cache."""
+    return (slice(start, start + CHUNK) for start in range(0, n, CHUNK))
