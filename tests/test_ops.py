@@ -68,6 +68,25 @@ def test_means_over_neighborhoods_of_any_width(threads, width, dtype, graph):
     assert torch.allclose(fast[u].double(), around, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("width", [1, 4, 12, 64])
+@pytest.mark.parametrize("graph", [GRAPH, wide(GRAPH), HUB], ids=["32", "64", "hub"])
+def test_moments_over_neighbors(threads, monkeypatch, width, graph):
+    monkeypatch.setattr(gather, "MIN_ENTRIES", 64)
+    x = rows_of(graph.n_nodes, width, np.float64) + 1e6  # large numbers: a difference of squares would cancel
+
+    fast, plain = both(lambda: gather.moments(x, graph.offsets, graph.targets))
+    mean, plain_mean = both(lambda: gather.neighbor_mean(x, graph.offsets, graph.targets))
+
+    assert torch.allclose(fast, plain, rtol=1e-12, atol=1e-7)
+    assert torch.allclose(mean, plain_mean, rtol=1e-12)
+    assert torch.equal(mean, fast[:, :width])
+    for u in (3, graph.n_nodes - 1):
+        around = x[graph.neighbors(u).tolist()]
+        assert torch.allclose(fast[u, width:], around.std(0, correction=0), atol=1e-7)
+    alone = np.flatnonzero(graph.degrees == 0)
+    assert not fast[alone].any()
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
 def test_means_of_any_set_of_rows_are_those_of_the_whole(threads, dtype):
     x = rows_of(300, 40, dtype)
@@ -269,6 +288,42 @@ def test_triangles_and_core_numbers_are_those_of_networkx(threads, graph):
     assert fast.tolist() == by_torch.tolist() == list(nx.triangles(plain).values())
     fast, by_torch = both(lambda: structure.core_numbers(*arrays))
     assert fast.tolist() == by_torch.tolist() == list(nx.core_number(plain).values())
+
+
+@pytest.mark.parametrize("graph", [GRAPH, wide(GRAPH), HUB], ids=["32", "64", "hub"])
+def test_four_cycles_of_the_library_and_of_the_reference(threads, graph):
+    fast, plain = both(lambda: structure.four_cycles(graph.offsets, graph.targets))
+
+    assert fast.dtype == plain.dtype == np.int64
+    assert fast.tolist() == plain.tolist()
+    assert fast.any()
+
+
+def test_four_cycles_are_those_found_by_trying_all_paths(threads):
+    graph = random_graph(30, 90, seed=1)
+    neighbors = [set(graph.neighbors(u).tolist()) for u in range(30)]
+
+    def cycles(u: int) -> int:
+        paths = ((v, w, x) for v in neighbors[u] for w in neighbors[v] - {u} for x in neighbors[w] - {u, v})
+        return sum(u in neighbors[x] for _, _, x in paths) // 2  # each is found in both directions
+
+    counts = structure.four_cycles(graph.offsets, graph.targets)
+
+    assert counts.tolist() == [cycles(u) for u in range(30)]
+    assert counts.sum() > 0
+
+
+def test_four_cycles_do_not_depend_on_threads_and_do_not_overflow_32_bits():
+    ends = np.arange(70_000)
+    graph = Graph.from_edges((np.concatenate([ends, ends]), np.repeat([70_000, 70_001], 70_000)))  # K(2, 70000)
+    by_count = []
+    for count in (1, 2, 5):
+        set_threads(count)
+        by_count.append(structure.four_cycles(graph.offsets, graph.targets))
+    set_threads(1)
+
+    assert all(np.array_equal(counts, by_count[0]) for counts in by_count)
+    assert by_count[0][[0, 70_000]].tolist() == [69_999, 70_000 * 69_999 // 2]
 
 
 # --------------------------------------------------------------------------------- layout

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         write_graph,
     )
     from rae.model.encoder import Encoder
+    from rae.model.exact import Exact
     from rae.model.losses import contrast
     from rae.model.pairs import any_other, non_neighbor, random_neighbor
     from rae.model.sampling import exact_blocks, sample_blocks, shuffle_neighbors
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "Config": "config",
     "Encoder": "model.encoder",
+    "Exact": "model.exact",
     "Features": "features",
     "FeatureTable": "features",
     "Graph": "graph",
@@ -79,6 +81,7 @@ __all__ = [
     "TOY",
     "Config",
     "Encoder",
+    "Exact",
     "FeatureTable",
     "Features",
     "Graph",

@@ -1,4 +1,4 @@
-"""Structural measures of every node: degree, triangles, clustering, core number."""
+"""Structural measures of every node: degree, triangles, 4-cycles, clustering, core number."""
 
 from __future__ import annotations
 
@@ -20,6 +20,11 @@ def degrees(graph: Graph) -> Ints:
 def triangles(graph: Graph) -> Ints:
     """The triangles each node is a corner of.  -> (n,)"""
     return structure.triangles(graph.offsets, graph.targets)
+
+
+def four_cycles(graph: Graph) -> Ints:
+    """The cycles of four different nodes that each node is on, with or without a chord.  -> (n,)"""
+    return structure.four_cycles(graph.offsets, graph.targets)
 
 
 def core_numbers(graph: Graph) -> Ints:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -21,6 +22,7 @@ from rae.model.encoder import Encoder
 from rae.storage.atomic import atomic_path
 
 FORMAT = 1
+EXACT = "exact"  # what the header of `rae.model.exact` calls its model; trained models name none
 _HEADER = "rae"
 
 
@@ -38,11 +40,7 @@ class Checkpoint:
 
 def save(checkpoint: Checkpoint, path: str | Path) -> None:
     """Write the model to one file, atomically."""
-    from safetensors.torch import save as to_bytes
-
-    header = {
-        "format": FORMAT,
-        "version": version("rae"),
+    fields = {
         "config": checkpoint.config.as_dict(),
         "n_features": checkpoint.n_features,
         "structural": checkpoint.structural,
@@ -54,6 +52,14 @@ def save(checkpoint: Checkpoint, path: str | Path) -> None:
         for loss, encoder in checkpoint.encoders.items()
         for name, tensor in encoder.state_dict().items()
     }
+    write_file(path, fields, tensors)
+
+
+def write_file(path: str | Path, fields: Mapping[str, Any], tensors: dict[str, torch.Tensor]) -> None:
+    """Write tensors and, as JSON in the header, the format, the version and these fields, atomically."""
+    from safetensors.torch import save as to_bytes
+
+    header = {"format": FORMAT, "version": version("rae"), **fields}
     data = to_bytes(tensors, metadata={_HEADER: json.dumps(header, sort_keys=True)})
     with atomic_path(path) as temporary:
         Path(temporary).write_bytes(data)
@@ -61,9 +67,17 @@ def save(checkpoint: Checkpoint, path: str | Path) -> None:
 
 def load(path: str | Path) -> Checkpoint:
     """The model in this file; a truncated, foreign or newer file is refused."""
+    path = Path(path)
+    fields, tensors = read_file(path)
+    if fields.get("model") == EXACT:
+        raise CheckpointError(f"{path} holds an exact model, expected a trained one; rae.Exact.load reads it")
+    return _rebuilt(path, fields, tensors)
+
+
+def read_file(path: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
+    """The fields of the header and the tensors; a truncated, foreign or newer file is refused."""
     from safetensors import SafetensorError, safe_open
 
-    path = Path(path)
     if not path.is_file():
         raise CheckpointError(f"no model file at {path}; expected the model.safetensors that RAE.save or rae fit wrote")
     try:
@@ -76,12 +90,12 @@ def load(path: str | Path) -> Checkpoint:
         raise CheckpointError(
             f"{path} is a safetensors file, but not one that rae wrote (its header has no {_HEADER!r})"
         )
-    return _rebuilt(path, header, tensors)
+    return _fields(path, header), tensors
 
 
-def _rebuilt(path: Path, header: str, tensors: dict[str, torch.Tensor]) -> Checkpoint:
+def _fields(path: Path, header: str) -> dict[str, Any]:
     try:
-        fields = json.loads(header)
+        fields: dict[str, Any] = json.loads(header)
         newer = int(fields["format"]) > FORMAT
     except (ValueError, TypeError, KeyError):
         raise CheckpointError(f"the header of {path} is damaged; fit the model again") from None
@@ -90,6 +104,10 @@ def _rebuilt(path: Path, header: str, tensors: dict[str, torch.Tensor]) -> Check
             f"{path} has format {fields['format']} (rae {fields.get('version', '?')}), this version reads up to "
             f"{FORMAT}; upgrade rae"
         )
+    return fields
+
+
+def _rebuilt(path: Path, fields: Mapping[str, Any], tensors: dict[str, torch.Tensor]) -> Checkpoint:
     try:
         config = Config.from_dict(fields["config"])
         n_features, structural = int(fields["n_features"]), bool(fields["structural"])

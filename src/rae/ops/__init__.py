@@ -3,7 +3,7 @@
     gather     means and sums of rows that an index names
     dense      products, BatchNorm, tanh, dropout
     sampling   neighbours, pairs and walks drawn by hashing
-    structure  degrees, triangles, core numbers
+    structure  degrees, triangles, 4-cycles, core numbers
     build      numbering ids and writing rows of a graph
 
 Where the data lies decides what runs: the compiled library in main memory, `reference` (plain torch) on any other

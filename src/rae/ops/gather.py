@@ -2,6 +2,8 @@
 
 mean(x, offsets, index, ego, lists)      mean({u} ∪ N(u)), without a gradient, in float32 or from float16
 average(x, block)                        the same with a gradient, for training
+moments(x, offsets, index)               mean and standard deviation over N(u), without u, in float64
+neighbor_mean(x, offsets, index)         the mean alone
 sparse_product(matrix, weight)           sparse rows times dense weights, with a gradient for the weights
 """
 
@@ -39,6 +41,33 @@ def mean(x: Tensor, offsets: Any, index: Any, ego: Any = 0, lists: Any = None) -
         call(name, offsets, index, len(index), lists, ego, first, x, x.shape[1], out, start, stop, index=index)
 
     in_ranges(work, rows, _min_rows(x.shape[1]))
+    return out
+
+
+def moments(x: Tensor, offsets: Any, index: Any) -> Tensor:
+    """Mean, then standard deviation of the rows of x over N(u), without u; 0 without neighbours.
+
+    (n, d) -> (r, 2 d), float64
+    """
+    return _moments(x, offsets, index, spread=True)
+
+
+def neighbor_mean(x: Tensor, offsets: Any, index: Any) -> Tensor:
+    """Mean of the rows of x over N(u), without u; 0 without neighbours.  (n, d) -> (r, d), float64"""
+    return _moments(x, offsets, index, spread=False)
+
+
+def _moments(x: Tensor, offsets: Any, index: Any, spread: bool) -> Tensor:
+    x = x.to(torch.float64).contiguous()
+    if not is_native(x, offsets, index):
+        return reference.moments(x, offsets, index, spread)
+    rows, width = len(offsets) - 1, x.shape[1]
+    out = torch.empty((rows, width * (2 if spread else 1)), dtype=torch.float64)
+
+    def work(start: int, stop: int) -> None:
+        call("moment_rows", offsets, index, x, width, int(spread), out, start, stop, index=index)
+
+    in_ranges(work, rows, _min_rows(width))
     return out
 
 

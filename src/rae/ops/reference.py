@@ -47,6 +47,20 @@ def mean(x: Tensor, offsets: Any, index: Any, ego: Any = 0, lists: Any = None) -
     return sums / (1 + counts).to(x.dtype)[:, None]
 
 
+def moments(x: Tensor, offsets: Any, index: Any, spread: bool) -> Tensor:
+    """Mean and, with `spread`, standard deviation over N(u), as `rae.ops.gather.moments`."""
+    offsets, index = tensor(offsets, x.device), tensor(index, x.device).long()
+    counts = torch.diff(offsets)
+    entries = index[_positions(offsets[:-1], counts, int(counts.sum()))]
+    row_of = torch.repeat_interleave(torch.arange(len(counts), device=x.device), counts)
+    zeros, share = x.new_zeros((len(counts), x.shape[1])), counts.clamp(min=1).to(x.dtype)[:, None]
+    center = zeros.index_add(0, row_of, x[entries]) / share
+    if not spread:
+        return center
+    squares = (x[entries] - center[row_of]) ** 2
+    return torch.cat([center, torch.sqrt(zeros.index_add(0, row_of, squares) / share)], 1)
+
+
 def _is_whole(offsets: Tensor, index: Tensor) -> bool:
     """Whether the lists are all of the index, in order; always so for a block, also while it is exported."""
     if type(offsets) is not torch.Tensor:
@@ -287,6 +301,21 @@ def triangles(offsets: Any, targets: Any) -> np.ndarray[Any, Any]:
     closed = (v < w) & tensor(adjacent(offsets, targets, v.numpy(), w.numpy()))
     corners = torch.cat([u[closed], v[closed], w[closed]])
     result: np.ndarray[Any, Any] = torch.bincount(corners, minlength=n).numpy()
+    return result
+
+
+def four_cycles(offsets: Any, targets: Any) -> np.ndarray[Any, Any]:
+    """4-cycles of each node u: over the nodes w two steps away by p paths, p (p - 1) / 2 with w across."""
+    at, to = tensor(offsets), tensor(targets).long()
+    n, degree = len(at) - 1, torch.diff(at)
+    u = torch.repeat_interleave(torch.arange(n), degree)
+    lengths = degree[to]
+    total = int(lengths.sum())
+    w = to[_positions(at[to], lengths, total)]
+    u = torch.repeat_interleave(u, lengths, output_size=total)
+    pairs, paths = torch.unique((u * n + w)[u != w], return_counts=True)
+    counts = torch.zeros(n, dtype=torch.int64).index_add(0, pairs // n, paths * (paths - 1) // 2)
+    result: np.ndarray[Any, Any] = counts.numpy()
     return result
 
 

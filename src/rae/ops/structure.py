@@ -1,4 +1,4 @@
-"""Structure around each node: degrees of its neighbours, triangles, core numbers."""
+"""Structure around each node: degrees of its neighbours, triangles, 4-cycles, core numbers."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from rae.ops.build import relabel_rows
 from rae.ops.library import call, int64, is_native
-from rae.runtime import in_ranges
+from rae.runtime import in_ranges, threads
 
 Ints = np.ndarray[Any, np.dtype[np.integer[Any]]]
 Floats = np.ndarray[Any, np.dtype[np.float32]]
@@ -65,6 +66,34 @@ def triangles(offsets: Ints, targets: Ints) -> Ints:
 
     in_ranges(work, n, 4096)
     return total
+
+
+def four_cycles(offsets: Ints, targets: Ints) -> Ints:
+    """The cycles of four different nodes that each node is on, with or without a chord.  -> (n,) int64"""
+    n = len(offsets) - 1
+    if not is_native(offsets, targets):
+        from rae.ops import reference
+
+        result: Ints = reference.four_cycles(offsets, targets)
+        return result
+    degrees = np.diff(offsets)
+    order = np.argsort(degrees, kind="stable").astype(targets.dtype)
+    rank = np.empty_like(order)
+    rank[order] = np.arange(n, dtype=order.dtype)
+    starts = np.concatenate([[0], np.cumsum(degrees[order])]).astype(np.int64)
+    by_degree = relabel_rows(offsets, targets, order, rank, starts)
+    total, lock = np.zeros(n, np.int64), threading.Lock()
+    step = max(1, min(threads(), n // 4096))  # the last rows cost most, so a thread takes every step-th row
+
+    def work(first: int, last: int) -> None:
+        for start in range(first, last):
+            counts = np.zeros(n, np.int64)  # a cycle has corners in any row, so each thread counts for itself
+            call("count_four_cycles", starts, by_degree, n, counts, start, step, index=by_degree)
+            with lock:
+                np.add(total, counts, out=total)
+
+    in_ranges(work, step)
+    return total[rank]
 
 
 def core_numbers(offsets: Ints, targets: Ints) -> Ints:

@@ -137,6 +137,35 @@ VARIANTS EXPORT void NAME(mean_half_rows)(
     }
 }
 
+/* out[i] = mean of x[index[e]], e in offsets[i]..offsets[i + 1]; with `spread`, then their standard deviation. 0 for an
+ * empty list. Deviations are taken from the mean, in a second pass: nothing cancels. */
+VARIANTS EXPORT void NAME(moment_rows)(
+    const int64_t *offsets, const INDEX *index, const double *x, int64_t width, int64_t spread, double *out, int64_t start,
+    int64_t stop)
+{
+    const int64_t end = offsets[stop], bytes = width * (int64_t)sizeof(double);
+    for (int64_t i = start; i < stop; i++) {
+        double *mean = out + i * width * (spread ? 2 : 1), *deviation = mean + width;
+        int64_t low = offsets[i], high = offsets[i + 1];
+        double count = (double)MAX(high - low, 1);
+        for (int64_t j = 0; j < width; j++) mean[j] = 0;
+        for (int64_t e = low; e < high; e++) {
+            const double *row = x + (int64_t)index[e] * width;
+            const char *next = (const char *)(x + (int64_t)index[MIN(e + NEAR, end - 1)] * width);
+            for (int64_t at = 0; at < bytes; at += CACHE_LINE) PREFETCH(next + at, INNER);
+            for (int64_t j = 0; j < width; j++) mean[j] += row[j];
+        }
+        for (int64_t j = 0; j < width; j++) mean[j] /= count;
+        if (!spread) continue;
+        for (int64_t j = 0; j < width; j++) deviation[j] = 0;
+        for (int64_t e = low; e < high; e++) {
+            const double *row = x + (int64_t)index[e] * width;
+            for (int64_t j = 0; j < width; j++) deviation[j] += (row[j] - mean[j]) * (row[j] - mean[j]);
+        }
+        for (int64_t j = 0; j < width; j++) deviation[j] = sqrt(deviation[j] / count);
+    }
+}
+
 /* out[index[e]] += weights[e] * x[i] over the list of row i, columns left..right only: the transpose of sum_rows. */
 VARIANTS EXPORT void NAME(scatter_rows)(
     const int64_t *offsets, const INDEX *index, const float *weights, const float *x, int64_t width, int64_t n_rows,

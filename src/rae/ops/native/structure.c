@@ -1,4 +1,4 @@
-/* Structure of a node's surroundings: degrees of its neighbours, triangles, core numbers. */
+/* Structure of a node's surroundings: degrees of its neighbours, triangles, 4-cycles, core numbers. */
 #ifndef INDEX
 #include "common.h"
 
@@ -114,6 +114,37 @@ EXPORT void NAME(count_triangles)(const int64_t *starts, const INDEX *after, int
                 }
             }
         }
+}
+
+/* Add to counts the 4-cycles of each node, found at their last corner u: rows start, start + step, ... below n.
+ *
+ * Rows are ordered by degree and ascending inside, so u, v, w with v and w before u are all the paths that may close;
+ * p paths from u to w by different v are p (p - 1) / 2 cycles, and each of them is in p - 1. Edges are looked at from
+ * their end of higher degree, so hubs cost no more than others (Chiba and Nishizeki). A count above 2^63 needs more than
+ * 10^11 paths from one node, hours of work. 0, or -1 without memory. */
+EXPORT int64_t NAME(count_four_cycles)(
+    const int64_t *offsets, const INDEX *targets, int64_t n, int64_t *counts, int64_t start, int64_t step)
+{
+    INDEX *paths = calloc((size_t)n, sizeof(INDEX)), *ends = malloc((size_t)n * sizeof(INDEX));
+    int64_t failed = !paths || !ends;
+    for (int64_t u = start; !failed && u < n; u += step) {
+        int64_t n_ends = 0;
+        for (int64_t e = offsets[u]; e < offsets[u + 1] && targets[e] < u; e++)
+            for (int64_t v = targets[e], f = offsets[v]; f < offsets[v + 1] && targets[f] < u; f++)
+                if (paths[targets[f]]++ == 0) ends[n_ends++] = targets[f];
+        for (int64_t e = offsets[u]; e < offsets[u + 1] && targets[e] < u; e++)
+            for (int64_t v = targets[e], f = offsets[v]; f < offsets[v + 1] && targets[f] < u; f++)
+                counts[v] += paths[targets[f]] - 1;
+        for (int64_t i = 0; i < n_ends; i++) {
+            int64_t w = ends[i], p = paths[w], cycles = p * (p - 1) / 2;
+            counts[u] += cycles;
+            counts[w] += cycles;
+            paths[w] = 0;
+        }
+    }
+    free(paths);
+    free(ends);
+    return failed ? -1 : 0;
 }
 
 /* core[u] = the largest c such that u is in a part of the graph where every node has c neighbours.
