@@ -137,7 +137,8 @@ def torch_alone() -> Iterator[None]:
         if _alone == 0:
             _before = torch.get_num_threads()
         _alone += 1
-    torch.set_num_threads(1)
+    if torch.get_num_threads() != 1:
+        torch.set_num_threads(1)
     try:
         yield
     finally:

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from rae.engine.executors import Executor, default_executor, run_ahead
+from rae.engine.executors import Executor, Serial, default_executor, run_ahead
 from rae.engine.layout import AT_WORK, TILE, Layout, Sizes, layout
 from rae.engine.levels import EncoderLevel, SomeNodes, WholeGraph, encoder_levels
 from rae.engine.stores import MemoryStore, PartStore
@@ -35,6 +35,7 @@ from rae.memory import mapped
 from rae.model.checkpoint import load
 from rae.model.encoder import Encoder
 from rae.model.sampling import exact_blocks
+from rae.runtime import torch_alone
 from rae.storage.atomic import atomic_path
 from rae.storage.parts import Parts, digest_of
 
@@ -61,8 +62,9 @@ def embed(
     width = sum(encoder.width for encoder in encoders.values())
     out = np.empty((n_rows, width), np.float32)
     job = memory_job(encoders, features, nodes=nodes, out=out, tile=tile)
-    for _ in run_job(job, report=report):
-        pass
+    with torch_alone():
+        for _ in run_job(job, report=report):
+            pass
     return out
 
 
@@ -207,7 +209,8 @@ def run_job(
     levels = [(model, k) for model, steps in job.models.items() for k in range(len(steps))]
     done = _counter(report, _n_steps(job, levels))
     count = AT_WORK if job.store.stores_vectors else 1
-    executor = executor or default_executor(count)
+    in_memory = job.out is not None  # nobody uses a part before the last one is there
+    executor = executor or (Serial() if in_memory else default_executor(count))
     for model, k in levels:
         _make_rows(job, executor, model, k, done)
         if job.store.stores_vectors:
@@ -220,7 +223,7 @@ def run_job(
                     done()
                 _drop_inputs(job, model, k)
     bounds = job.parts(k)
-    n_buffers = min(count + 1, len(bounds)) if job.out is None else 0
+    n_buffers = 0 if in_memory else min(count + 1, len(bounds))
     buffers = [np.empty((bounds[0][1], job.width), np.float32) for _ in range(n_buffers)]
 
     def output(part: int) -> Floats:
@@ -229,7 +232,7 @@ def run_job(
         a, b = bounds[part]
         return job.output((a, b), job.out[a:b] if job.out is not None else buffers[part % n_buffers][: b - a])
 
-    for rows in run_ahead(output, range(len(bounds)), count):
+    for rows in map(output, range(len(bounds))) if in_memory else run_ahead(output, range(len(bounds)), count):
         done()
         yield rows
     if job.store.stores_vectors:

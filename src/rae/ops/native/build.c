@@ -15,7 +15,8 @@ EXPORT void mark_ids(const int64_t *ids, int64_t n, int64_t low, uint8_t *presen
 }
 
 /* out = the keys, ascending in the bits from `shift` on that number the cursors, else in the order they had. */
-EXPORT void sort_digit(const int64_t *keys, int64_t n, int64_t shift, int64_t *cursor, int64_t digits, int64_t *out)
+EXPORT void sort_digit(
+    const int64_t *restrict keys, int64_t n, int64_t shift, int64_t *restrict cursor, int64_t digits, int64_t *restrict out)
 {
     int64_t total = 0, mask = digits - 1;
     memset(cursor, 0, (size_t)digits * sizeof(int64_t));
@@ -53,7 +54,8 @@ VARIANTS EXPORT void NAME(look_up)(
 /* Both ends of every non-loop edge as keys, stripe after stripe of 2^bits rows; the number of self-loops comes back.
  * ends[s], all zero before, is where stripe s ends in `out`. */
 EXPORT int64_t NAME(deal)(
-    const INDEX *source, const INDEX *target, int64_t n, int64_t bits, int64_t *ends, int64_t stripes, int64_t *out)
+    const INDEX *restrict source, const INDEX *restrict target, int64_t n, int64_t bits, int64_t *restrict ends, int64_t stripes,
+    int64_t *restrict out)
 {
     int64_t loops = 0, total = 0, below = ((int64_t)1 << bits) - 1;
     for (int64_t e = 0; e < n; e++) {
@@ -80,7 +82,8 @@ EXPORT int64_t NAME(deal)(
 /* out = the neighbours of rows first, first + 1, ..., each once; their number comes back, lengths[i] of row i.
  * The keys have neighbours ascending; `ends` is all zero before. */
 EXPORT int64_t NAME(fill_rows)(
-    const int64_t *keys, int64_t n, int64_t first, int64_t *ends, int64_t rows, int64_t *lengths, INDEX *out)
+    const int64_t *restrict keys, int64_t n, int64_t first, int64_t *restrict ends, int64_t rows, int64_t *restrict lengths,
+    INDEX *restrict out)
 {
     int64_t total = 0, size = 0, at = 0;
     for (int64_t e = 0; e < n; e++) ends[(keys[e] >> ROW) - first]++;
