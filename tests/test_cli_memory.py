@@ -144,7 +144,7 @@ def test_a_fit_killed_while_it_embeds_resumes_with_the_parts_beside_its_folder(h
         fit_run("edges.csv", out="run", config=CONFIG, memory=TIGHT, page=False)
     else:
         assert main([*command, *within]) == 0
-    assert "continuing with the parts in" in caplog.text
+    assert "resuming with the parts in" in caplog.text
     assert (here / "run" / "embeddings.parquet").read_bytes() == (here / "plain" / "embeddings.parquet").read_bytes()
     assert sorted(p.name for p in here.iterdir()) == ["edges.csv", "model.safetensors", "plain", "run"]
 

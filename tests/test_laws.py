@@ -137,6 +137,16 @@ def test_some_nodes_get_the_vectors_they_have_among_all(graph, words, given, dim
 
     assert np.allclose(model.transform(graph, x, nodes=nodes), model.transform(graph, x)[nodes], atol=1e-6)
     assert np.allclose(model.transform(graph, x, nodes=[5]), model.transform(graph, x)[5:6], atol=1e-6)
+    sampled = RAE(model.config, inference="sampled", steps=0).fit(graph, x)
+    assert np.allclose(sampled.transform(graph, x, nodes=nodes), sampled.transform(graph, x)[nodes], atol=1e-6)
+
+
+@pytest.mark.parametrize("n", [2048, 2049, 2050, 2051, 2053])
+def test_equal_positions_get_equal_vectors_wherever_a_tile_ends(n):
+    star = Graph.from_edges([(0, i) for i in range(1, n)])
+    z = RAE(SMALL, steps=0).fit_transform(star)
+
+    assert len(np.unique(z, axis=0)) == 2
 
 
 def test_a_model_embeds_another_graph():

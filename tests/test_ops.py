@@ -7,13 +7,25 @@ from pathlib import Path
 
 import networkx as nx
 import numpy as np
+import pyarrow as pa
 import pytest
 import scipy.sparse as sp
 import torch
 
 from plain import random_graph, to_networkx
-from rae import RAE, Config, Encoder, Graph, exact_blocks, non_neighbor, random_neighbor, sample_blocks, set_threads
-from rae.errors import ConfigError, GraphError
+from rae import (
+    RAE,
+    Config,
+    Encoder,
+    Graph,
+    exact_blocks,
+    non_neighbor,
+    random_neighbor,
+    sample_blocks,
+    set_threads,
+    structural_features,
+)
+from rae.errors import ConfigError, FeatureError, GraphError
 from rae.features import Features
 from rae.model.sampling import Block, shuffle_neighbors, stack
 from rae.ops import dense, gather, layout, library, reference, sampling, structure
@@ -387,7 +399,7 @@ def test_an_encoder_gives_what_transform_gives():
     [
         {"ego": torch.tensor([300])}, {"ego": torch.tensor([-1])}, {"neighbors": torch.tensor([0, 999])},
         {"offsets": torch.tensor([0, 3])}, {"offsets": torch.tensor([0, 2, 1])}, {"lists": torch.tensor([1])},
-        {"ego": torch.tensor([0, 1])},
+        {"ego": torch.tensor([0, 1])}, {"neighbors": torch.tensor([0, -1], dtype=torch.int16)},
     ],
     ids=str,
 )  # fmt: skip
@@ -398,6 +410,40 @@ def test_a_block_that_names_rows_which_are_not_there_is_refused(change):
         gather.average(rows_of(300, 8), block)
 
 
+@pytest.mark.parametrize("make", [sp.csr_array, sp.csc_array, sp.coo_array])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, bool])
+def test_an_encoder_reads_sparse_rows_of_any_kind(make, dtype):
+    words = sp.random_array((300, 20), density=0.2, rng=np.random.default_rng(0)).astype(bool).astype(dtype)
+    encoder = Encoder(20, Config(dims=(16, 8))).eval()
+    rows, blocks = exact_blocks(GRAPH, np.arange(300), 2)
+    dense = torch.from_numpy(words.toarray().astype(np.float32))[rows]
+
+    with torch.no_grad():
+        assert torch.allclose(encoder(make(words.tocsr()[rows]), blocks), encoder(dense, blocks), atol=1e-5)
+        with pytest.raises(FeatureError, match="reads 20 feature columns, got 19"):
+            encoder(words.tocsr()[rows][:, :19], blocks)
+
+
+def test_a_damaged_csr_is_refused():
+    damaged = sp.csr_array((np.ones(4, np.float32), np.array([0, 1, 2, 10**7], np.int32), np.arange(5)), shape=(4, 3))
+
+    with pytest.raises(FeatureError, match="entries lie outside of their 3 columns"):
+        RAE(steps=1).fit(Graph.from_edges([(0, 1), (1, 2), (2, 3)]), damaged)
+
+
+@pytest.mark.parametrize(
+    ("offsets", "targets"),
+    [
+        (np.array([0, 1, 2]), np.array([1, 5], np.int32)), (np.array([0, 2, 1]), np.array([1], np.int32)),
+        (np.array([0, 1, 2], np.int32), np.array([1, 0], np.int32)), (np.array([0, 1, 2]), np.array([1, 0], np.int16)),
+        (np.array([0, 1]), np.array([0], np.int32)),
+    ],
+)  # fmt: skip
+def test_arrays_that_do_not_make_a_graph_are_refused(offsets, targets):
+    with pytest.raises(GraphError, match=r"Graph\.from_edges makes a graph"):
+        Graph(offsets, targets, pa.array(["a", "b"]))
+
+
 @pytest.mark.parametrize("rows", [[300], [-1], [0, 2**40]])
 def test_rows_outside_the_graph_are_refused(rows):
     for call in (
@@ -406,6 +452,7 @@ def test_rows_outside_the_graph_are_refused(rows):
         lambda: exact_blocks(GRAPH, np.array(rows), 1),
         lambda: random_neighbor(GRAPH, np.array(rows), 2, key(0)),
         lambda: non_neighbor(GRAPH, np.array(rows), 2, key(0)),
+        lambda: structural_features(GRAPH, rows=np.array(rows)),
     ):
         with pytest.raises(GraphError, match="rows must be from 0 to 299"):
             call()

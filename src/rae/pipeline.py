@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import time
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from rae.config import Config
-from rae.errors import Argument, ConfigError, FileError, MemoryWarning, Sentence, size
+from rae.errors import Argument, ConfigError, FeatureError, FileError, MemoryWarning, Sentence, size
 from rae.inputs import Inputs, Progress, Reading, check_output, read_inputs
 from rae.run import Run, check_free, load_model, model_checksum
 
@@ -62,7 +63,11 @@ def fit_run(
     check_output(memory, half, dtype)
     folder = default_folder(edges) if out is None else Path(out)
     check_free(folder, force=force)
-    config = config or Config()
+    config = Config() if config is None else config
+    if not isinstance(config, Config):
+        raise ConfigError(
+            Argument("config"), f" must be a rae.Config such as rae.Config(steps=500), got {type(config).__name__}"
+        )
     inputs = _inputs(edges, features, reading, memory, folder, progress)
     warn_of_memory(inputs, config, memory=memory, half=half)
     run = _write_run(
@@ -106,6 +111,15 @@ def embed_file(
     target = Path(out)
     _check_file(target, force=force)
     fitted, checksum = load_model(os.fspath(model)), model_checksum(os.fspath(model))
+    if fitted.structural and features is not None:
+        raise FeatureError(
+            "the model was fitted on structure alone, got features; leave ", Argument("features"), " out"
+        )
+    if not fitted.structural and features is None and not isinstance(edges, Inputs):
+        raise FeatureError(
+            *("the model was fitted with features, got none; pass ", Argument("features", ...)),
+            " with the same columns for these nodes",
+        )
     inputs = _inputs(edges, features, reading, memory, target, progress)
     target.parent.mkdir(parents=True, exist_ok=True)
     began = time.perf_counter()
@@ -182,6 +196,11 @@ def _inputs(
 ) -> Inputs:
     """The inputs that were given, or those that are read now."""
     if not isinstance(edges, Inputs):
+        known = [field.name for field in fields(Reading)]
+        for name in [name for name in reading if name not in known]:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else "settings go into config=rae.Config(...)"
+            raise ConfigError(f"unknown argument {name!r}; {hint}", argument=name)
         return read_inputs(edges, features, Reading(**reading), memory=memory, out=out, progress=progress)
     if features is not None or reading:
         name = "features" if features is not None else next(iter(reading))

@@ -25,7 +25,7 @@ from rae.engine.executors import Executor, Serial, default_executor, run_ahead
 from rae.engine.layout import AT_WORK, TILE, Layout, Sizes, layout
 from rae.engine.levels import EncoderLevel, SomeNodes, WholeGraph, encoder_levels
 from rae.engine.stores import MemoryStore, PartStore
-from rae.engine.tasks import Job, Task, perform
+from rae.engine.tasks import Job, Task
 from rae.errors import FeatureError
 from rae.features import Features
 from rae.graph.folder import open_graph
@@ -34,7 +34,7 @@ from rae.io.embeddings import EmbeddingWriter, check_writable
 from rae.memory import mapped
 from rae.model.checkpoint import load
 from rae.model.encoder import Encoder
-from rae.model.sampling import exact_blocks
+from rae.model.sampling import exact_blocks, inference_blocks
 from rae.runtime import torch_alone
 from rae.storage.atomic import atomic_path
 from rae.storage.parts import Parts, digest_of
@@ -85,13 +85,14 @@ def embed_to(
     dtype: str = "float32",
     model: str | None = None,
     cut: Layout | None = None,
+    executor: Executor | None = None,
     report: Report | None = None,
 ) -> int:
     """Write ids and vectors of every node to a file while they are computed; the width of the vectors comes back.
 
     The bytes are those of `write_embeddings` with what `embed` returns. `memory` is what the process may take,
     e.g. "4GiB"; `half` stores intermediate rows in half precision; `dtype` is the precision of the file; `cut` says
-    how to cut the work, whatever `memory` is.
+    how to cut the work, whatever `memory` is, and `executor` where its tasks run.
     """
     ids = features.graph.id_column
     check_writable(path, ids, dtype)
@@ -106,7 +107,7 @@ def embed_to(
     with (
         atomic_path(path, aside=aside) as hidden,
         EmbeddingWriter(hidden, ids, job.width, Path(path).suffix, model=model, dtype=dtype) as writer,
-        contextlib.closing(run_job(job, report=report)) as rows,
+        contextlib.closing(run_job(job, executor=executor, report=report)) as rows,
     ):
         for vectors in rows:
             writer.append(vectors)
@@ -133,7 +134,15 @@ def memory_job(
     depth = max(map(len, models.values()))
     neighborhoods: Any = _whole_graph(features, depth)
     if nodes is not None:
-        neighborhoods = SomeNodes(*exact_blocks(features.graph, nodes, depth))
+        config = features.config
+        sampled = config.inference == "sampled"
+        neighborhoods = SomeNodes(
+            *(
+                inference_blocks(features.graph, nodes, config.fanout, config.seed)
+                if sampled
+                else exact_blocks(features.graph, nodes, depth)
+            )
+        )
     return Job(models, features, neighborhoods, MemoryStore(), Layout(rows, columns), tile, out)
 
 
@@ -223,20 +232,22 @@ def run_job(
                     done()
                 _drop_inputs(job, model, k)
     bounds = job.parts(k)
+    if job.store.stores_vectors:  # a part is given out while the executor makes the next ones
+        for (a, b), _ in zip(bounds, executor.run(job, vectors), strict=True):
+            done()
+            yield job.output((a, b), np.empty((b - a, job.width), np.float32))
+        _drop_inputs(job, model, k)
+        return
     n_buffers = 0 if in_memory else min(count + 1, len(bounds))
     buffers = [np.empty((bounds[0][1], job.width), np.float32) for _ in range(n_buffers)]
 
     def output(part: int) -> Floats:
-        if job.store.stores_vectors:  # the last vectors are made while those before them are written
-            perform(job, Task("after", model, k, part))
         a, b = bounds[part]
         return job.output((a, b), job.out[a:b] if job.out is not None else buffers[part % n_buffers][: b - a])
 
     for rows in map(output, range(len(bounds))) if in_memory else run_ahead(output, range(len(bounds)), count):
         done()
         yield rows
-    if job.store.stores_vectors:
-        _drop_inputs(job, model, k)
 
 
 def _make_rows(job: Job, executor: Executor, model: str, k: int, done: Callable[[], None]) -> None:

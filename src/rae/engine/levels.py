@@ -16,8 +16,7 @@ from torch import Tensor
 
 from rae.graph import Graph
 from rae.model.encoder import Encoder, Level
-from rae.model.sampling import Block, sample_neighbors
-from rae.runtime import key
+from rae.model.sampling import Block, inference_key, sample_neighbors
 
 RowSet = tuple[int, int] | np.ndarray[Any, Any]  # rows a..b, or the rows that an index names
 
@@ -68,13 +67,18 @@ class EncoderLevel:
         return self.level.aggregate.weight.device
 
     def before(self, x: Any) -> Tensor:
-        if isinstance(x, np.ndarray):  # torch takes no read-only array
-            x = torch.from_numpy(x if x.flags.writeable else x.copy())
-        x = x.to(self.device) if isinstance(x, Tensor) else x
-        return self.level.before(x).cpu()
+        if not isinstance(x, np.ndarray):
+            return self.level.before(x).cpu()  # a sparse matrix
+        rows = torch.from_numpy(x if x.flags.writeable else x.copy())  # torch takes no read-only array
+        return self.level.before(_at_least(rows).to(self.device))[: len(x)].cpu()
 
     def after(self, means: Tensor) -> Tensor:
-        return self.level.after(means.to(self.device), self.maps_rows).cpu()
+        return self.level.after(_at_least(means).to(self.device), self.maps_rows)[: len(means)].cpu()
+
+
+def _at_least(rows: Tensor, least: int = 4) -> Tensor:
+    """The rows, filled up with zeros: products of very few rows round in another way than those of many."""
+    return rows if len(rows) >= least else torch.nn.functional.pad(rows, (0, 0, 0, least - len(rows)))
 
 
 def encoder_levels(encoder: Encoder, dense: bool) -> list[EncoderLevel]:
@@ -116,7 +120,7 @@ class WholeGraph:
         if self.fanout is not None:
             chosen = np.arange(*rows) if isinstance(rows, tuple) else rows
             hop = self.depth - 1 - k
-            sampled = sample_neighbors(self.graph, chosen, self.fanout[hop], key(self.seed, "inference", hop))
+            sampled = sample_neighbors(self.graph, chosen, self.fanout[hop], inference_key(self.seed, hop))
             return *sampled, chosen, None
         if isinstance(rows, tuple):
             return self.graph.offsets[rows[0] : rows[1] + 1], self.graph.targets, rows[0], None

@@ -6,6 +6,7 @@ mapped file stays there.
 
 from __future__ import annotations
 
+import os
 from bisect import bisect_right
 from collections.abc import Iterator
 from typing import Any
@@ -38,6 +39,10 @@ def check_matrix(x: Any, n_rows: int | None = None) -> Matrix:
         x = _from_torch(x.detach().cpu())
     elif is_frame(x):
         x = without_ids(x)
+    if isinstance(x, str | os.PathLike):
+        raise FeatureError(
+            f"features must be a matrix or a table, got the path {x!s}; pass rae.read_features({str(x)!r})"
+        )
     matrix: Any = _as_csr(x) if is_sparse(x) else _as_array(x)
     if matrix.ndim != 2 or matrix.shape[1] == 0:
         raise FeatureError(
@@ -65,10 +70,25 @@ def _as_array(x: Any) -> Any:
     return np.require(array, np.float16 if array.dtype == np.float16 else np.float32, ["C", "A"])
 
 
-def _as_csr(x: Any) -> Any:
-    """The CSR of sparse x, each entry once and in order."""
+def check_csr(x: Any) -> Any:
+    """Sparse x as a float32 CSR whose entries all lie inside it."""
     _refuse_dtype(x.dtype)
     matrix: Any = x if isinstance(x, sp.csr_array) and x.dtype == np.float32 else sp.csr_array(x, dtype=np.float32)
+    n_entries, n_columns = len(matrix.indices), matrix.shape[1]
+    sound = int(matrix.indptr[0]) == 0 and int(matrix.indptr[-1]) <= min(n_entries, len(matrix.data))
+    sound = sound and bool((np.diff(matrix.indptr) >= 0).all())
+    for a in range(0, n_entries, CHUNK):
+        columns = matrix.indices[a : a + CHUNK]
+        sound = sound and int(columns.min()) >= 0 and int(columns.max()) < n_columns
+        forget(matrix.indices)
+    if not sound:
+        raise FeatureError(f"the sparse features are damaged: entries lie outside of their {n_columns:,} columns")
+    return matrix
+
+
+def _as_csr(x: Any) -> Any:
+    """The CSR of sparse x, each entry once and in order."""
+    matrix = check_csr(x)
     if not _is_canonical(matrix):
         matrix = matrix.copy()  # the arrays are the caller's, or a file's
         matrix.sum_duplicates()

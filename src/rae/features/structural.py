@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from rae.config import Config
+from rae.errors import ConfigError
 from rae.graph import Graph
 from rae.ops.structure import neighbor_degrees
 from rae.runtime import key
@@ -39,6 +40,12 @@ def structural_features(
     [[1.0, 2.0, 0.0], [2.0, 1.0, 1.0], [1.0, 2.0, 0.0]]
     """
     chosen = (0, graph.n_nodes) if rows is None else rows
+    if isinstance(chosen, tuple):
+        graph.checked_rows([chosen[0], max(chosen[0], chosen[1] - 1)] if chosen[0] != chosen[1] else [])
+    else:
+        chosen = graph.checked_rows(chosen)
+    if cap < 1 or above_cap not in ("even", "random"):
+        raise ConfigError(f"cap must be 1 or more and above_cap 'even' or 'random', got {cap} and {above_cap!r}")
     sample, salt = above_cap == "random", key(seed, "degrees")
     out = neighbor_degrees(graph.offsets, graph.targets, chosen, cap, sample=sample, key=salt)
     return np.log1p(out, out=out) if scale == "log" else out

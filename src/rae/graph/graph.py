@@ -19,6 +19,7 @@ from rae.graph.csr_writer import Counts, MemorySink
 from rae.graph.frames import as_table
 from rae.graph.id_numbering import ONE_KIND, index_type
 from rae.graph.ids import distinct, id_array, index_in, one_kind, shown
+from rae.memory import mapped
 from rae.ops.sampling import adjacent
 
 if TYPE_CHECKING:
@@ -43,6 +44,28 @@ class Graph:
     targets: Ints  # (2 m,) int32, sorted within a row
     id_column: pa.Array  # (n,) the ids, exactly as Arrow holds them
     counts: Counts = field(default_factory=Counts)
+
+    def __post_init__(self) -> None:
+        """Refuse arrays that do not make a graph: the hot loops read what they are told to read."""
+        offsets, targets = self.offsets, self.targets
+        fits = (
+            offsets.dtype == np.int64
+            and targets.dtype in (np.int32, np.int64)
+            and offsets.ndim == targets.ndim == 1
+            and len(offsets) == len(self.id_column) + 1
+            and int(offsets[0]) == 0
+            and int(offsets[-1]) == len(targets)
+        )
+        if fits and mapped(targets) is None:  # those of a folder are checked when it is opened
+            fits = bool((offsets[1:] >= offsets[:-1]).all()) and (
+                len(targets) == 0 or (int(targets.min()) >= 0 and int(targets.max()) < len(self.id_column))
+            )
+        if not fits:
+            raise GraphError(
+                f"offsets must be int64 from 0 to {len(targets):,}, one more than the {len(self.id_column):,} ids, and "
+                f"targets int32 or int64 rows; got {offsets.dtype} {offsets.shape} and {targets.dtype} {targets.shape}; "
+                "Graph.from_edges makes a graph"
+            )
 
     # -------------------------------------------------------------------------- reading it
 
@@ -95,7 +118,10 @@ class Graph:
 
     def adjacent(self, us: Ints, vs: Ints) -> np.ndarray[Any, np.dtype[np.bool_]]:
         """Whether each pair of rows shares an edge.  (b,), (b,) -> (b,)"""
-        return adjacent(self.offsets, self.targets, self.checked_rows(us), self.checked_rows(vs))
+        us, vs = self.checked_rows(us), self.checked_rows(vs)
+        if us.ndim != 1 or us.shape != vs.shape:
+            raise GraphError(f"both must be equally many rows, got shapes {us.shape} and {vs.shape}")
+        return adjacent(self.offsets, self.targets, us, vs)
 
     def checked_rows(self, rows: Any) -> Ints:
         """The row numbers as int64, refused where one is not a row of this graph."""

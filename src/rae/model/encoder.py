@@ -13,6 +13,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from rae.config import Config
+from rae.errors import FeatureError
+from rae.features.matrix import check_csr
 from rae.model.sampling import Block
 from rae.ops.dense import dropout, dropout_mask, norm_tanh, norm_tanh_dropout, product
 from rae.ops.gather import average, sparse_product
@@ -140,7 +142,9 @@ class Encoder(nn.Module):
     def hidden(self, x: Any, blocks: Sequence[Block], stream: Stream | None = None) -> list[Tensor]:
         """h^1 ... h^K, each for the rows of its own block; the losses compare h^K.  -> (r_1, d_1) ... (r_K, d_K)"""
         h: Any = torch.from_numpy(x) if isinstance(x, np.ndarray) else x
-        h = h.to(self.stack()[0].aggregate.weight.device) if isinstance(h, Tensor) else h
+        h = h.to(self.stack()[0].aggregate.weight.device) if isinstance(h, Tensor) else check_csr(h)
+        if h.shape[1] != self.n_features:
+            raise FeatureError(f"the encoder reads {self.n_features:,} feature columns, got {h.shape[1]:,}")
         if self.training and self.input_dropout:
             h = self._drop_input(h, stream)
         levels = []

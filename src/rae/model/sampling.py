@@ -73,6 +73,16 @@ def exact_blocks(graph: Graph, nodes: Ints, depth: int) -> tuple[Ints, list[Bloc
     return _blocks(graph, nodes, [(max(1, int(graph.degrees.max())), key(0))] * depth, None)
 
 
+def inference_blocks(graph: Graph, nodes: Ints, fanout: Sequence[int], seed: int) -> tuple[Ints, list[Block]]:
+    """Blocks with the neighbours that sampled inference takes: those of a node do not depend on what else is embedded."""
+    return _blocks(graph, nodes, [(size, inference_key(seed, hop)) for hop, size in enumerate(fanout)], None)
+
+
+def inference_key(seed: int, hop: int) -> Any:
+    """The key of the neighbours that sampled inference takes at this hop from the ego."""
+    return key(seed, "inference", hop)
+
+
 def _blocks(graph: Graph, nodes: Ints, hops: list[tuple[int, Any]], views: Ints | None) -> tuple[Ints, list[Block]]:
     blocks: list[Block] = []
     rows: Ints = np.ascontiguousarray(nodes, np.int64)

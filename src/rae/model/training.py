@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from rae.config import Config
-from rae.errors import Argument, CollapseWarning, GraphError, Sentence, TrainingError
+from rae.errors import Argument, CollapseWarning, ConfigError, GraphError, Sentence, TrainingError
 from rae.features import Features
 from rae.graph import Graph
 from rae.model import pairs
@@ -145,6 +145,8 @@ def step_loss(
     """The loss of one batch, ready for backward(); `features` as for `RAE.fit`."""
     if not isinstance(features, Features):
         features = Features.of(graph, features, config).in_memory()
+    if loss not in ("within", "neighbor"):
+        raise ConfigError(Argument("loss"), f" must be 'within' or 'neighbor' for a step, got {loss!r}")
     within = loss == "within"
     draw_positive = pairs.same_node if within else pairs.random_neighbor
     draw_negative = pairs.any_other if within or not config.exclude_neighbors else pairs.non_neighbor

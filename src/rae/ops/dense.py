@@ -113,7 +113,9 @@ class _NormTanhDropout(torch.autograd.Function):
 
 def norm_tanh(x: Tensor, norm: nn.BatchNorm1d) -> Tensor:
     """tanh(BatchNorm(x)) with the running statistics, without a gradient.  (n, d) -> (n, d)"""
-    if not is_native(x, norm.weight) or x.dtype != torch.float32 or torch.is_grad_enabled():
+    plain = norm.running_mean is not None and norm.running_mean.shape == (x.shape[1],)
+    plain = plain and x.dtype == norm.weight.dtype == torch.float32
+    if not plain or not is_native(x, norm.weight) or torch.is_grad_enabled():
         return torch.tanh(norm(x))
     x = x.contiguous()
     n, width = x.shape

@@ -76,6 +76,7 @@ def average(x: Tensor, block: Any) -> Tensor:
     if not is_native(x, *block) or x.dtype != torch.float32:
         ego = block.ego.to(x.device)
         return reference.mean(x, block.offsets, block.neighbors, ego, block.lists)
+    block = type(block)(*(None if index is None else index.to(torch.int64).contiguous() for index in block))
     _check_block(block, len(x))
     out: Tensor = _Average.apply(x.contiguous(), block)  # type: ignore[no-untyped-call]
     return out
