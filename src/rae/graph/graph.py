@@ -63,7 +63,7 @@ class Graph:
         if not fits:
             raise GraphError(
                 f"offsets must be int64 from 0 to {len(targets):,}, one more than the {len(self.id_column):,} ids, and "
-                f"targets int32 or int64 rows; got {offsets.dtype} {offsets.shape} and {targets.dtype} {targets.shape}; "
+                f"targets int32 or int64 rows, got {offsets.dtype} {offsets.shape}, {targets.dtype} {targets.shape}; "
                 "Graph.from_edges makes a graph"
             )
 

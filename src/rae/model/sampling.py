@@ -74,7 +74,7 @@ def exact_blocks(graph: Graph, nodes: Ints, depth: int) -> tuple[Ints, list[Bloc
 
 
 def inference_blocks(graph: Graph, nodes: Ints, fanout: Sequence[int], seed: int) -> tuple[Ints, list[Block]]:
-    """Blocks with the neighbours that sampled inference takes: those of a node do not depend on what else is embedded."""
+    """Blocks with the neighbours that sampled inference takes; they depend on (seed, node, hop) alone."""
     return _blocks(graph, nodes, [(size, inference_key(seed, hop)) for hop, size in enumerate(fanout)], None)
 
 
