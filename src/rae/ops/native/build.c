@@ -120,21 +120,7 @@ EXPORT void NAME(breadth_first)(
     }
 }
 
-/* Sort in place by Shell's method; rows of a graph are mostly short, where it is an insertion sort. */
-static void NAME(sort_row)(INDEX *row, int64_t n)
-{
-    int64_t gap = 1;
-    while (gap < n / 3) gap = (9 * gap) / 4 + 2;
-    while (gap > 0) {
-        for (int64_t i = gap; i < n; i++) {
-            INDEX value = row[i];
-            int64_t j = i;
-            for (; j >= gap && row[j - gap] > value; j -= gap) row[j] = row[j - gap];
-            row[j] = value;
-        }
-        gap = gap > 2 ? (4 * gap) / 9 : gap / 2;
-    }
-}
+DEFINE_SORT(NAME(sort_row), INDEX)
 
 /* Rows start..stop of the graph whose row i is row order[i] of this one; row i begins at starts[i] - starts[0]. */
 EXPORT void NAME(relabel_rows)(

@@ -123,4 +123,23 @@ INLINE int64_t draw(uint64_t state, int64_t slot, int64_t bound)
     return (int64_t)(((hash >> 32) * (uint64_t)bound) >> 32);
 }
 
+/* ---------------------------------------------------------------- sorting */
+
+/* A function that sorts in place by Shell's method; rows of a graph are mostly short, where it is an insertion sort. */
+#define DEFINE_SORT(FUNCTION, TYPE)                                                                                    \
+    static void FUNCTION(TYPE *values, int64_t n)                                                                     \
+    {                                                                                                                 \
+        int64_t gap = 1;                                                                                              \
+        while (gap < n / 3) gap = (9 * gap) / 4 + 2;                                                                  \
+        while (gap > 0) {                                                                                             \
+            for (int64_t i = gap; i < n; i++) {                                                                       \
+                TYPE value = values[i];                                                                               \
+                int64_t j = i;                                                                                        \
+                for (; j >= gap && values[j - gap] > value; j -= gap) values[j] = values[j - gap];                    \
+                values[j] = value;                                                                                    \
+            }                                                                                                         \
+            gap = gap > 2 ? (4 * gap) / 9 : gap / 2; /* ... 2, 1: the last pass is an insertion sort */                 \
+        }                                                                                                             \
+    }
+
 #endif

@@ -2,21 +2,7 @@
 #ifndef INDEX
 #include "common.h"
 
-/* Sort in place by Shell's method; rows of a graph are mostly short, where it is an insertion sort. */
-static void sort_floats(float *values, int64_t n)
-{
-    int64_t gap = 1;
-    while (gap < n / 3) gap = (9 * gap) / 4 + 2;
-    while (gap > 0) {
-        for (int64_t i = gap; i < n; i++) {
-            float value = values[i];
-            int64_t j = i;
-            for (; j >= gap && values[j - gap] > value; j -= gap) values[j] = values[j - gap];
-            values[j] = value;
-        }
-        gap = gap > 2 ? (4 * gap) / 9 : gap / 2; /* ... 2, 1: the last pass is an insertion sort */
-    }
-}
+DEFINE_SORT(sort_floats, float)
 
 #define INDEX int32_t
 #define NAME(name) name##_32
