@@ -19,7 +19,8 @@ from rae.graph import Graph
 from rae.model import checkpoint
 from rae.model.checkpoint import Checkpoint, losses
 from rae.model.encoder import Encoder
-from rae.model.training import Progress, fit
+from rae.model.training import fit
+from rae.progress import Progress
 
 Floats = np.ndarray[Any, np.dtype[np.float32]]
 

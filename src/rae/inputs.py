@@ -15,9 +15,10 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from rae.errors import Argument, ConfigError, FeatureError, GraphError, MemoryWarning, size
+from rae.progress import Progress
 
 if TYPE_CHECKING:
     from rae.features import FeatureTable
@@ -28,12 +29,6 @@ log = logging.getLogger("rae.inputs")
 
 BUILD_BYTES = 400_000_000  # of a graph build, without the program and the edges in memory; text ids take the most
 _CHOICES = {"missing": ("error", "zero"), "unknown": ("isolated", "drop", "error")}
-
-
-class Progress(Protocol):
-    """The callback of long work: the stage, how much of it is done, its total (0: unknown), numbers worth showing."""
-
-    def __call__(self, stage: str, done: int, total: int, info: Mapping[str, float], /) -> None: ...
 
 
 @dataclass(frozen=True, kw_only=True)

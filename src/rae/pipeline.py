@@ -13,7 +13,8 @@ from typing import Any
 
 from rae.config import Config
 from rae.errors import Argument, ConfigError, FeatureError, FileError, MemoryWarning, Sentence, size
-from rae.inputs import Inputs, Progress, Reading, check_output, read_inputs
+from rae.inputs import Inputs, Reading, check_output, read_inputs
+from rae.progress import Progress
 from rae.run import Run, check_free, load_model, model_checksum
 
 MIB = 1 << 20

@@ -13,7 +13,7 @@ import click
 
 from rae.cli.progress import Reporter
 from rae.errors import size as size
-from rae.inputs import Progress
+from rae.progress import Progress
 
 
 @dataclass

@@ -51,6 +51,9 @@ class Store(Protocol):
     def finish(self, model: str, k: int) -> None:
         """Take note that the rows of level k are all there."""
 
+    def is_complete(self, model: str, k: int) -> bool:
+        """Whether the rows of level k are one table in memory, all of them."""
+
     def drop(self, task: Task) -> None:
         """Remove the output of a task."""
 
@@ -83,6 +86,9 @@ class MemoryStore:
 
     def finish(self, model: str, k: int) -> None:
         self.complete.add((model, k))
+
+    def is_complete(self, model: str, k: int) -> bool:
+        return (model, k) in self.complete
 
     def drop(self, task: Task) -> None:
         """Nothing: vectors are computed again from the rows."""
@@ -127,6 +133,9 @@ class PartStore:
 
     def finish(self, model: str, k: int) -> None:
         """Nothing: the files are there."""
+
+    def is_complete(self, model: str, k: int) -> bool:
+        return False
 
     def drop(self, task: Task) -> None:
         self._table.clear()

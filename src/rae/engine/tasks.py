@@ -175,7 +175,7 @@ class Job:
             part = rows[0] // self.layout.rows
             array = self.store.read(Task("after", model, k, part), (rows[1] - rows[0], levels[k].width))
             return lambda i, j: torch.from_numpy(array[i:j])
-        if k + 1 < len(levels) and not levels[k + 1].maps_rows and self._has_table(model, k + 1):
+        if k + 1 < len(levels) and not levels[k + 1].maps_rows and self.store.is_complete(model, k + 1):
             table = self._table(model, k + 1, (0, levels[k + 1].columns))  # the level above averages them as they are
             if isinstance(rows, tuple):
                 a = rows[0]
@@ -193,10 +193,6 @@ class Job:
         if not self.needs_rows(model, k):
             return as_tensor(self._whole_features())
         return self.store.table(self.before_tasks(model, k), self.parts(k - 1), stripe)
-
-    def _has_table(self, model: str, k: int) -> bool:
-        arrays = getattr(self.store, "complete", None)
-        return arrays is not None and (model, k) in arrays
 
     def _whole_features(self) -> Any:
         """The feature matrix itself, where a level in memory can average it without a copy."""

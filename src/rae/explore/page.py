@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +20,7 @@ from rae.explore.layout import map_positions
 from rae.explore.neighbors import page_neighbors
 from rae.explore.pack import id_arrays, pack_arrays, smallest_unsigned
 from rae.explore.sample import map_rows
+from rae.progress import Progress
 from rae.run import NOTICE, PAGE, Run
 from rae.search import nearest_by_cosine
 from rae.storage.atomic import write_text
@@ -34,12 +35,6 @@ MOST_KNOWN = 1_000_000  # nodes that can be searched for
 LISTED, ATTRACTING = 10, 15  # nearest nodes: those listed with a node, and those that attract it on the map
 STAGES = 4
 MARK = b'<meta name="generator" content="rae explore">'
-
-
-class Progress(Protocol):
-    """Called after each stage: its name, how many steps are done, of how many, and numbers to show."""
-
-    def __call__(self, stage: str, done: int, total: int, info: Mapping[str, float], /) -> None: ...
 
 
 @dataclass(frozen=True)

@@ -23,12 +23,12 @@ from rae.model.adam import Adam
 from rae.model.encoder import Encoder, Stream
 from rae.model.losses import contrast
 from rae.model.sampling import Block, sample_blocks, shuffle_neighbors, stack
+from rae.progress import Progress
 from rae.runtime import generator, key, together, torch_alone, torch_alone_here
 
 log = logging.getLogger("rae")
 
 Ints = np.ndarray[Any, np.dtype[np.integer[Any]]]
-Progress = Callable[[str, int, int, dict[str, float]], None]
 
 COLLAPSED = 0.999  # mean cosine above which the vectors are all but equal
 
