@@ -125,6 +125,15 @@ def test_a_folder_of_others_is_refused_and_left_alone(tmp_path, name):
     assert (folder / name).read_text() == "mine"
 
 
+def test_a_run_killed_while_it_wrote_its_manifest_starts_anew(tmp_path):
+    folder = tmp_path / "z.parts"
+    folder.mkdir()
+    (folder / f".{'0' * 32}.tmp").write_text('{"format": "rae pa')
+
+    assert not Parts.open(folder, ABOUT).has("a")
+    assert [path.name for path in folder.iterdir()] == ["manifest.json"]
+
+
 def test_a_file_in_the_way_is_refused_and_an_empty_folder_taken(tmp_path):
     (tmp_path / "z.parts").write_text("mine")
     (tmp_path / "y.parts").mkdir()

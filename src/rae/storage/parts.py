@@ -116,12 +116,10 @@ class Parts:
         if not self.folder.is_dir():
             return
         names = sorted(path.name for path in self.folder.iterdir())
-        foreign = [n for n in names if n != INFO and not n.endswith(SUFFIX) and not (n[0] == "." and n[-4:] == ".tmp")]
-        if foreign or (names and INFO not in names):
-            raise FileError(
-                f"{self.folder} must be free for intermediate files, it holds {foreign[0] if foreign else names[0]}; "
-                "move it away"
-            )
+        kept = [n for n in names if not (n[0] == "." and n[-4:] == ".tmp")]  # a killed writer may leave its hidden file
+        foreign = [n for n in kept if n != INFO and not (n.endswith(SUFFIX) and INFO in kept)]
+        if foreign:
+            raise FileError(f"{self.folder} must be free for intermediate files, it holds {foreign[0]}; move it away")
         for name in [n for n in names if n != INFO] + [INFO] * (INFO in names):  # what says it is ours goes last
             (self.folder / name).unlink()
         self.folder.rmdir()
