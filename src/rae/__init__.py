@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rae import datasets, errors
-    from rae.config import PAPER, TOY, Config
+    from rae.config import ACTIONS, PAPER, TOY, Config, ExactConfig
     from rae.estimator import RAE
     from rae.features import Features, FeatureTable, structural_features
     from rae.graph import Graph
@@ -26,11 +26,10 @@ if TYPE_CHECKING:
         write_embeddings,
         write_graph,
     )
-    from rae.model.encoder import Encoder
-    from rae.model.exact import Exact
-    from rae.model.losses import contrast
-    from rae.model.pairs import any_other, non_neighbor, random_neighbor
-    from rae.model.sampling import exact_blocks, sample_blocks, shuffle_neighbors
+    from rae.model.encoder import Decoder, Encoder
+    from rae.model.losses import agreement, contrast, telling
+    from rae.model.pairs import any_other, non_neighbor, random_neighbor, walk_end
+    from rae.model.sampling import exact_blocks, hide_neighbors, sample_blocks, shuffle_neighbors
     from rae.model.training import step_loss
     from rae.pipeline import embed_file, fit_run
     from rae.roles import Roles
@@ -40,9 +39,11 @@ if TYPE_CHECKING:
 
 # Each public name and the module it is loaded from on first use: `import rae` stays light.
 _HOMES = {
+    "ACTIONS": "config",
     "Config": "config",
+    "Decoder": "model.encoder",
     "Encoder": "model.encoder",
-    "Exact": "model.exact",
+    "ExactConfig": "config",
     "Features": "features",
     "FeatureTable": "features",
     "Graph": "graph",
@@ -51,10 +52,12 @@ _HOMES = {
     "Roles": "roles",
     "Run": "run",
     "TOY": "config",
+    "agreement": "model.losses",
     "any_other": "model.pairs",
     "build_graph": "io",
     "contrast": "model.losses",
     "exact_blocks": "model.sampling",
+    "hide_neighbors": "model.sampling",
     "key": "runtime",
     "non_neighbor": "model.pairs",
     "embed_file": "pipeline",
@@ -70,23 +73,28 @@ _HOMES = {
     "similar": "search",
     "step_loss": "model.training",
     "structural_features": "features",
+    "telling": "model.losses",
+    "walk_end": "model.pairs",
     "write_embeddings": "io",
     "write_graph": "io",
 }
 _MODULES = ("datasets", "errors")
 
 __all__ = [
+    "ACTIONS",
     "PAPER",
     "RAE",
     "TOY",
     "Config",
+    "Decoder",
     "Encoder",
-    "Exact",
+    "ExactConfig",
     "FeatureTable",
     "Features",
     "Graph",
     "Roles",
     "Run",
+    "agreement",
     "any_other",
     "build_graph",
     "contrast",
@@ -95,6 +103,7 @@ __all__ = [
     "errors",
     "exact_blocks",
     "fit_run",
+    "hide_neighbors",
     "key",
     "non_neighbor",
     "open_graph",
@@ -108,6 +117,8 @@ __all__ = [
     "similar",
     "step_loss",
     "structural_features",
+    "telling",
+    "walk_end",
     "write_embeddings",
     "write_graph",
 ]

@@ -1,4 +1,7 @@
-"""Config: every setting of the model, its default and its meaning. The only home of a default.
+"""Every setting of every model, its default and its meaning. The only home of a default.
+
+ExactConfig   the exact model: J_within solved; what `RAE()` and `rae fit` use unless told otherwise
+Config        the trained model: the paper's encoder and its losses
 
 The command line makes its flags from these fields, the checkpoint stores them, and the
 documentation table is generated from them.
@@ -9,13 +12,13 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from rae.errors import Argument, ConfigError
 
-LOSSES = ("within", "neighbor", "both")
+LOSSES = ("within", "neighbor", "both", "agree")
 ACTIVATIONS = ("tanh", "relu", "elu", "leaky_relu")
 
 
@@ -23,9 +26,46 @@ def _setting(default: Any, help: str, **rules: Any) -> Any:
     return dataclasses.field(default=default, metadata={"help": help, **rules})
 
 
+class Settings:
+    """Settings by name, each checked when made; the base of the two kinds."""
+
+    seed: int
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):  # type: ignore[arg-type]  # every kind is a dataclass
+            value = _coerced(field.name, getattr(self, field.name), field.type)
+            _check(field.name, value, field.metadata)
+            object.__setattr__(self, field.name, value)
+
+    @classmethod
+    def names(cls) -> list[str]:
+        """The names of the settings, in order of declaration."""
+        return [f.name for f in dataclasses.fields(cls)]  # type: ignore[arg-type]
+
+    def replace(self, **settings: Any) -> Self:
+        """The same settings but for those named; an unknown name is refused with the nearest one."""
+        check_names(settings, type(self).names())
+        return dataclasses.replace(self, **settings)  # type: ignore[type-var]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Every setting by name, in order of declaration."""
+        return {name: getattr(self, name) for name in type(self).names()}
+
+    def changed(self) -> dict[str, Any]:
+        """Only the settings that differ from their default."""
+        default = type(self)().as_dict()
+        return {name: value for name, value in self.as_dict().items() if value != default[name]}
+
+    @classmethod
+    def from_dict(cls, settings: Mapping[str, Any]) -> Self:
+        """The settings that `as_dict` (or its JSON) describes."""
+        check_names(settings, cls.names())
+        return cls(**settings)
+
+
 @dataclass(frozen=True, kw_only=True)
-class Config:
-    """All settings of one model, checked when made. Defaults are the paper's, but for the degree features.
+class Config(Settings):
+    """All settings of a trained model, checked when made. Defaults are the paper's, but for the degree features.
 
     >>> Config(dims=(32,), fanout=(10,)).depth
     1
@@ -33,7 +73,8 @@ class Config:
 
     loss: str = _setting(
         "within",
-        "objective: within (same role), neighbor (close in the graph), or both (two fits, joined)",
+        "objective: within (same role), neighbor (close in the graph), both (two fits, joined), or agree (views of a "
+        "node and of one near it agree, columns differ, vectors tell features)",
         choices=LOSSES,
     )
     dims: tuple[int, ...] = _setting((192, 64), "width of each level, first level first", low=1)
@@ -83,14 +124,27 @@ class Config:
     add_structure: bool = _setting(
         False, "append the structural features to the given ones (the paper found that this hurts)"
     )
+    hidden_features: float = _setting(
+        0.3, "loss agree: share of the feature columns hidden from a view", low=0.0, below=1.0, loss="agree"
+    )
+    hidden_edges: float = _setting(
+        0.5, "loss agree: share of the edges hidden from a view", low=0.0, below=1.0, loss="agree"
+    )
+    walk: int = _setting(2, "loss agree: steps of the walk to a near node", low=1, loss="agree")
+    near: float = _setting(
+        0.5, "loss agree: share of agreeing and telling that is about the near node", low=0.0, high=1.0, loss="agree"
+    )
+    telling: float = _setting(
+        2.0, "loss agree: weight of telling the features of the node and of a near node", low=0.0, loss="agree"
+    )
+    decorrelation: float = _setting(
+        0.25, "loss agree: weight of the decorrelation of columns, divided by their number", low=0.0, loss="agree"
+    )
     record_every: int = _setting(10, "steps between two entries of the training history", low=1)
     seed: int = _setting(0, "same seed, same bytes", low=0, high=2**63 - 1)
 
     def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):
-            value = _coerced(field.name, getattr(self, field.name), field.type)
-            _check(field.name, value, field.metadata)
-            object.__setattr__(self, field.name, value)
+        super().__post_init__()
         if len(self.dims) != len(self.fanout):
             raise ConfigError(
                 *(Argument("dims"), " and ", Argument("fanout")),
@@ -108,41 +162,111 @@ class Config:
         """Columns of the embedding: all levels side by side, twice for loss="both"."""
         return sum(self.dims) * (2 if self.loss == "both" else 1)
 
-    def replace(self, **settings: Any) -> Config:
-        """The same settings but for those named; an unknown name is refused with the nearest one."""
-        check_names(settings)
-        return dataclasses.replace(self, **settings)
 
-    def as_dict(self) -> dict[str, Any]:
-        """Every setting by name, in order of declaration."""
-        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-
-    def changed(self) -> dict[str, Any]:
-        """Only the settings that differ from their default."""
-        return {f.name: v for f in dataclasses.fields(self) if (v := getattr(self, f.name)) != f.default}
-
-    @classmethod
-    def from_dict(cls, settings: Mapping[str, Any]) -> Config:
-        """The config that `as_dict` (or its JSON) describes."""
-        check_names(settings)
-        return cls(**settings)
+MEASURES = ("degree", "triangles", "core", "four_cycles")  # of a node, which the exact model reads
 
 
-def check_names(settings: Mapping[str, Any]) -> None:
+@dataclass(frozen=True, kw_only=True)
+class ExactConfig(Settings):
+    """All settings of an exact model, checked when made.
+
+    >>> ExactConfig().n_statistics
+    24
+    """
+
+    measure_weights: tuple[float, ...] = _setting(
+        (1.5, 1.0, 0.3, 1.0), "weight of degree, triangles, core number and 4-cycles in `place`", low=0.0, high=1e6
+    )
+    level_weights: tuple[float, ...] = _setting(
+        (0.5, 0.25, 0.125, 0.0625),
+        "weight in `place` of what is 1, 2, ... edges away: mean and deviation of neighbours, then means alone",
+        low=0.0,
+        high=1e6,
+    )
+    views: int = _setting(
+        0, "noisy copies of the graph, which say what is noise; 0: 10,000 over the nodes, from 2 to 8", low=0, high=1000
+    )
+    noise: float = _setting(0.1, "share of the edges that a view drops, and of random pairs it adds", low=0.0, high=1.0)
+    ridge: float = _setting(0.1, "variance within a node that is assumed beside that of its views", low=1e-9, high=1e9)
+    power: float = _setting(1.5, "the variance of a direction is its eigenvalue to this power", low=0.0, high=8.0)
+    frequencies: int = _setting(32, "random combinations of the measures in `around`, six columns each; even", low=2)
+    sigmas: tuple[float, ...] = _setting(
+        (0.5, 1.0, 2.0, 4.0), "standard deviations of the frequencies, in turn", above=0.0, high=1e6
+    )
+    around_scale: float = _setting(0.5, "largest length of the part of a vector that is `around`", above=0.0, high=1e6)
+    block_columns: int = _setting(
+        0,
+        "columns of each of own, near, mid and far; 0: the square root of the number of nodes, from 32 to 128",
+        low=0,
+        high=4096,
+    )
+    structure: bool = _setting(True, "structural blocks beside those of the features")
+    structure_scale: float = _setting(
+        0.25,
+        "scale of the structural blocks beside those of the features, whose total variance is 1 each",
+        above=0.0,
+        high=1e6,
+    )
+    relative: bool = _setting(
+        True, "measure each graph in its own units; no: in those of the fitted graph (growth, sums over graphs)"
+    )
+    seed: int = _setting(0, "same seed, same bytes", low=0, high=2**63 - 1)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if len(self.measure_weights) != len(MEASURES):
+            raise ConfigError(
+                *(Argument("measure_weights"), f" must be {len(MEASURES)} numbers, of {', '.join(MEASURES)}"),
+                f", got {self.measure_weights}",
+            )
+        if self.frequencies % 2:
+            raise ConfigError(Argument("frequencies"), f" must be even, got {self.frequencies}")
+        if self.views == 1:
+            raise ConfigError(Argument("views"), " must be 0 or 2 or more, since views are compared, got 1")
+
+    @property
+    def n_statistics(self) -> int:
+        """Columns of the statistics of a node's surroundings: own, mean and deviation of neighbours, farther means."""
+        return len(MEASURES) * (2 + len(self.level_weights))
+
+    def n_views(self, n_nodes: int) -> int:
+        """The noisy copies of a graph of this size: a large one says more about noise than a small one."""
+        return self.views or min(8, max(2, round(10_000 / n_nodes)))
+
+    def n_block_columns(self, n_nodes: int) -> int:
+        """Columns of a block of features: more nodes support more of them."""
+        return self.block_columns or min(128, max(32, math.isqrt(n_nodes)))
+
+    @property
+    def around_width(self) -> int:
+        """Columns of `around`: cosine and sine, half of them near the node, all of them two and three edges away."""
+        return 6 * self.frequencies
+
+
+def check_names(settings: Mapping[str, Any], known: Sequence[str]) -> None:
     """Refuse names that are no setting, each with the nearest right one."""
-    known = [f.name for f in dataclasses.fields(Config)]
     for name in settings:
+        for kind, what in ((Config, "trained"), (ExactConfig, "exact")):
+            if name not in known and name in kind.names():
+                raise ConfigError(Argument(name), f" is a setting of the {what} model, and this is the other one")
         if name not in known:
             near = difflib.get_close_matches(str(name), known, n=1, cutoff=0.5)
             hint = f"did you mean {near[0]!r}?" if near else f"the settings are {', '.join(known)}"
             raise ConfigError(f"unknown setting {name!r}; {hint}")
 
 
+_TUPLES: dict[Any, tuple[type, str]] = {
+    "tuple[int, ...]": (int, "whole numbers such as (192, 64)"),
+    "tuple[float, ...]": (float, "numbers such as (0.7, 0.25)"),
+}
+
+
 def _coerced(name: str, value: Any, annotation: Any) -> Any:
-    if annotation == "tuple[int, ...]":
+    if annotation in _TUPLES:
+        kind, such_as = _TUPLES[annotation]
         if isinstance(value, (str, bytes)) or not hasattr(value, "__iter__"):
-            raise ConfigError(Argument(name), f" must be a sequence of whole numbers such as (192, 64), got {value!r}")
-        items = tuple(_number(name, v, int) for v in value)
+            raise ConfigError(Argument(name), f" must be a sequence of {such_as}, got {value!r}")
+        items = tuple(_number(name, v, kind) for v in value)
         if not items:
             raise ConfigError(Argument(name), f" must name at least one level, got {value!r}")
         return value if isinstance(value, tuple) and items == value else items
@@ -196,4 +320,49 @@ PAPER = Config(degree_scale="raw", degree_above_cap="random")
 TOY = PAPER.replace(dims=(8, 2), fanout=(2, 4), steps=100)
 """The paper's exemplar graphs (house, barbell): hidden 8, out 2, fan-out 2 and 4, 100 steps."""
 
-PRESETS = {"default": Config(), "paper": PAPER, "toy": TOY}
+ACTIONS = Config(
+    loss="agree", dims=(256, 256), fanout=(10, 10), projections=1, dropout=0.0, learning_rate=1e-3, batch_size=4096
+)
+"""For nodes with features of their own (words, actions): 256 and 256 wide, loss agree, 200 steps."""
+
+PRESETS: dict[str, Settings] = {
+    "exact": ExactConfig(),
+    "trained": Config(),
+    "actions": ACTIONS,
+    "paper": PAPER,
+    "toy": TOY,
+}
+"""Settings to start from, by name; the first is the default."""
+
+
+def settings_for(start: Settings | None, given: Mapping[str, Any]) -> Settings:
+    """The settings of a model: those to start from, changed by name.
+
+    Without a start, the names say which model: those of the trained one make a Config, else it is the exact one.
+
+    >>> type(settings_for(None, {"steps": 50})).__name__, type(settings_for(None, {"views": 8})).__name__
+    ('Config', 'ExactConfig')
+    """
+    if start is not None:
+        return start.replace(**given)
+    trained = [name for name in given if name in Config.names() and name not in ExactConfig.names()]
+    exact = [name for name in given if name in ExactConfig.names() and name not in Config.names()]
+    if trained and exact:
+        raise ConfigError(
+            *(Argument(trained[0]), " is a setting of the trained model, ", Argument(exact[0])),
+            " of the exact one; pass those of one model",
+        )
+    kind: type[Settings] = Config if trained else ExactConfig
+    known = list(dict.fromkeys([*Config.names(), *ExactConfig.names()]))
+    check_names(given, known)
+    return kind(**given)
+
+
+def settings_from(record: Mapping[str, Any]) -> Settings:
+    """The settings that `as_dict` of either kind describes."""
+    return (ExactConfig if model_kind(record) == "exact" else Config).from_dict(record)
+
+
+def model_kind(record: Mapping[str, Any]) -> str:
+    """The model that these settings are of: "exact" or "trained"."""
+    return "trained" if "loss" in record else "exact"

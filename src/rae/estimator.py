@@ -3,28 +3,38 @@
 from __future__ import annotations
 
 import inspect
+import logging
+import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
 
-from rae.config import Config
-from rae.engine import embed, embed_to
-from rae.errors import Argument, ConfigError, FeatureError, GraphError, NotFittedError
+from rae.blocks import Block
+from rae.config import Config, ExactConfig, Settings, settings_for
+from rae.engine import embed, embed_to, models_of
+from rae.engine.levels import Model
+from rae.errors import Argument, CollapseWarning, ConfigError, FeatureError, GraphError, NotFittedError
 from rae.features import Features, FeatureTable
 from rae.graph import Graph
 from rae.model import checkpoint
-from rae.model.checkpoint import Checkpoint, losses
+from rae.model.actions import fit_actions
+from rae.model.checkpoint import Checkpoint, Fitted, losses
 from rae.model.encoder import Encoder
+from rae.model.exact import ExactModel
+from rae.model.structure import fit_structure
 from rae.model.training import fit
 from rae.progress import Progress
 
 Floats = np.ndarray[Any, np.dtype[np.float32]]
 
-_READOUTS = {"sum": np.add, "mean": np.add, "max": np.maximum}
+log = logging.getLogger("rae.inputs")  # what the command line shows: notes on the inputs
+
+_READOUTS = {"sum": np.add, "mean": np.add, "max": np.maximum, "all": np.add}
+_READ_OUT = ("own", "near", "around")  # blocks that say what there is in a graph, not how far nodes are apart
 _NODES_AT_ONCE = 200_000  # of small graphs embedded in one pass
 
 
@@ -37,14 +47,14 @@ class RAE:
     True
     """
 
-    def __init__(self, config: Config | None = None, /, **settings: Any) -> None:
-        if config is not None and not isinstance(config, Config):
+    def __init__(self, config: Settings | None = None, /, **settings: Any) -> None:
+        if config is not None and not isinstance(config, Settings):
             raise ConfigError(
-                f"the first argument must be a Config such as rae.PAPER, got {type(config).__name__}; "
-                "name settings, as in RAE(steps=500)"
+                "the first argument must be an ExactConfig, or a Config such as rae.PAPER, got "
+                f"{type(config).__name__}; name settings, as in RAE(steps=500)"
             )
-        self.config = (Config() if config is None else config).replace(**settings)
-        self._fitted: Checkpoint | None = None
+        self.config = settings_for(config, settings)
+        self._fitted: Fitted | None = None
 
     # ------------------------------------------------------------------------ fit, transform
 
@@ -62,13 +72,14 @@ class RAE:
         or a FeatureTable keyed by id; for several graphs, one of these per graph.
         """
         names = _names(features) or feature_names
-        x = _features(graph, _with_columns(features, names), self.config, names)
-        encoders: dict[str, Encoder] = {}
-        history: list[dict[str, Any]] = []
-        for loss in losses(self.config):
-            encoders[loss], records = fit(x.graph, x, self.config, loss, progress)
-            history += [record.as_dict() for record in records]
-        self._fitted = Checkpoint(self.config, encoders, x.width, x.is_structural, x.names, history)
+        categories = _categories(features)
+        graph, features = joined(graph, _with_columns(features, names))
+        config = self.config
+        if isinstance(config, ExactConfig):
+            self._fitted = fit_exact(graph, features, config, names, progress, categories=categories)
+        else:
+            assert isinstance(config, Config)
+            self._fitted = fit_trained(graph, features, config, names, progress)
         return self
 
     def transform(
@@ -76,13 +87,12 @@ class RAE:
     ) -> Floats:
         """The vectors of this graph's nodes, in row order, whether or not the fit has seen them.
 
-        -> (n, width): the last level first, then the lower ones; for loss="both" within, then neighbor. `nodes`
-        are ids: only their vectors, in their order, from no more of the graph than they need.
+        -> (n, width): the blocks of `RAE.blocks` side by side; a trained encoder has its last level first. `nodes`
+        are ids: only their vectors, in their order; an exact
+        model still measures the whole graph once, whose units it needs.
         """
-        x = _features(graph, self._expected(features), self._model.config)
-        self._check_width(x)
-        rows = None if nodes is None else x.graph.rows(nodes)
-        return embed(self._model.encoders, x, nodes=rows, report=_report(progress))
+        models = self._models(graph, features)
+        return embed(models, nodes=None if nodes is None else graph.rows(nodes), report=_report(progress))
 
     def embed_to(
         self,
@@ -108,11 +118,10 @@ class RAE:
                 *(Argument("half", True), " is about rows kept on disk, which ", Argument("memory", ...)),
                 " asks for; pass both",
             )
-        x = _features(graph, self._expected(features), self._model.config, check=memory is None)
-        self._check_width(x)
+        models = self._models(graph, features, check=memory is None)
         return embed_to(
-            path, self._model.encoders, x,
-            memory=memory, half=half, dtype=dtype, model=model, report=_report(progress),
+            path, models, memory=memory, half=half, dtype=dtype, model=model, blocks=self.blocks,
+            report=_report(progress),
         )  # fmt: skip
 
     def fit_transform(
@@ -129,28 +138,40 @@ class RAE:
         )
 
     def embed_graphs(
-        self, graphs: Sequence[Graph], features: Sequence[Any] | None = None, *, readout: str = "sum"
+        self, graphs: Sequence[Graph], features: Sequence[Any] | None = None, *, readout: str | None = None
     ) -> Floats:
-        """One vector per graph: the sum (the paper), mean or max over its nodes.  -> (len(graphs), width)"""
+        """One vector per graph: the sum (the paper), mean or max over its nodes.  -> (len(graphs), width)
+
+        `readout="all"`, the default of an exact model, gives the number of nodes, its logarithm, means and sums side by
+        side, of the blocks that are meant for readers: own, near, around. An exact model measures all graphs in the
+        units of its fit.
+        """
+        model = self.fitted
+        if readout is None:
+            readout = "all" if isinstance(model, ExactModel) else "sum"
         if readout not in _READOUTS:
-            raise ConfigError(Argument("readout"), f" must be one of 'sum', 'mean', 'max', got {readout!r}")
+            raise ConfigError(
+                Argument("readout"), f" must be one of {', '.join(map(repr, _READOUTS))}, got {readout!r}"
+            )
         _check_many(graphs, features)
+        if isinstance(model, ExactModel):
+            model = replace(model, config=model.config.replace(relative=False))
         parts = []
         for start, stop in _groups([g.n_nodes for g in graphs], _NODES_AT_ONCE):
-            chosen = None
-            if features is not None:
-                chosen = _stacked(graphs[start:stop], self._expected(features[start:stop]))
-            z = self.transform(Graph.disjoint_union(graphs[start:stop]), chosen)
+            chosen = None if features is None else self._expected(features[start:stop])
+            graph, given = joined(graphs[start:stop], chosen)
+            z = embed(models_of(model, graph, given))
+            if readout == "all" and isinstance(model, ExactModel):
+                z = np.hstack([z[:, b.start : b.stop] for b in model.blocks if b.name in _READ_OUT])
             sizes = np.array([g.n_nodes for g in graphs[start:stop]])
-            vectors = _READOUTS[readout].reduceat(z, np.cumsum(sizes) - sizes, axis=0)
-            parts.append(vectors / sizes[:, None].astype(np.float32) if readout == "mean" else vectors)
+            parts.append(_read_out(z, sizes, readout))
         return np.vstack(parts)
 
     # ---------------------------------------------------------------------------- save, load
 
     def save(self, path: str | Path) -> None:
         """Write the fitted model to one safetensors file, atomically."""
-        checkpoint.save(self._model, path)
+        checkpoint.save(self.fitted, path)
 
     @classmethod
     def load(cls, path: str | Path) -> RAE:
@@ -164,31 +185,42 @@ class RAE:
 
     @property
     def history(self) -> list[dict[str, Any]]:
-        """Every few steps: loss (its name), step, value, rank of the vectors, their mean cosine."""
-        return self._model.history
+        """Every few steps: loss (its name), step, value, rank of the vectors, mean cosine; empty for an exact model."""
+        return self.fitted.history
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """The named blocks of a vector, in order: columns, scale, and weight in distances.
+
+        >>> model = RAE().fit(Graph.from_edges([(0, 1), (1, 2), (2, 0), (2, 3)]))
+        >>> [(block.name, block.width, block.weight) for block in model.blocks]
+        [('place', 64, 1.0), ('around', 192, 0.0)]
+        """
+        return self.fitted.blocks
 
     @property
     def encoders(self) -> dict[str, Encoder]:
-        """The trained encoders by loss, as torch modules."""
-        return self._model.encoders
+        """The trained encoders by loss, as torch modules; an exact model has none."""
+        return {} if isinstance(self.fitted, ExactModel) else self.fitted.encoders
 
     @property
     def n_features(self) -> int:
         """How many columns the model reads."""
-        return self._model.n_features
+        return self.fitted.n_features
 
     @property
     def feature_names(self) -> tuple[str, ...] | None:
         """The names of the feature columns, where they had names."""
-        return self._model.feature_names
+        return self.fitted.feature_names
 
     @property
     def structural(self) -> bool:
         """Whether the model was fitted on structure alone."""
-        return self._model.structural
+        return self.fitted.structural
 
     @property
-    def _model(self) -> Checkpoint:
+    def fitted(self) -> Fitted:
+        """What the fit leaves, as `save` writes it; an error before the fit."""
         if self._fitted is None:
             raise NotFittedError("this model has no weights yet; call fit(graph) first, or RAE.load(path)")
         return self._fitted
@@ -207,13 +239,14 @@ class RAE:
     def __repr__(self) -> str:
         return f"RAE({', '.join(f'{k}={v!r}' for k, v in self.config.changed().items())})"
 
-    def _check_width(self, x: Features) -> None:
-        if x.width != self._model.n_features:
-            raise FeatureError(f"the model was fitted on {self._model.n_features:,} feature columns, got {x.width:,}")
+    def _models(self, graph: Any, features: Any, *, check: bool = True) -> dict[str, Model]:
+        """The fitted model as the engine runs it on this graph."""
+        graph, features = joined(graph, self._expected(features))
+        return models_of(self.fitted, graph, features, check=check)
 
     def _expected(self, features: Any) -> Any:
         """The features as the fitted model wants them: present or absent, columns in its order."""
-        model = self._model
+        model = self.fitted
         if model.structural and features is not None:
             raise FeatureError("the model was fitted on structure alone, got features; leave them out")
         if not model.structural and features is None:
@@ -221,26 +254,84 @@ class RAE:
         return _with_columns(features, model.feature_names)
 
 
+def fit_trained(
+    graph: Graph, features: Any, config: Config, names: Sequence[str] | None = None, progress: Progress | None = None
+) -> Checkpoint:
+    """The paper's model, trained: an encoder per loss."""
+    x = Features.of(graph, features, config, names)
+    encoders: dict[str, Encoder] = {}
+    history: list[dict[str, Any]] = []
+    for loss in losses(config):
+        encoders[loss], records = fit(graph, x, config, loss, progress)
+        history += [record.as_dict() for record in records]
+    return Checkpoint(config, encoders, x.width, x.is_structural, x.names, history)
+
+
+def fit_exact(
+    graph: Graph,
+    features: Any,
+    config: ExactConfig,
+    names: Sequence[str] | None = None,
+    progress: Progress | None = None,
+    *,
+    categories: frozenset[str] = frozenset(),
+) -> ExactModel:
+    """J_within solved, for structure and for the features that are given.
+
+    `categories` are columns of a table that became one feature per value, where `features` is no table.
+    """
+    x = None if features is None else Features.of(graph, features, Config(), names, categories=categories)
+    actions = None if x is None else fit_actions(x, config, progress)
+    structure = fit_structure(graph, config, progress) if x is None or config.structure else None
+    model = ExactModel(config, structure, actions, None if x is None else x.names)
+    if actions is not None:
+        log.info(
+            "features: %s", "words, rare ones count more" if actions.words else "each column in units of its deviation"
+        )
+    _warn_of_collapse(model)
+    return model
+
+
+def _warn_of_collapse(model: ExactModel) -> None:
+    """Warn where vectors, or all columns of a kind, are the same for every node."""
+    if model.actions is not None and model.actions.is_collapsed:
+        warnings.warn(
+            CollapseWarning(
+                "no feature column varies, so every vector of the blocks 'own', 'near', 'mid' and 'far' is zero; "
+                "leave the features out or give others"
+            ),
+            stacklevel=4,
+        )
+    if model.structure is not None and model.structure.is_collapsed:
+        warnings.warn(
+            CollapseWarning(
+                "all nodes of the graph look alike (the same degree, triangles, core number and 4-cycles everywhere), "
+                "so every vector of the block 'place' is zero"
+            ),
+            stacklevel=4,
+        )
+
+
 RAE.__init__.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
     [
         inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY),
         inspect.Parameter("config", inspect.Parameter.POSITIONAL_ONLY, default=None),
-        *(inspect.Parameter(f.name, inspect.Parameter.KEYWORD_ONLY, default=f.default) for f in fields(Config)),
+        *(
+            inspect.Parameter(f.name, inspect.Parameter.KEYWORD_ONLY, default=f.default)
+            for f in {f.name: f for kind in (ExactConfig, Config) for f in fields(kind)}.values()
+        ),
     ]
 )
 
 
-def _features(
-    graph: Any, features: Any, config: Config, names: Sequence[str] | None = None, *, check: bool = True
-) -> Features:
-    """The features of one graph, or of several side by side."""
+def joined(graph: Any, features: Any) -> tuple[Graph, Any]:
+    """One graph and its features, or several of them side by side as one."""
     if isinstance(graph, (list, tuple)):
         _check_many(graph, features)
-        features = None if features is None else _stacked(graph, features)
-        graph = Graph.disjoint_union(graph)
+        return Graph.disjoint_union(graph), None if features is None else _stacked(graph, features)
     if not isinstance(graph, Graph):
         raise GraphError(f"expected a rae.Graph, got {type(graph).__name__}; make one with rae.Graph.from_edges")
-    return Features.of(graph, features, config, names, check=check)
+    return graph, features
 
 
 def _report(progress: Progress | None) -> Callable[[int, int], None] | None:
@@ -254,9 +345,15 @@ def _names(features: Any) -> tuple[str, ...] | None:
     tables = [t for t in features if isinstance(t, FeatureTable)] if isinstance(features, (list, tuple)) else []
     if not tables or any(t.names is None for t in tables):
         return None
-    if any(t.open_vocabulary for t in tables):
+    if any(t.open_vocabulary or t.categories for t in tables):
         return tuple(sorted({name for t in tables for name in t.names or ()}))
     return tables[0].names
+
+
+def _categories(features: Any) -> frozenset[str]:
+    """The columns of several tables that became one feature per value."""
+    tables = features if isinstance(features, (list, tuple)) else ()
+    return frozenset(c for table in tables if isinstance(table, FeatureTable) for c in table.categories)
 
 
 def _with_columns(features: Any, names: Sequence[str] | None) -> Any:
@@ -287,6 +384,16 @@ def _stacked(graphs: Sequence[Graph], features: Sequence[Any]) -> Any:
     if not any(map(sp.issparse, parts)):
         return np.concatenate(parts)
     return sp.csr_array(sp.vstack([sp.csr_array(part, dtype=np.float32) for part in parts]))
+
+
+def _read_out(z: Floats, sizes: Any, readout: str) -> Floats:
+    """One row per graph, from the vectors of the nodes of all graphs, one graph after the other."""
+    total = _READOUTS[readout].reduceat(z, np.cumsum(sizes) - sizes, axis=0)
+    count = sizes[:, None].astype(np.float32)
+    if readout == "all":
+        return np.hstack([count, np.log1p(count), total / count, total])
+    out: Floats = total / count if readout == "mean" else total
+    return out
 
 
 def _groups(sizes: list[int], most: int) -> Iterator[tuple[int, int]]:

@@ -13,7 +13,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,9 +35,10 @@ _CHOICES = {"missing": ("error", "zero"), "unknown": ("isolated", "drop", "error
 class Reading:
     """How edges and features are read and joined.
 
-    `source`, `target` and `header` are those of `read_edges`; `id`, `columns`, `feature`, `value` those
-    of `read_features`, and `features_header` its header. `missing` says what becomes of nodes without a
-    feature row ("error", "zero"), `unknown` of feature rows without a node ("isolated", "drop", "error").
+    `source`, `target` and `header` are those of `read_edges`; `id`, `columns`, `drop`, `categories`,
+    `feature`, `value` those of `read_features`, and `features_header` its header; `name` is a column of display
+    names, which is no feature. `missing` says what becomes of nodes without a feature row ("error", "zero"),
+    `unknown` of feature rows without a node ("isolated", "drop", "error").
     """
 
     source: str | None = None
@@ -46,8 +47,11 @@ class Reading:
     features_header: bool | None = None
     id: str | None = None
     columns: Sequence[str] | None = None
+    drop: Sequence[str] | None = None
+    categories: Sequence[str] | None = None
     feature: str | None = None
     value: str | None = None
+    name: str | None = None
     missing: str = "error"
     unknown: str = "isolated"
 
@@ -79,13 +83,15 @@ def read_inputs(
     *,
     memory: int | str | None = None,
     out: Path | None = None,
+    like: Sequence[str] | None = None,
     progress: Progress | None = None,
 ) -> Inputs:
     """The graph and the features, joined by id and counted.
 
     `edges` is an edge file, a graph folder or a Graph; `features` a file, a FeatureTable, a data frame or
     a matrix in row order. With `memory`, an edge file is built into a temporary graph folder beside `out`
-    and mapped, so that reading keeps to the budget too.
+    and mapped, so that reading keeps to the budget too. `like` are the feature columns of a fitted model: those of
+    today's table are encoded as they were.
     """
     from rae.graph import Graph
     from rae.graph.folder import is_graph_folder
@@ -93,32 +99,41 @@ def read_inputs(
     reading = reading or Reading()
     began = time.perf_counter()
     if isinstance(edges, Graph):
-        graph, joined = _with_graph(edges, "a Graph", features, reading)
+        graph, joined = _with_graph(edges, "a Graph", features, reading, like)
     elif not _is_path(edges):
         raise GraphError(
             Argument("edges"), f" must be an edge file, a graph folder or a rae.Graph, got {type(edges).__name__}"
         )
     elif is_graph_folder(edges):
-        graph, joined = _with_folder(os.fspath(edges), features, reading)
+        graph, joined = _with_folder(os.fspath(edges), features, reading, like)
     else:
-        graph, joined = _with_file(os.fspath(edges), features, reading, memory, out, progress)
+        graph, joined = _with_file(os.fspath(edges), features, reading, like, memory, out, progress)
     seconds = time.perf_counter() - began
     counts = count(graph, joined)
     log.info(describe(counts))
     files = {name: _file(path) for name, path in (("edges", edges), ("features", features)) if _is_path(path)}
+    if encodings := getattr(joined, "encodings", ()):
+        files.get("features", {})["columns"] = {encoding.column: str(encoding) for encoding in encodings}
     return Inputs(graph, joined, counts, seconds, files)
 
 
 def check_output(memory: int | str | None, half: bool, dtype: str) -> None:
-    """Refuse a misspelt memory budget, half precision of intermediate rows without a budget, an unknown dtype."""
+    """Refuse what is wrong before any file is read: a memory budget that is misspelt or less than the program takes,
+    half precision of intermediate rows without a budget, an unknown dtype.
+    """
     from rae.engine import memory_bytes
+    from rae.engine.layout import PROGRAM
     from rae.io.embeddings import DTYPES
 
     if dtype not in DTYPES:
         raise ConfigError(Argument("dtype"), f" must be one of {', '.join(map(repr, DTYPES))}, got {dtype!r}")
-    if memory is not None:
-        memory_bytes(memory)
-    elif half:
+    if memory is not None and memory_bytes(memory) < PROGRAM:  # what is left for the graph is known once it is read
+        raise ConfigError(
+            Argument("memory"),
+            f" must be {PROGRAM / 2**30:.2f} GiB or more, which the program takes before any data, "
+            f"got {memory_bytes(memory) / 2**30:.2f} GiB",
+        )
+    if memory is None and half:
         raise ConfigError(
             *(Argument("half", True), " is about rows kept on disk, which ", Argument("memory", ...)),
             " asks for; pass both",
@@ -142,7 +157,7 @@ def count(graph: Graph, features: Any) -> dict[str, int]:
 def describe(counts: Mapping[str, int]) -> str:
     """The counts in two lines."""
     width = counts["features"]
-    given = f"{width:,} action features" if width else "no action features: structural ones (degrees) are used"
+    given = f"{width:,} action features" if width else "no action features: structure alone"
     return (
         f"{counts['nodes']:,} nodes, {counts['edges']:,} edges, {counts['isolated']:,} isolated; {given}\n"
         f"{counts['rows']:,} rows read, {counts['doubled']:,} doubled merged, "
@@ -163,21 +178,23 @@ def stages(progress: Progress | None) -> Callable[[str, int, int], None]:
 # ------------------------------------------------------------------------------------- edges
 
 
-def _with_graph(graph: Graph, what: str, features: Any, reading: Reading) -> tuple[Graph, Any]:
+def _with_graph(
+    graph: Graph, what: str, features: Any, reading: Reading, like: Sequence[str] | None
+) -> tuple[Graph, Any]:
     """The graph with these features; a matrix is in the graph's row order."""
     from rae.features import FeatureTable
 
     if name := reading.given("source", "target", "header"):
         raise GraphError(Argument(name), f" says how an edge file is read, {what}")
-    table = _read_features(features, reading)
+    table = _read_features(features, reading, like)
     return _join(graph, table, reading) if isinstance(table, FeatureTable) else (graph, table)
 
 
-def _with_folder(path: str, features: Any, reading: Reading) -> tuple[Graph, Any]:
+def _with_folder(path: str, features: Any, reading: Reading, like: Sequence[str] | None) -> tuple[Graph, Any]:
     """The graph of a folder, mapped, and its features; a matrix from a file follows the ids, not the rows."""
     from rae.graph.folder import open_graph, row_order
 
-    graph, joined = _with_graph(open_graph(path), f"{path} is a graph folder", features, reading)
+    graph, joined = _with_graph(open_graph(path), f"{path} is a graph folder", features, reading, like)
     if _is_bare_file(features, joined):
         log.info(_NO_IDS)
         if row_order(path) is not None and joined.shape[0] == graph.n_nodes:
@@ -186,7 +203,13 @@ def _with_folder(path: str, features: Any, reading: Reading) -> tuple[Graph, Any
 
 
 def _with_file(
-    path: str, features: Any, reading: Reading, memory: int | str | None, out: Path | None, progress: Progress | None
+    path: str,
+    features: Any,
+    reading: Reading,
+    like: Sequence[str] | None,
+    memory: int | str | None,
+    out: Path | None,
+    progress: Progress | None,
 ) -> tuple[Graph, Any]:
     from rae.features import FeatureTable
     from rae.io.edges import open_edges
@@ -196,7 +219,7 @@ def _with_file(
     if len(opened.table.names) > 2 and not opened.guessed:
         log.info(str(opened))
     graph = _read_graph(opened, path) if memory is None else _build_graph(opened, path, memory, out, progress)
-    table = _read_features(features, reading)
+    table = _read_features(features, reading, like)
     if isinstance(table, FeatureTable):
         if _needs_text(graph, table, opened.in_text, reading):
             graph = opened.graph(as_text=True)
@@ -274,15 +297,16 @@ def _ranks(graph: Graph) -> Any:
 # ---------------------------------------------------------------------------------- features
 
 
-def _read_features(features: Any, reading: Reading) -> Any:
+def _read_features(features: Any, reading: Reading, like: Sequence[str] | None) -> Any:
     """The features as a FeatureTable or a matrix, None where there are none."""
     from rae.features import FeatureTable
     from rae.graph.frames import is_frame
 
     if not _is_path(features):
-        name = reading.given("id", "columns", "feature", "value")
-        if is_frame(features) and name in (None, "id"):
-            return _from_frame(features, reading.id)
+        name = reading.given("columns", "feature", "value")
+        if is_frame(features) and name is None:
+            return _from_frame(features, reading, like)
+        name = name or reading.given("id", "drop", "categories")
         if name is not None:
             what = (
                 (" is read, but there is no ", Argument("features")) if features is None else (" is read from a file",)
@@ -291,14 +315,20 @@ def _read_features(features: Any, reading: Reading) -> Any:
         return features if features is None or isinstance(features, FeatureTable) else _matrix(features)
     from rae.io import read_features
 
-    columns = reading.columns
+    named = [name for names in (reading.columns, reading.drop, reading.categories) for name in names or ()]
+    drop = reading.drop
+    if reading.name is not None and reading.columns is None and reading.feature is None:
+        drop = [*(drop or ()), reading.name]
     return read_features(
         features,
-        header=named_header(reading.features_header, reading.id, reading.feature, *(columns or ())),
+        header=named_header(reading.features_header, reading.id, reading.feature, reading.name, *named),
         id=reading.id,
-        columns=columns,
+        columns=reading.columns,
+        drop=drop,
+        categories=reading.categories,
         feature=reading.feature,
         value=reading.value,
+        like=like,
     )
 
 
@@ -308,14 +338,17 @@ def _matrix(features: Any) -> Any:
     return check_matrix(features)
 
 
-def _from_frame(frame: Any, id: str | None) -> Any:
+def _from_frame(frame: Any, reading: Reading, like: Sequence[str] | None) -> Any:
     """The table of a data frame that has ids, the matrix of one that has none."""
     from rae.features import FeatureTable
     from rae.graph.column_names import ID, usual
     from rae.graph.frames import as_table, own_index
 
-    has_ids = id is not None or own_index(frame) is not None or usual(as_table(frame).column_names, ID) is not None
-    return FeatureTable.from_dataframe(frame, id) if has_ids else _matrix(frame)
+    names = as_table(frame).column_names
+    if reading.id is None and own_index(frame) is None and usual(names, ID) is None:
+        return _matrix(frame)
+    choices = {"drop": reading.drop or (), "categories": reading.categories or ()}
+    return FeatureTable.from_dataframe(frame, reading.id, **choices, like=like)
 
 
 def _is_bare_file(features: Any, matrix: Any) -> bool:
@@ -344,7 +377,6 @@ def _join(graph: Graph, table: FeatureTable, reading: Reading) -> tuple[Graph, F
     """Graph and table with the same ids, as `unknown` and `missing` say."""
     import pyarrow.compute as pc
 
-    from rae.features import FeatureTable
     from rae.graph.ids import index_in, shown
 
     known = index_in(table.id_column, graph.id_column)
@@ -371,7 +403,7 @@ def _join(graph: Graph, table: FeatureTable, reading: Reading) -> tuple[Graph, F
     n_missing = graph.n_nodes - (len(table.id_column) - (n_unknown if reading.unknown == "drop" else 0))
     if n_missing:
         log.info(f"{n_missing:,} nodes have no feature row: zeros")
-    return graph, FeatureTable(graph.id_column, matrix, table.names, table.open_vocabulary)
+    return graph, replace(table, id_column=graph.id_column, matrix=matrix)
 
 
 def _in_kind(ids: Any, graph: Graph) -> Any:

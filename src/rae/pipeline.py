@@ -6,12 +6,12 @@ import difflib
 import os
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from rae.config import Config
+from rae.config import ExactConfig, Settings
 from rae.errors import Argument, ConfigError, FeatureError, FileError, MemoryWarning, Sentence, size
 from rae.inputs import Inputs, Reading, check_output, read_inputs
 from rae.progress import Progress
@@ -27,11 +27,12 @@ def fit_run(
     features: Any = None,
     *,
     out: str | os.PathLike[str] | None = None,
-    config: Config | None = None,
+    config: Settings | None = None,
     memory: int | str | None = None,
     half: bool = False,
     dtype: str = "float32",
     page: bool | None = None,
+    names: Any = None,
     lean: bool = False,
     force: bool = False,
     progress: Progress | None = None,
@@ -46,7 +47,9 @@ def fit_run(
 
     With `memory`, such as "4GiB", intermediate rows that do not fit lie on disk beside `out`, with `half` in half
     precision; the same call resumes where a killed one stopped. `dtype` is that of the embeddings file. `page` says
-    whether roles are found and the page is written, by default up to 200,000 nodes. A `lean` run keeps no copy of
+    whether roles are found and the page is written, by default up to 200,000 nodes. `names` are display names of
+    the nodes: a mapping from ids, one per node in row order, or a table file; `name` is their column in that file,
+    or in the file of features. A `lean` run keeps no copy of
     the graph and the features. `force` replaces the run that is there. `progress` is called with the
     stage, how much of it is done, its total, and a mapping of numbers worth showing.
 
@@ -64,16 +67,21 @@ def fit_run(
     check_output(memory, half, dtype)
     folder = default_folder(edges) if out is None else Path(out)
     check_free(folder, force=force)
-    config = Config() if config is None else config
-    if not isinstance(config, Config):
+    config = ExactConfig() if config is None else config
+    if not isinstance(config, Settings):
         raise ConfigError(
-            Argument("config"), f" must be a rae.Config such as rae.Config(steps=500), got {type(config).__name__}"
+            *(Argument("config"), " must be a rae.ExactConfig or a rae.Config such as rae.Config(steps=500), got "),
+            type(config).__name__,
         )
+    name = reading.pop("name", None) if names is not None else reading.get("name")
     inputs = _inputs(edges, features, reading, memory, folder, progress)
+    shown = _display_names(inputs, features, names, name, reading.get("id"))
     warn_of_memory(inputs, config, memory=memory, half=half)
     run = _write_run(
         inputs, config, folder, memory=memory, half=half, dtype=dtype, lean=lean, force=force, progress=progress
     )
+    if shown is not None:
+        run.set_names(shown)
     if page or (page is None and run.counts["nodes"] <= PAGE_LIMIT):
         from rae.explore import write_page
 
@@ -121,7 +129,7 @@ def embed_file(
             *("the model was fitted with features, got none; pass ", Argument("features", ...)),
             " with the same columns for these nodes",
         )
-    inputs = _inputs(edges, features, reading, memory, target, progress)
+    inputs = _inputs(edges, features, reading, memory, target, progress, like=fitted.feature_names)
     target.parent.mkdir(parents=True, exist_ok=True)
     began = time.perf_counter()
     width = fitted.embed_to(
@@ -144,7 +152,7 @@ def default_folder(edges: Any) -> Path:
     return Path("runs") / (name.split(".")[0] or name)
 
 
-def warn_of_memory(inputs: Inputs, config: Config, *, memory: int | str | None = None, half: bool = False) -> None:
+def warn_of_memory(inputs: Inputs, config: Settings, *, memory: int | str | None = None, half: bool = False) -> None:
     """Warn of a fit that will not fit in memory, with what to do; a budget that nothing keeps to is refused."""
     from rae import plan
 
@@ -161,7 +169,7 @@ def warn_of_memory(inputs: Inputs, config: Config, *, memory: int | str | None =
 
 
 def _memory_advice(
-    inputs: Inputs, config: Config, parts: Mapping[str, int], *, half: bool, resident: int, free: int
+    inputs: Inputs, config: Settings, parts: Mapping[str, int], *, half: bool, resident: int, free: int
 ) -> Sentence:
     """What to do in a process that has `resident` bytes and can have `free` more."""
     from rae.memory import mapped
@@ -173,7 +181,10 @@ def _memory_advice(
         fewer = "" if inputs.features is None else ", or give fewer columns"
         return Sentence(*none_fits, f"program, graph and features take {size(fixed)}; free some memory{fewer}")
     if fixed + parts["step"] > room:
-        return Sentence("pass a smaller ", Argument("batch_size"))
+        exact = isinstance(config, ExactConfig)
+        return Sentence(
+            "free some memory" if exact else "pass a smaller ", *(() if exact else (Argument("batch_size"),))
+        )
     for also_half in (True,) if half else (False, True):
         least = -(-least_budget(inputs.graph, inputs.features, config, half=also_half) // MIB)
         if least * MIB <= room:
@@ -194,6 +205,7 @@ def _inputs(
     memory: int | str | None,
     out: Path,
     progress: Progress | None,
+    like: Sequence[str] | None = None,
 ) -> Inputs:
     """The inputs that were given, or those that are read now."""
     if not isinstance(edges, Inputs):
@@ -202,16 +214,32 @@ def _inputs(
             near = difflib.get_close_matches(name, known, n=1)
             hint = f"did you mean {near[0]!r}?" if near else "settings go into config=rae.Config(...)"
             raise ConfigError(f"unknown argument {name!r}; {hint}", argument=name)
-        return read_inputs(edges, features, Reading(**reading), memory=memory, out=out, progress=progress)
+        return read_inputs(edges, features, Reading(**reading), memory=memory, out=out, like=like, progress=progress)
     if features is not None or reading:
         name = "features" if features is not None else next(iter(reading))
         raise ConfigError(Argument(name), " is part of what was read before, got Inputs; leave it out")
     return edges
 
 
+def _display_names(inputs: Inputs, features: Any, names: Any, column: str | None, id: str | None) -> Any:
+    """The display names in row order, of `names` or of a column of the features; None where there are none."""
+    from rae.io.node_columns import node_names
+
+    if names is not None:
+        return node_names(names, inputs.graph.id_column, column=column)
+    if column is None:
+        return None
+    if not isinstance(features, (str, os.PathLike)):
+        raise FeatureError(
+            *(Argument("name"), " is a column of a table of nodes, and there is none; pass "),
+            *(Argument("names", ...), ", or ", Argument("features", ...), " as a file"),
+        )
+    return node_names(features, inputs.graph.id_column, column=column, id_column=id)
+
+
 def _write_run(
     inputs: Inputs,
-    config: Config,
+    config: Settings,
     folder: Path,
     *,
     memory: int | str | None,
@@ -234,7 +262,7 @@ def _write_run(
         )  # fmt: skip
 
     def embed_or_resume(path: Path, checksum: str) -> int:
-        key = vectors_key(inputs.graph, inputs.features, config, checksum, half=half, dtype=dtype)
+        key = vectors_key(inputs.graph, inputs.features, checksum, half=half, dtype=dtype)
         return cache.write(path, key, lambda vectors: embed(vectors, checksum))
 
     began = time.perf_counter()

@@ -11,22 +11,26 @@ Memory is a formula. With b anchors a step, p positives, fan-outs f_1 (from the 
               made and three on their way into the file
               with a memory budget: parts at work, three row groups, and 4 n (half: 2 n) times the widest rows
               that are averaged, or what the budget leaves, whichever is less
+    fit       of an exact model: a noisy copy of the graph, a copy that is ordered by degree, and the statistics of all
+              nodes, FIT_BYTES a node
     read      the file and the columns made of it, before the graph is there; nothing for a graph folder
     peak      program + the larger of read and graph + features + the larger of step and embedding
 
-Time is measured: reading as it happened, a few real steps, one exact embedding of a random graph with
-the same mean degree and the same features (of the graph itself if it is small), scaled by its nodes.
+Time is measured: reading as it happened, a few real steps, or one exact fit of a small random graph scaled by the paths
+of two edges that counting cycles looks at; one embedding of a random graph with the same mean degree and
+the same features (of the graph itself if it is small), scaled by its nodes.
 A small graph's rows lie in the cache, so the averaging is timed apart: on the small graph, and on
 runs of rows of the graph itself, in its own order, whose neighbours lie anywhere in memory.
 """
 
 from __future__ import annotations
 
-import itertools
+import math
 import tempfile
 import time
 import warnings
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,26 +38,27 @@ import numpy as np
 import pyarrow as pa
 import torch
 
-from rae.config import Config
+from rae.config import Config, ExactConfig, Settings
 from rae.engine import memory_bytes, stream
 from rae.engine.embedding import job_sizes
 from rae.engine.layout import PART_BYTES, PROGRAM, WRITING, Sizes, layout
-from rae.engine.levels import EncoderLevel, encoder_levels
-from rae.errors import Argument, CollapseWarning, GraphError
-from rae.features import Features
+from rae.engine.levels import Model
+from rae.engine.models import blank_models
+from rae.errors import Argument, CollapseWarning, ConfigError, GraphError
+from rae.features import Features, measures
 from rae.graph import Graph
 from rae.io import write_embeddings
 from rae.io.embeddings import GROUP_BYTES
 from rae.memory import aligned_empty, number_in
 from rae.memory import available_memory as available_memory
-from rae.model.checkpoint import losses
-from rae.model.encoder import Encoder
+from rae.model import actions, structure
 from rae.model.training import fit
 from rae.ops.gather import mean
 from rae.runtime import generator, threads
 from rae.storage.parts import Parts
 
 LIVE_ARRAYS = 14  # arrays of a level that are alive at the end of a forward pass and during the backward pass
+FIT_BYTES = 256  # of an exact fit per node: counts, measures, two levels of moments
 BUFFERS = 2  # row groups that are computed while others are written
 PER_ROW = 64  # bytes per row of the edge file while the graph is made: two columns, codes, ranks
 SAMPLE = 32_768  # nodes embedded and written to measure the rates
@@ -69,12 +74,13 @@ class Plan:
 
     memory: dict[str, int]
     seconds: dict[str, float]
+    width: int  # columns of a vector
 
 
 def plan(
     graph: Graph,
     features: Any,
-    config: Config,
+    config: Settings,
     *,
     file_bytes: int = 0,
     read_seconds: float = 0.0,
@@ -90,57 +96,55 @@ def plan(
     if budget is not None:
         check_budget(budget, graph, features, config, half=half)
     began = time.perf_counter()
-    x = Features.of(graph, features, config).in_memory()
+    models = blank_models(config, graph, features)
+    if isinstance(config, Config):
+        models = {name: replace(model, reads=model.reads.in_memory()) for name, model in models.items()}
     prepared = time.perf_counter() - began
-    seconds = {
-        "read": read_seconds,
-        "fit": sum(fit_seconds(graph, x, config, loss) for loss in losses(config)),
-        "embed": 0.0,
-        "write": 0.0,
-    }
-    seconds["embed"], seconds["write"] = _embedding_seconds(x, dtype)
-    seconds["fit"] += prepared if config.steps else 0.0
+    seconds = {"read": read_seconds, "fit": _fit_seconds(graph, models, config), "embed": 0.0, "write": 0.0}
+    seconds["embed"], seconds["write"] = _embedding_seconds(models, config.seed, dtype)
+    seconds["fit"] += prepared if isinstance(config, Config) and config.steps else 0.0
     seconds["embed"] += prepared
     if budget is not None:
-        widths = sum(map(min, itertools.pairwise((x.width, *config.dims)))) + sum(config.dims)
-        seconds["embed"] += _itemsize(half) * graph.n_nodes * widths * len(losses(config)) * _part_seconds()
+        columns = sum(level.columns + level.width for model in models.values() for level in model.levels)
+        seconds["embed"] += _itemsize(half) * graph.n_nodes * columns * _part_seconds()
     seconds["total"] = sum(seconds.values())
     expected = memory(graph, features, config, file_bytes=file_bytes, budget=budget, half=half, from_folder=from_folder)
-    return Plan(expected, seconds)
+    return Plan(expected, seconds, sum(model.width for model in models.values()))
 
 
 def memory(
     graph: Graph,
     features: Any,
-    config: Config,
+    config: Settings,
     *,
     file_bytes: int = 0,
     budget: int | str | None = None,
     half: bool = False,
     from_folder: bool = False,
 ) -> dict[str, int]:
-    """Expected bytes of the graph, the features, a training step, the embedding, and of all at the worst moment.
+    """Expected bytes of the graph, the features, the fit, the embedding, and of all at the worst moment.
 
     Nothing is computed that grows with the features, so that a fit can be warned of before it starts.
     """
-    x = Features.of(graph, features, config, check=False)
-    n = graph.n_nodes
-    resident = 0 if x.is_mapped else x.given_bytes  # pages of a mapped file are given back when memory is short
-    structural = 4 * n * x.structural_width
-    row_bytes = 4 * x.width if x.is_dense else (x.given_bytes + structural) / n  # float16 rows are widened for a step
-    group = min(GROUP_BYTES, 4 * n * config.width)
+    models = blank_models(config, graph, features)
+    reads = list({id(model.reads): model.reads for model in models.values()}.values())
+    n, width = graph.n_nodes, sum(model.width for model in models.values())
+    resident = sum(0 if x.is_mapped else x.given_bytes for x in reads)  # mapped pages are given back when it is short
+    structural = 4 * n * sum(x.structural_width for x in reads)
+    group = min(GROUP_BYTES, 4 * n * width)
     parts = {
         "program": PROGRAM,
         "read": 0 if from_folder else reading_bytes(file_bytes, graph.counts.rows),
         "graph": graph.offsets.nbytes + graph.targets.nbytes + graph.id_column.nbytes,
         "features": resident + structural,
-        "step": _step_bytes(graph, x.width, row_bytes, config) if config.steps else 0,
-        "embedding": 4 * n * len(losses(config)) * _table_columns(x, config) + (BUFFERS + WRITING) * group,
+        "step": _fit_bytes(graph, models, config),
+        "embedding": 4 * n * _table_columns(models) + (BUFFERS + WRITING) * group,
     }
     fitting = PROGRAM + parts["graph"] + parts["features"] + parts["step"]
     embedding = PROGRAM + parts["graph"] + parts["features"] + parts["embedding"]
     if budget is not None:
-        parts["embedding"] = PART_BYTES + WRITING * GROUP_BYTES + _itemsize(half) * n * _averaged(x, config)
+        averaged = max(level.columns for model in models.values() for level in model.levels)
+        parts["embedding"] = PART_BYTES + WRITING * GROUP_BYTES + _itemsize(half) * n * averaged
         embedding = min(memory_bytes(budget), PROGRAM + parts["graph"] + resident + parts["embedding"])
     return parts | {"peak": max(PROGRAM + parts["read"] + parts["graph"], fitting, embedding)}
 
@@ -150,20 +154,34 @@ def reading_bytes(file_bytes: int, rows: int) -> int:
     return file_bytes + PER_ROW * rows
 
 
-def least_budget(graph: Graph, features: Any, config: Config, *, half: bool = False) -> int:
+def least_budget(graph: Graph, features: Any, config: Settings, *, half: bool = False) -> int:
     """The least memory that embedding this graph can be told to keep to."""
-    return _sizes(graph, features, config, half).least_memory
+    sizes = _sizes(graph, features, config, half)
+    counting = PROGRAM + sizes.resident + _counting_bytes(graph) if isinstance(config, ExactConfig) else 0
+    return max(sizes.least_memory, counting)
 
 
-def check_budget(memory: int | str, graph: Graph, features: Any, config: Config, *, half: bool = False) -> None:
+def _counting_bytes(graph: Graph) -> int:
+    """Bytes that counting cycles takes: a copy of the graph that is ordered by degree, and counts of every thread."""
+    return graph.targets.nbytes + (32 + 24 * threads()) * graph.n_nodes
+
+
+def check_budget(memory: int | str, graph: Graph, features: Any, config: Settings, *, half: bool = False) -> None:
     """Refuse a budget that embedding this graph cannot keep to, as `embed_to` would after the training."""
-    layout(memory, _sizes(graph, features, config, half))
+    sizes = _sizes(graph, features, config, half)
+    layout(memory, sizes)
+    least = least_budget(graph, features, config, half=half)
+    if memory_bytes(memory) < least:
+        raise ConfigError(
+            Argument("memory"),
+            f" must be {math.ceil(least / 2**30 * 100) / 100:.2f} GiB or more to count the cycles of "
+            f"{graph.n_edges:,} edges, got {memory_bytes(memory) / 2**30:.2f} GiB",
+        )
 
 
-def _sizes(graph: Graph, features: Any, config: Config, half: bool) -> Sizes:
+def _sizes(graph: Graph, features: Any, config: Settings, half: bool) -> Sizes:
     """What the layout of a model with these settings depends on."""
-    widths = [*config.dims] * len(losses(config))
-    return job_sizes(Features.of(graph, features, config, check=False), widths, _itemsize(half))
+    return job_sizes(blank_models(config, graph, features), _itemsize(half))
 
 
 def _itemsize(half: bool) -> int:
@@ -195,6 +213,45 @@ def rows_by_level(graph: Graph, n_egos: int, config: Config) -> list[float]:
     return rows[::-1]
 
 
+def _fit_seconds(graph: Graph, models: Mapping[str, Model], config: Settings) -> float:
+    if isinstance(config, ExactConfig):
+        axes = _axes_seconds(graph, models["actions"].reads, config) if "actions" in models else 0.0
+        return axes + (_exact_seconds(graph, config) if "place" in models else 0.0)
+    assert isinstance(config, Config)
+    return sum(fit_seconds(graph, model.reads, config, loss) for loss, model in models.items())
+
+
+def _exact_seconds(graph: Graph, config: ExactConfig) -> float:
+    """Seconds of an exact fit: that of a small graph, counting scaled by its paths, the rest by its edges."""
+    small = _small_graph(graph, config.seed)
+    began = time.perf_counter()
+    structure.measure(small)
+    counted = time.perf_counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CollapseWarning)
+        structure.fit_structure(small, config)
+    counting = counted - began
+    views = config.n_views(graph.n_nodes)
+    rest = max(0.0, time.perf_counter() - counted - config.n_views(small.n_nodes) * counting)
+    paths = measures.paths_counted(graph) / max(measures.paths_counted(small), 1)
+    edges = len(graph.targets) / max(len(small.targets), 1)
+    return (1 + views) * counting * paths + rest * edges
+
+
+def _axes_seconds(graph: Graph, x: Features, config: ExactConfig) -> float:
+    """Seconds that fitting the axes of given features takes: those of a small graph, scaled by its nodes."""
+    small = _small_graph(graph, config.seed)
+    rows = (
+        np.arange(small.n_nodes)
+        if small is graph
+        else np.sort(generator(config.seed, "plan", "rows").choice(graph.n_nodes, small.n_nodes, replace=False))
+    )
+    part = _taken(x, small, rows)
+    began = time.perf_counter()
+    actions.fit_actions(part, config)
+    return (time.perf_counter() - began) * max(1.0, graph.n_nodes / small.n_nodes)
+
+
 def fit_seconds(graph: Graph, x: Features, config: Config, loss: str) -> float:
     """Seconds of one fit: the first step as it was, which warms up, and the others at the pace of a few real ones."""
     if config.steps == 0:
@@ -210,12 +267,30 @@ def fit_seconds(graph: Graph, x: Features, config: Config, loss: str) -> float:
     return float(first + np.median(others) * (config.steps - 1))
 
 
+def _fit_bytes(graph: Graph, models: Mapping[str, Model], config: Settings) -> int:
+    """Bytes of a training step, or of an exact fit, beside graph and features."""
+    if isinstance(config, ExactConfig):
+        given = models["actions"].reads.given_width if "actions" in models else 0
+        hops = actions.hop_bytes(graph.n_nodes, given)
+        return _counting_bytes(graph) + graph.offsets.nbytes + graph.targets.nbytes + FIT_BYTES * graph.n_nodes + hops
+    assert isinstance(config, Config)
+    if not config.steps:
+        return 0
+    x = next(iter(models.values())).reads
+    structural = 4 * graph.n_nodes * x.structural_width
+    row_bytes = 4 * x.width if x.is_dense else (x.given_bytes + structural) / graph.n_nodes  # float16 rows are widened
+    return _step_bytes(graph, x.width, row_bytes, config)
+
+
 def _step_bytes(graph: Graph, n_features: int, row_bytes: float, config: Config) -> int:
     b = min(config.batch_size, graph.n_nodes)
-    within = config.loss != "neighbor"
-    shuffled = round(config.shuffled * config.negatives) if within and config.shuffle == "neighbors" else 0
+    within, agree = config.loss != "neighbor", config.loss == "agree"
+    shuffled = (
+        round(config.shuffled * config.negatives) if within and not agree and config.shuffle == "neighbors" else 0
+    )
     anchor = rows_by_level(graph, b, config)
-    context = rows_by_level(graph, b * (config.positives + (0 if within else 1)), config)
+    others = 2 if agree else config.positives + (0 if within else 1)  # a view of anchors and ends of walks, or pairs
+    context = rows_by_level(graph, b * others, config)
     context[-1] += b * shuffled
     resident = sum(LIVE_ARRAYS * (r + s) * d for r, s, d in zip(anchor[1:], context[1:], config.dims, strict=True))
     gathered = (anchor[0] + context[0]) * row_bytes
@@ -224,52 +299,61 @@ def _step_bytes(graph: Graph, n_features: int, row_bytes: float, config: Config)
     return int(4 * resident + gathered + 2 * 16 * weights)
 
 
-def _levels(x: Features, config: Config) -> list[EncoderLevel]:
-    """The levels of a model with these settings, without weights."""
-    return encoder_levels(Encoder(x.width, config), x.is_dense)
-
-
-def _table_columns(x: Features, config: Config) -> int:
+def _table_columns(models: Mapping[str, Model]) -> int:
     """Columns of the rows that all levels average, less the features where the first one averages them as they are."""
-    return sum(level.columns for k, level in enumerate(_levels(x, config)) if k or level.maps_rows)
+    return sum(
+        level.columns for model in models.values() for k, level in enumerate(model.levels) if k or level.maps_rows
+    )
 
 
-def _averaged(x: Features, config: Config) -> int:
-    """Columns of the widest rows that are averaged."""
-    return max(level.columns for level in _levels(x, config))
+def _columns_gathered(model: Model) -> int:
+    """Columns that are gathered to embed a node, with repetitions: a deviation costs two columns more.
+
+    A level's vectors are the rows of the level above, or they are computed once for that level and once to be written.
+    """
+    later = [*model.levels[1:], None]
+    return sum(
+        (level.columns + 2 * level.spread) * (2 if above is not None and above.maps_rows else 1)
+        for level, above in zip(model.levels, later, strict=True)
+    )
 
 
-def _embedding_seconds(x: Features, dtype: str) -> tuple[float, float]:
+def _small_graph(graph: Graph, seed: int) -> Graph:
+    """The graph itself, or a random one of SAMPLE nodes with the same mean degree."""
+    if graph.n_nodes <= SAMPLE:
+        return graph
+    ends = generator(seed, "plan").integers(SAMPLE, size=(2, round(graph.n_edges * SAMPLE / graph.n_nodes)))
+    return Graph.from_edges((ends[0], ends[1]), ids=np.arange(SAMPLE))
+
+
+def _embedding_seconds(models: Mapping[str, Model], seed: int, dtype: str) -> tuple[float, float]:
     """Seconds to embed every node, and to write the vectors."""
-    graph, config = x.graph, x.config
-    n = graph.n_nodes
-    rng = generator(config.seed, "plan")
-    small, rows = graph, np.arange(n)
-    if n > SAMPLE:
-        ends = rng.integers(SAMPLE, size=(2, round(graph.n_edges * SAMPLE / n)))
-        small = Graph.from_edges((ends[0], ends[1]), ids=np.arange(SAMPLE))
-        rows = np.sort(rng.choice(n, SAMPLE, replace=False))
-    plain = config.replace(add_structure=False)  # the structural columns are among those taken
-    part = Features.of(small, x.take(rows), plain, check=False)
-    encoder = {"": Encoder(x.width, config)}
-    for _ in stream(encoder, part):  # once to warm up
+    graph = next(iter(models.values())).reads.graph
+    n, small = graph.n_nodes, _small_graph(graph, seed)
+    rows = np.sort(generator(seed, "plan", "rows").choice(n, small.n_nodes, replace=False))
+    part = {name: replace(model, reads=_taken(model.reads, small, rows)) for name, model in models.items()}
+    for _ in stream(part):  # once to warm up
         pass
     began = time.perf_counter()
-    z = np.vstack([vectors.copy() for vectors in stream(encoder, part)])
+    z = np.vstack([vectors.copy() for vectors in stream(part)])
     embedded = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         write_embeddings(Path(folder) / "z.parquet", pa.array(np.arange(len(z))), z, dtype=dtype)
     written = time.perf_counter()
-    *lower, last = (min(pair) for pair in itertools.pairwise((x.width, *config.dims)))
     spent = embedded - began
-    if small is not graph and config.inference != "sampled":  # its rows lie in the cache, those of the graph do not
-        averaged = 2 * sum(lower) + last  # below the last level, once for the level above and once to be written
-        spent = max(spent - averaged * _averaging_seconds(small), spent / 4)
-        spent += averaged * _averaging_seconds(graph) * len(z) / n
-    scale = n / len(z)
-    fresh = 4 * (n - len(z)) * (sum(lower) + last) * _touching_seconds()
-    writing = (written - embedded) * scale / min(2, threads())  # of two threads one writes while the other computes
-    return (spent * scale + fresh) * len(losses(config)), writing * len(losses(config))
+    sampled = any(model.reads.config.inference == "sampled" for model in models.values())
+    if small is not graph and not sampled:  # its rows lie in the cache, those of the graph do not
+        gathered = sum(map(_columns_gathered, models.values()))
+        spent = max(spent - gathered * _averaging_seconds(small), spent / 4)
+        spent += gathered * _averaging_seconds(graph) * len(z) / n
+    fresh = 4 * (n - len(z)) * _table_columns(models) * _touching_seconds()
+    writing = (written - embedded) * n / len(z) / min(2, threads())  # one of two threads writes, the other computes
+    return spent * n / len(z) + fresh, writing
+
+
+def _taken(x: Features, small: Graph, rows: Any) -> Features:
+    """Features of a small graph: those of these rows, the structural columns among them."""
+    return Features.of(small, x.take(rows), x.config.replace(add_structure=False), check=False)
 
 
 def _part_seconds() -> float:

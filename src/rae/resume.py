@@ -76,7 +76,7 @@ class VectorCache:
 
 
 def vectors_key(
-    graph: Graph, features: Any, config: Config, model: str, *, half: bool = False, dtype: str = "float32"
+    graph: Graph, features: Any, model: str, *, half: bool = False, dtype: str = "float32"
 ) -> dict[str, Any]:
     """All that the bytes of a file of vectors depend on; `model` is the checksum of the model file."""
     from importlib.metadata import version
@@ -89,7 +89,7 @@ def vectors_key(
         "model": model,
         "graph": digest_of(graph.offsets, graph.targets),
         "ids": _ids_digest(graph.id_column),
-        "features": Features.of(graph, features, config, check=False).digest(),
+        "features": Features.of(graph, features, Config(), check=False).digest(),
         "half": half,
         "dtype": dtype,
     }

@@ -3,6 +3,7 @@
     model.safetensors     the fitted model
     embeddings.parquet    id, embedding
     graph/                the graph, unless the run is lean
+    names.parquet         display names of the nodes, if given: id, name
     features.npz          the features of the fit, if any; features.npy where they are dense
     roles.*               the roles, if fitted: parquet per node, json of cards, safetensors of the model of roles
     explore/              the page, if written: index.html opens without a server
@@ -37,24 +38,25 @@ if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
 
+    from rae.blocks import Block, Weights
     from rae.estimator import RAE
     from rae.features import Matrix
     from rae.graph import Graph
-    from rae.roles import Roles
+    from rae.roles import LabelTable, Roles
 
 log = logging.getLogger("rae")
 
 FORMAT, FORMAT_VERSION = "rae run", 1
 MODEL, EMBEDDINGS, INFO = "model.safetensors", "embeddings.parquet", "run.json"
 PAGE, NOTICE = "explore/index.html", "explore/NOTICE.txt"
-GRAPH, SPARSE, DENSE = "graph", "features.npz", "features.npy"
+GRAPH, SPARSE, DENSE, NAMES = "graph", "features.npz", "features.npy", "names.parquet"
 GRAPH_FILES = tuple(f"{GRAPH}/{name}" for name in ("graph.json", "offsets.npy", "targets.npy", "ids.arrow"))
 ROLES, CARDS, FITTED_ROLES = "roles.parquet", "roles.json", "roles.safetensors"
 # Every file of a run, in the order of removal: the model last, so that a graph folder without a model
 # is never taken for part of a run. No other file is ever replaced.
 RUN_FILES = (
     *(INFO, PAGE, NOTICE, ROLES, CARDS, FITTED_ROLES),
-    *(*GRAPH_FILES, SPARSE, DENSE, EMBEDDINGS, MODEL),
+    *(*GRAPH_FILES, SPARSE, DENSE, NAMES, EMBEDDINGS, MODEL),
 )
 OUT, FORCE = Argument("out"), Argument("force", True)
 COUNTS = ("nodes", "edges", "isolated", "features", "width", "rows", "doubled", "self_loops")
@@ -153,6 +155,36 @@ class Run:
         ids, z = read_embeddings(self.path / EMBEDDINGS)
         return ids, z
 
+    @cached_property
+    def blocks(self) -> tuple[Block, ...]:
+        """The named blocks of the vectors; none in runs of models without blocks."""
+        from rae.io.embeddings import embeddings_blocks
+
+        return embeddings_blocks(self.path / EMBEDDINGS)
+
+    def names(self) -> pa.Array | None:
+        """The display names of the nodes, in the rows of the embeddings, or None where the run has none."""
+        import pyarrow.parquet as pq
+
+        path = self.path / NAMES
+        return pq.read_table(path, columns=["name"]).column("name").combine_chunks() if path.is_file() else None
+
+    def set_names(self, names: Any, *, column: str | None = None, id_column: str | None = None) -> None:
+        """Keep display names for the nodes: a mapping from ids, one name per node in row order, or a table file.
+
+        Roles that are found later show them.
+        """
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        from rae.io.node_columns import node_names
+        from rae.storage.atomic import atomic_path
+
+        ids = pq.read_table(self.path / EMBEDDINGS, columns=["id"]).column("id").combine_chunks()
+        table = pa.table({"id": ids, "name": node_names(names, ids, column=column, id_column=id_column)})
+        with atomic_path(self.path / NAMES) as temporary:
+            pq.write_table(table, temporary)
+
     @property
     def has_graph(self) -> bool:
         """Whether the run has its graph."""
@@ -201,13 +233,18 @@ class Run:
         """Whether the run has roles."""
         return (self.path / CARDS).is_file()
 
-    def fit_roles(self, k: int | str = "auto", *, max_k: int = 20, seed: int = 0) -> Roles:
-        """Find the roles of this run, keep them with their cards, and return them."""
+    def fit_roles(
+        self, k: int | str = "auto", *, max_k: int = 20, seed: int = 0, weights: Weights | None = None
+    ) -> Roles:
+        """Find the roles of this run, keep them with their cards, and return them.
+
+        `weights` say how much each block of the vectors counts, as in "place=1,own=0.3" or a mapping.
+        """
         from rae.roles import Roles
         from rae.roles.storage import write_roles
 
         ids, z = self.embeddings()
-        roles = Roles(k, max_k=max_k, seed=seed).fit(z, model=self.model_checksum)
+        roles = Roles(k, max_k=max_k, seed=seed, weights=weights).fit(z, blocks=self.blocks, model=self.model_checksum)
         write_roles(self.path, ids, roles, roles.assignment, self._cards(ids, roles))
         self._drop_page()
         return roles
@@ -251,9 +288,22 @@ class Run:
 
         return read_table(self.path / ROLES)
 
+    def label_table(self, labels: Any, column: str | None = None, *, id_column: str | None = None) -> LabelTable:
+        """How often each role has each label: `labels` is a table file, or one label per node in row order."""
+        import os
+
+        from rae.io.node_columns import read_node_columns
+        from rae.roles.labels import label_table
+
+        ids, role, _, memberships = self.role_table()
+        if isinstance(labels, (str, os.PathLike)):
+            found = read_node_columns(labels, ids, () if column is None else [column], id_column=id_column)
+            column, labels = next(iter(found.items()))
+        return label_table(role, labels, memberships.shape[1], column=column or "label")
+
     def _cards(self, ids: pa.Array, roles: Roles, z: Any = None) -> Any:
         graph = self.graph() if self.has_graph else None
-        return roles.cards(ids, z, graph, self.features(), self.feature_names)
+        return roles.cards(ids, z, graph, self.features(), self.feature_names, display_names=self.names())
 
     def files(self) -> dict[str, int]:
         """The run's files that are there, with their sizes in bytes."""

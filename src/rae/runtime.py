@@ -20,6 +20,8 @@ from typing import TypeVar
 
 import numpy as np
 
+from rae.errors import ConfigError
+
 Part = int | str
 T = TypeVar("T")
 FIRST, SECOND, PARTNER = 0, 1, 2  # pools of the two sides of `together`, and of the thread of the second side
@@ -48,7 +50,9 @@ _here = threading.local()  # new: a thread of a pool that torch has not met; sha
 def set_threads(count: int | None) -> None:
     """Use this many threads for our operations; None goes back to the default (all cores allowed)."""
     global _threads
-    _threads = None if count is None else max(1, int(count))
+    if count is not None and (isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1):
+        raise ConfigError(f"threads must be a whole number from 1, or None for all cores, got {count!r}")
+    _threads = None if count is None else int(count)
 
 
 def threads() -> int:

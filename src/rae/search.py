@@ -1,6 +1,9 @@
-"""Nearest neighbours by cosine: exact, or approximate with a measured recall.
+"""Nearest neighbours: exact, or approximate with a measured recall.
 
-`nearest_by_cosine` is the one exact search; the page of a run uses it too. One query is one pass over the
+Distances are Euclidean, between blocks times their weights, in units of the typical distance (root mean square)
+between two of the vectors that are searched: 0 is the same vector, 1 as far apart as two nodes taken at random.
+
+`nearest_rows` is the one exact search; the page of a run uses it too. One query is one pass over the
 vectors, which is faster than building an index. Many queries against many vectors use an inverted index
 (faiss), whose recall is measured on a sample of queries before it is used.
 """
@@ -16,12 +19,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rae.blocks import Block, Weights, weighted
 from rae.errors import ConfigError, FeatureError, GraphError, MissingExtraError, RunError
 from rae.graph.ids import id_array, index_in, is_text, shown
 from rae.memory import row_chunks
 from rae.runtime import generator, in_ranges
 
 Floats = np.ndarray[Any, np.dtype[np.float32]]
+Doubles = np.ndarray[Any, np.dtype[np.float64]]
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 
 EXACT_ROWS = 200_000  # up to so many vectors the search is exact
@@ -31,14 +36,17 @@ PROBES, TRIALS = (8, 16, 32, 64, 128, 256), 200  # lists probed, queries answere
 TILE = 512  # queries per matrix product
 BLOCK, FIRST = 1 << 24, 64  # bytes of a product, rows in the first and smallest one
 CROWDED = 8  # times k candidates of one query in one product
-DECIMALS, SAME = 6, 4e-7  # of a cosine, and a difference that rounding may still remove
+DECIMALS, HALF_DECIMAL = (
+    6,
+    5e-7,
+)  # of a distance: vectors that are equal but for the rounding of float32 are equally far
 CANDIDATES = 5_000  # ids compared by edit distance for "did you mean"
 METHODS = ("auto", "exact", "approximate")
 
 
 @dataclass(frozen=True)
 class Similar:
-    """A node and the nodes nearest to it, each with its cosine; `recall` is 1 where the search was exact."""
+    """A node and the nodes nearest to it, each with its distance; `recall` is 1 where the search was exact."""
 
     id: Any
     matches: tuple[tuple[Any, float], ...]
@@ -53,23 +61,37 @@ def similar(
     *,
     ids: Any = None,
     among: Any = None,
+    weights: Weights | None = None,
+    blocks: Sequence[Block] | None = None,
     method: str = "auto",
 ) -> Similar:
-    """The k nodes whose vectors have the highest cosine with that of `query`.
+    """The k nodes whose vectors are nearest to that of `query`, each with its distance.
 
-    `source` is a Run, a pair (ids, vectors), or vectors with `ids` (row numbers where there are none);
-    `query` is one of its ids. `among` is another Run of the same model, or such a pair, to search
-    instead: similar(read_embeddings("tomorrow.parquet"), "newcomer", among=run).
+    A distance of 0 is the same vector, 1 as far apart as two nodes taken at random. `source` is a Run, a pair
+    (ids, vectors), or vectors with `ids` (row numbers where there are none); `query` is one of its ids. `among`
+    is another Run of the same model, or such a pair, to search instead:
+    similar(read_embeddings("tomorrow.parquet"), "newcomer", among=run).
+
+    `weights` say how much each block counts, as in "place=1,own=0.3" or a mapping; by default the blocks' own.
+    `blocks` are those of the source, which a Run knows and `RAE.blocks` gives.
 
     >>> z = np.array([[1.0, 0.0], [0.9, 0.1], [0.0, 1.0]])
-    >>> [name for name, cosine in similar(z, "ann", k=2, ids=["ann", "bob", "cid"]).matches]
+    >>> [name for name, distance in similar(z, "ann", k=2, ids=["ann", "bob", "cid"]).matches]
     ['bob', 'cid']
     """
-    return similar_to_each(source, [query], k, ids=ids, among=among, method=method)[0]
+    return similar_to_each(source, [query], k, ids=ids, among=among, weights=weights, blocks=blocks, method=method)[0]
 
 
 def similar_to_each(
-    source: Any, queries: Sequence[Any], k: int = 10, *, ids: Any = None, among: Any = None, method: str = "auto"
+    source: Any,
+    queries: Sequence[Any],
+    k: int = 10,
+    *,
+    ids: Any = None,
+    among: Any = None,
+    weights: Weights | None = None,
+    blocks: Sequence[Block] | None = None,
+    method: str = "auto",
 ) -> list[Similar]:
     """`similar` for many nodes at once."""
     if isinstance(k, bool) or not isinstance(k, int) or k < 1:
@@ -77,20 +99,26 @@ def similar_to_each(
     own_ids, z = vectors(source, ids)
     rows = np.array([row_of(own_ids, query) for query in queries], np.int64)
     searched_ids, searched, skip = own_ids, z, rows
+    blocks = _known_blocks(source, among) if blocks is None else blocks
     if among is not None:
         _check_same_model(source, among)
         searched_ids, searched = vectors(among)
         if searched.shape[1] != z.shape[1]:
             raise FeatureError(f"both must be vectors of one model, got widths {z.shape[1]} and {searched.shape[1]}")
         skip = np.full(len(rows), -1)
-    index = Index(searched, method=method, n_queries=len(rows))
-    neighbors, cosines = index.nearest(z[rows], k, skip)
+    index = Index(weighted(searched, blocks, weights), method=method, n_queries=len(rows))
+    neighbors, distances = index.nearest(weighted(z[rows], blocks, weights), k, skip)
     out = []
-    for row, near, cosine in zip(rows, neighbors, cosines, strict=True):
+    for row, near, distance in zip(rows, neighbors, distances, strict=True):
         names = searched_ids.take(pa.array(near[near >= 0])).to_pylist()
-        matches = tuple(zip(names, (float(c) for c in cosine[near >= 0]), strict=True))
+        matches = tuple(zip(names, (float(d) for d in distance[near >= 0]), strict=True))
         out.append(Similar(own_ids[int(row)].as_py(), matches, index.method, index.recall))
     return out
+
+
+def _known_blocks(*sources: Any) -> Sequence[Block]:
+    """The blocks of the first of these that has any."""
+    return next((found for source in sources if (found := getattr(source, "blocks", ()))), ())
 
 
 class Index:
@@ -112,12 +140,12 @@ class Index:
                 self.note = f"searched exactly, which takes longer: {error}"
 
     def nearest(self, queries: Floats, k: int, skip: Ints | None = None) -> tuple[Ints, Floats]:
-        """Rows and cosines, nearest first, without row skip[i]; -1 for no row.  (q, d) -> (q, k), (q, k)"""
+        """Rows and distances, nearest first, without row skip[i]; -1 for no row.  (q, d) -> (q, k), (q, k)"""
         if self._lists is None:
-            return nearest_by_cosine(self.z, queries, k, skip)
+            return nearest_rows(self.z, queries, k, skip)
         skip = np.full(len(queries), -1) if skip is None else np.asarray(skip, np.int64)
-        cosine, rows = self._lists.search(unit_rows(np.asarray(queries, np.float32)), k + 1)
-        return _drop_skipped(rows.astype(np.int64), cosine, skip, k)
+        squared, rows = self._lists.search(self._scale(queries).astype(np.float32), k + 1)
+        return _drop_skipped(rows.astype(np.int64), np.sqrt(np.maximum(squared, 0)), skip, k)
 
     def _build(self) -> None:
         faiss = _faiss()
@@ -125,108 +153,135 @@ class Index:
         lists = max(1, min(int(4 * n**0.5), n // 39))  # faiss warns of fewer than 39 vectors per list
         rng = generator(0, "search")
         training = np.sort(rng.choice(n, min(n, 64 * lists), replace=False))
-        index = faiss.IndexIVFFlat(faiss.IndexFlatIP(width), width, lists, faiss.METRIC_INNER_PRODUCT)
-        index.train(unit_rows(self.z[training]))
+        self._scale = Scale.of(self.z)
+        index = faiss.IndexIVFFlat(faiss.IndexFlatL2(width), width, lists, faiss.METRIC_L2)
+        index.train(self._scale(self.z[training]).astype(np.float32))
         for start, stop in row_chunks(n, 65_536):
-            index.add(unit_rows(self.z[start:stop]))
+            index.add(self._scale(self.z[start:stop]).astype(np.float32))
         self._lists, self.method = index, "approximate"
         trial = np.sort(rng.choice(n, min(n, TRIALS), replace=False)).astype(np.int64)
         queries, k = self.z[trial], min(10, n - 1)
-        _, truth = nearest_by_cosine(self.z, queries, k, trial)
+        _, truth = nearest_rows(self.z, queries, k, trial)
         for probes in PROBES:
             index.nprobe = min(probes, lists)
-            _, cosine = self.nearest(queries, k, trial)
-            self.recall = float((cosine >= truth[:, -1:] - 1e-5).mean()) if k else 1.0  # equals are as good
+            _, distance = self.nearest(queries, k, trial)
+            self.recall = float((distance <= truth[:, -1:] + 1e-5).mean()) if k else 1.0  # equals are as good
             if self.recall >= RECALL:
                 break
 
 
-def nearest_by_cosine(z: Floats, queries: Floats, k: int, skip: Ints | None = None) -> tuple[Ints, Floats]:
-    """Rows of z and cosines of the k nearest of each query, nearest first.  (n, d), (q, d) -> (q, k), (q, k)
+@dataclass(frozen=True, eq=False)
+class Scale:
+    """Vectors without their mean, in units of the typical distance between two of them."""
 
-    Row skip[i] is left out for query i; where fewer than k rows are left, the row is -1. Cosines are rounded
-    to six decimals, and of equal ones the lower row comes first. The result does not depend on the number of
-    threads: each product has a fixed shape and runs on one thread.
+    mean: Doubles  # (d,)
+    unit: float  # root mean square distance of two vectors taken at random; 1 where all are equal
 
-    >>> z = np.array([[1, 0], [0, 1], [2, 1]], np.float32)
-    >>> nearest_by_cosine(z, z, 1, skip=np.arange(3))[0].ravel().tolist()
-    [2, 2, 0]
+    @classmethod
+    def of(cls, z: Floats) -> Scale:
+        """The scale of these vectors.  (n, d) -> Scale"""
+        mean = z.mean(0, dtype=np.float64)
+        total = sum(float(np.square(z[start:stop] - mean).sum()) for start, stop in row_chunks(len(z), 65_536))
+        unit = float(np.sqrt(2 * total / max(len(z), 1)))
+        return cls(mean, unit if unit > 1e-12 * float(np.linalg.norm(mean)) else 1.0)
+
+    def __call__(self, z: Floats) -> Doubles:
+        """(n, d) -> (n, d)"""
+        out: Doubles = (np.asarray(z, np.float64) - self.mean) / self.unit
+        return out
+
+
+def nearest_rows(z: Floats, queries: Floats, k: int, skip: Ints | None = None) -> tuple[Ints, Floats]:
+    """Rows of z and distances of the k nearest of each query, nearest first.  (n, d), (q, d) -> (q, k), (q, k)
+
+    Row skip[i] is left out for query i; where fewer than k rows are left, the row is -1. Distances are in units of
+    the typical one between two rows of z and rounded to six decimals; of equal ones the lower row comes first. The
+    result does not depend on the number of threads: each product has a fixed shape and runs on one thread.
+
+    >>> z = np.array([[0, 0], [4, 0], [5, 0]], np.float32)
+    >>> nearest_rows(z, z, 1, skip=np.arange(3))[0].ravel().tolist()
+    [1, 2, 1]
     """
     from threadpoolctl import threadpool_limits
 
-    z, unit = np.asarray(z, np.float32), unit_rows(np.asarray(queries, np.float32))
-    skip = np.full(len(unit), -1) if skip is None else np.asarray(skip, np.int64)
-    scale: Floats = np.float32(1) / _lengths(z)
-    rows, best = np.full((len(unit), k), -1, np.int64), np.full((len(unit), k), -np.inf, np.float32)
-    tiles = list(row_chunks(len(unit), TILE))
+    z = np.asarray(z, np.float32)
+    scale = Scale.of(z)
+    scaled = scale(queries)
+    skip = np.full(len(scaled), -1) if skip is None else np.asarray(skip, np.int64)
+    rows, best = np.full((len(scaled), k), -1, np.int64), np.full((len(scaled), k), np.inf)
+    tiles = list(row_chunks(len(scaled), TILE))
 
     def search_tiles(first: int, last: int) -> None:
         for start, stop in tiles[first:last]:
-            _search_tile(z, scale, unit[start:stop], skip[start:stop], rows[start:stop], best[start:stop])
+            _search_tile(z, scale, scaled[start:stop], skip[start:stop], rows[start:stop], best[start:stop])
 
     with threadpool_limits(1, user_api="blas"):
         in_ranges(search_tiles, len(tiles))
-    return rows, np.clip(best, -1, 1)
+    return rows, best.astype(np.float32)
 
 
-def _search_tile(z: Floats, scale: Floats, unit: Floats, skip: Ints, rows: Ints, best: Floats) -> None:
-    """Update the nearest of a few queries by a pass over z, in blocks that grow so that few entries are candidates."""
-    most = max(1, BLOCK // (4 * max(len(unit), z.shape[1])))
+def _search_tile(z: Floats, scale: Scale, queries: Doubles, skip: Ints, rows: Ints, best: Doubles) -> None:
+    """Update the nearest of a few queries by a pass over z, in blocks that grow so that few entries are candidates.
+
+    Squares of distances come from products, in double precision: in single precision near vectors would be confused.
+    """
+    most = max(1, BLOCK // (8 * max(len(queries), z.shape[1])))
+    own = _squares(queries)[:, None]
     start, size = 0, min(FIRST, most)
     while start < len(z):
         stop = min(len(z), start + size)
-        cosine = unit @ z[start:stop].T
-        cosine *= scale[start:stop]
+        block = scale(z[start:stop])
+        squared = queries @ block.T
+        squared *= -2
+        squared += _squares(block)
+        squared += own
         here = np.flatnonzero((skip >= start) & (skip < stop))
-        cosine[here, skip[here] - start] = -np.inf
-        # Rows come in ascending order, so one that is equal to the k-th best comes too late.
-        better = cosine > best[:, -1:] + np.float32(SAME)
+        squared[here, skip[here] - start] = np.inf
+        # Rows come in ascending order, so one that is as far as the k-th best once rounded comes too late.
+        bound = np.where(best[:, -1:] > 0, np.maximum(best[:, -1:] - HALF_DECIMAL, 0) ** 2, -np.inf)
+        better = squared < bound
         crowded = np.flatnonzero(np.count_nonzero(better, axis=1) > CROWDED * rows.shape[1])
         if len(crowded):  # sorting all of these would take longer than the product
-            kth = np.partition(cosine[crowded], -rows.shape[1], axis=1)[:, -rows.shape[1], None]
-            better[crowded] &= cosine[crowded] >= kth - np.float32(10.0**-DECIMALS)
+            kth = np.partition(squared[crowded], rows.shape[1] - 1, axis=1)[:, rows.shape[1] - 1, None]
+            better[crowded] &= squared[crowded] <= (np.sqrt(np.maximum(kth, 0)) + 2 * HALF_DECIMAL) ** 2
         candidates = np.flatnonzero(better)
         if len(candidates):
             query, column = np.divmod(candidates, stop - start)
-            _merge(rows, best, query, start + column, np.round(cosine.ravel()[candidates], DECIMALS))
+            distance: Doubles = np.sqrt(np.maximum(squared.ravel()[candidates], 0)).round(DECIMALS)
+            _merge(rows, best, query, start + column, distance)
         start, size = stop, min(2 * size, most)
 
 
-def _merge(rows: Ints, best: Floats, query: Ints, row: Ints, cosine: Floats) -> None:
-    """Update the k best of each query by candidates (query, row, cosine), sorted by query, then by row."""
+def _merge(rows: Ints, best: Doubles, query: Ints, row: Ints, distance: Doubles) -> None:
+    """Update the k best of each query by candidates (query, row, distance), sorted by query, then by row."""
     k = rows.shape[1]
-    order = np.lexsort((-cosine, query))
-    row, cosine = row[order], cosine[order]
+    order = np.lexsort((distance, query))
+    row, distance = row[order], distance[order]
     first = np.flatnonzero(np.diff(query, prepend=-1))
     group = np.repeat(np.arange(len(first)), np.diff(first, append=len(query)))
     rank = np.arange(len(query)) - first[group]
     top = rank < k
     changed, group, rank = query[first], group[top], k + rank[top]
     both_rows = np.hstack([rows[changed], np.full((len(changed), k), -1)])
-    both_best = np.hstack([best[changed], np.full((len(changed), k), -np.inf, np.float32)])
-    both_rows[group, rank], both_best[group, rank] = row[top], cosine[top]
-    order = np.argsort(-both_best, axis=1, kind="stable")[:, :k]
+    both_best = np.hstack([best[changed], np.full((len(changed), k), np.inf)])
+    both_rows[group, rank], both_best[group, rank] = row[top], distance[top]
+    order = np.argsort(both_best, axis=1, kind="stable")[:, :k]
     rows[changed] = np.take_along_axis(both_rows, order, 1)
     best[changed] = np.take_along_axis(both_best, order, 1)
 
 
-def unit_rows(z: Floats) -> Floats:
-    """The rows scaled to length one; a row of zeros stays zeros."""
-    out: Floats = (z / _lengths(z)[:, None]).astype(np.float32, copy=False)
+def _squares(x: Doubles) -> Doubles:
+    """The squared length of each row.  (n, d) -> (n,)"""
+    out: Doubles = np.einsum("ij,ij->i", x, x)
     return out
 
 
-def _lengths(z: Floats) -> Floats:
-    lengths: Floats = np.maximum(np.sqrt(np.einsum("ij,ij->i", z, z)), np.float32(1e-12))
-    return lengths
-
-
-def _drop_skipped(rows: Ints, cosine: Floats, skip: Ints, k: int) -> tuple[Ints, Floats]:
+def _drop_skipped(rows: Ints, distance: Floats, skip: Ints, k: int) -> tuple[Ints, Floats]:
     """The k + 1 nearest without the skipped row, or without the last where it is not among them."""
     own = rows == skip[:, None]
     own[~own.any(1), -1] = True
     shape = (len(rows), k)
-    return rows[~own].reshape(shape), np.clip(cosine[~own].reshape(shape), -1, 1)
+    return rows[~own].reshape(shape), distance[~own].reshape(shape)
 
 
 def _faiss() -> Any:

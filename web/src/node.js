@@ -72,11 +72,11 @@ function nearest(node, { facts, near, map, ids, dark, tell }) {
       make(
         "li",
         {},
-        make("button", { class: "line", "data-node": other, onclick: () => tell.open(other) }, roleDot(map.role[other], dark), named(ids.of(other)), make("span", { class: "value" }, (near.cosine[at] / 32767.5 - 1).toFixed(3))),
+        make("button", { class: "line", "data-node": other, onclick: () => tell.open(other) }, roleDot(map.role[other], dark), named(ids.of(other)), make("span", { class: "value" }, (near.distance[at] / 10000).toFixed(3))),
       ),
     );
   }
-  return make("section", {}, make("h3", { title: facts.rules.nearest }, "Most alike ", make("small", {}, "cosine")), make("ol", { class: "lines", id: "nearest" }, rows));
+  return make("section", {}, make("h3", { title: facts.rules.nearest }, "Most alike ", make("small", {}, "distance")), make("ol", { class: "lines", id: "nearest" }, rows));
 }
 
 function roleDot(role, dark) {

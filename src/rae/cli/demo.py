@@ -6,19 +6,17 @@ import platform
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from rae.cli.console import Console, columns, global_options
-from rae.config import PAPER
 
 if TYPE_CHECKING:
     from rae.explore import Subject
     from rae.inputs import Inputs
     from rae.search import Similar
 
-SETTINGS = PAPER  # J_within: the same role
 # Modules whose look-alikes a Python programmer can judge; one that this Python lacks is skipped.
 SHOWN_MODULES = (
     "ntpath",
@@ -32,8 +30,6 @@ SHOWN_MODULES = (
     "email.message",
     "encodings.cp1252",
 )
-# By itself `rae roles` finds 2, codecs and the rest; 8 is the next peak of its curve and tells more.
-N_ROLES = 8
 
 
 @click.command(short_help="embed Python's own library and show what is alike")
@@ -62,11 +58,11 @@ def demo(console: Console, out: str, force: bool) -> None:
     inputs = _inputs(console)
     names = [str(i) for i in inputs.graph.ids]
     with console.progress() as progress:
-        run = fit_run(inputs, out=folder, config=SETTINGS, page=False, force=force, progress=progress)
-        run.fit_roles(N_ROLES)
+        run = fit_run(inputs, out=folder, page=False, force=force, progress=progress)
+        run.fit_roles()
         write_page(run, subject=_subject(names), force=True, progress=progress)
     alike = similar_to_each(run, [name for name in SHOWN_MODULES if name in names], k=3)
-    data = {a.id: [{"id": name, "cosine": round(cosine, 4)} for name, cosine in a.matches] for a in alike}
+    data = {a.id: [{"id": name, "distance": round(distance, 4)} for name, distance in a.matches] for a in alike}
     files = run.files()
     text = _report(alike, folder, files)
     console.result(text, {"run": str(folder), "files": files, "counts": inputs.counts, "alike": data})
@@ -79,7 +75,7 @@ def _inputs(console: Console) -> Inputs:
 
     began = time.perf_counter()
     data = load("stdlib")
-    table = FeatureTable(data.graph.id_column, _shares(data.features), data.feature_names, open_vocabulary=True)
+    table = FeatureTable(data.graph.id_column, data.features, data.feature_names, open_vocabulary=True)
     counts = count(data.graph, table)
     console.note(
         f"Python {platform.python_version()}'s own library: {counts['nodes']:,} modules, "
@@ -97,15 +93,6 @@ def _subject(names: Sequence[str]) -> Subject:
     package = [name.partition(".")[0] if name.partition(".")[0] in packages else None for name in names]
     title = f"The standard library of Python {platform.python_version()}"
     return Subject(title, "a module", (word_column("package", "label", package),))
-
-
-def _shares(counts: Any) -> Any:
-    """Each name's share of its module, rare names counting more, so that neither length nor `self` decides."""
-    import numpy as np
-    import scipy.sparse as sp
-    from sklearn.feature_extraction.text import TfidfTransformer
-
-    return sp.csr_array(TfidfTransformer(norm="l1").fit_transform(counts), dtype=np.float32)
 
 
 def _report(alike: Sequence[Similar], folder: Path, files: dict[str, int]) -> str:

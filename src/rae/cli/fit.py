@@ -12,7 +12,7 @@ from rae.cli.progress import seconds
 from rae.cli.reading_options import reading_options
 from rae.cli.roles import table
 from rae.cli.settings import config_options
-from rae.config import Config
+from rae.config import Settings
 
 if TYPE_CHECKING:
     from rae.inputs import Reading
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 @click.option("--out", metavar="RUN", help="folder to write  [default: runs/<name of EDGES>]")
 @click.option("--force", is_flag=True, help="replace the run that is there")
 @click.option("--page/--no-page", default=None, help="find roles and write the page  [default: up to 200,000 nodes]")
+@click.option(
+    "--names", metavar="FILE", help="table of display names: id, name  [default: --name-column of --features]"
+)
 @click.option("--lean", is_flag=True, help="keep no copy of the graph and the features in the run")
 @memory_options
 @config_options
@@ -34,13 +37,14 @@ def fit(
     edges: str,
     features: str | None,
     reading: Reading,
-    config: Config,
+    config: Settings,
     memory: str | None,
     half: bool,
     dtype: str,
     out: str | None,
     force: bool,
     page: bool | None,
+    names: str | None,
     lean: bool,
 ) -> None:
     """Learn a model from the graph in EDGES and embed its nodes.
@@ -50,9 +54,13 @@ def fit(
     embeddings.parquet (id, embedding), the graph and the features as they were read, run.json
     (settings, counts, timings), the roles of the nodes, and a page to explore them.
 
+    A table of --features has a row per node. Numbers stay as they are, dates become years since 2000, and text
+    becomes one 0/1 column per value (country=FR), for up to 1,000 values.
+
     \b
     rae fit edges.csv
-    rae fit edges.parquet --features users.csv --id-column user --out runs/users
+    rae fit edges.parquet --features users.csv --id-column user --name-column login --out runs/users
+    rae fit calls.csv --features accounts.csv --drop-columns email,note --category-columns zip
     rae fit edges.tsv.gz --loss both --steps 500 --seed 3
     rae fit edges.csv --dims 64 --fanout 10 --no-page --json --quiet
     rae fit big.parquet --memory 6GiB --dtype float16
@@ -63,7 +71,7 @@ def fit(
     with console.progress() as progress:
         run = fit_run(
             edges, features, out=out, config=config, memory=memory, half=half, dtype=dtype,
-            page=page, lean=lean, force=force, progress=progress, **vars(reading),
+            page=page, names=names, lean=lean, force=force, progress=progress, **vars(reading),
         )  # fmt: skip
     report(run, console)
 
@@ -78,7 +86,8 @@ def report(run: Run, console: Console) -> None:
         (f"loss {name}", f"{t['first']:.3g} -> {t['last']:.3g} in {t['steps']:,} steps") for name, t in training.items()
     ]
     rows += [("time", ", ".join(f"{name} {seconds(spent)}" for name, spent in timings.items()))]
-    rows += [("vectors", f"{counts['nodes']:,} x {counts['width']}")]
+    blocks = ", ".join(f"{block.name} {block.width}" for block in run.blocks)
+    rows += [("vectors", f"{counts['nodes']:,} x {counts['width']}" + (f" ({blocks})" if blocks else ""))]
     files = run.files()
     rows += [("written", f"{run.path} ({len(files)} files, {size(sum(files.values()))})")]
     data = {"run": str(run.path), "files": files, "counts": counts, "timings": timings, "training": training}

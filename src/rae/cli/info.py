@@ -1,4 +1,4 @@
-"""`rae info`: inputs, settings, timings and training of a run."""
+"""`rae info`: blocks, inputs, settings, timings and training of a run."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import click
 
 from rae.cli.console import Console, columns, global_options, size
 from rae.cli.progress import seconds
-from rae.config import Config
+from rae.config import model_kind, settings_from
 
 if TYPE_CHECKING:
+    from rae.blocks import Block
     from rae.run import Run
 
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 @global_options
 @click.pass_obj
 def info(console: Console, run: str) -> None:
-    """Show the settings, counts, timings, training and files of RUN.
+    """Show the blocks of the vectors, settings, counts, timings, training and files of RUN.
 
     Text comes out, or with --json one object: all of run.json and the sizes of the files.
 
@@ -30,7 +31,9 @@ def info(console: Console, run: str) -> None:
     from rae.run import Run
 
     opened = Run.open(run)
-    console.result(described(opened), {**opened.info, "run": str(opened.path), "files": opened.files()})
+    blocks = [block.as_dict() for block in opened.blocks]
+    data = {**opened.info, "run": str(opened.path), "blocks": blocks, "files": opened.files()}
+    console.result(described(opened), data)
 
 
 def described(run: Run) -> str:
@@ -40,9 +43,10 @@ def described(run: Run) -> str:
     parts = [
         f"run {run.path}",
         "counts\n" + _part([(name.replace("_", " "), f"{n:,}") for name, n in run.counts.items()]),
-        "settings (* differs from the default)\n" + _part(_settings(known["settings"])),
-        "training\n"
-        + _part([_training(name, fit) for name, fit in known["training"].items()] or [("none", "steps 0")]),
+        "blocks of a vector\n" + _part([_block(block) for block in run.blocks]),
+        f"settings of the {model_kind(known['settings'])} model (* differs from the default)\n"
+        + _part(_settings(known["settings"])),
+        "training\n" + _part([_training(name, fit) for name, fit in known["training"].items()] or [_untrained(known)]),
         "time\n" + _part([(name, seconds(spent)) for name, spent in run.timings.items()]),
         "inputs\n" + _part([(what, f"{f['path']} ({size(f['bytes'])})") for what, f in known["inputs"].items()]),
         "files\n" + _part([(name, size(n)) for name, n in run.files().items()]),
@@ -57,12 +61,22 @@ def _part(rows: list[tuple[str, str]]) -> str:
 
 
 def _settings(settings: dict[str, Any]) -> list[tuple[str, str]]:
-    changed = Config.from_dict(settings).changed()
+    changed = settings_from(settings).changed()
     return [(name, f"{_shown(value)}{' *' if name in changed else ''}") for name, value in settings.items()]
 
 
 def _shown(value: Any) -> str:
     return ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+
+
+def _block(block: Block) -> tuple[str, str]:
+    scale = "" if block.variance is None else f", variance {block.variance:.3g}"
+    about = f": {block.about}" if block.about else ""
+    return block.name, f"{block.width} columns{scale}, weight {block.weight:g} in distances{about}"
+
+
+def _untrained(known: dict[str, Any]) -> tuple[str, str]:
+    return "none", "solved" if model_kind(known["settings"]) == "exact" else "steps 0"
 
 
 def _training(name: str, fit: dict[str, Any]) -> tuple[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import TYPE_CHECKING
 
 import click
@@ -12,7 +11,7 @@ from rae.cli.memory_options import memory_options
 from rae.cli.progress import seconds
 from rae.cli.reading_options import reading_options
 from rae.cli.settings import config_options
-from rae.config import Config
+from rae.config import Settings
 
 if TYPE_CHECKING:
     from rae.inputs import Reading
@@ -29,15 +28,15 @@ def plan(
     edges: str,
     features: str | None,
     reading: Reading,
-    config: Config,
+    config: Settings,
     memory: str | None,
     half: bool,
     dtype: str,
 ) -> None:
     """Say how much memory and time `rae fit` with the same arguments will take.
 
-    EDGES is read, since that is how nodes are counted, and a few training steps are timed; nothing
-    is written. Counts, memory by part and time by stage come out.
+    EDGES is read, since that is how nodes are counted, and a small fit or a few training steps are
+    timed; nothing is written. Counts, memory by part and time by stage come out.
 
     \b
     rae plan edges.csv
@@ -67,7 +66,7 @@ def plan(
         from_folder=is_graph_folder(edges) or memory is not None,
     )
     free = available_memory()
-    counts = inputs.counts | {"width": config.width, "file_bytes": file_bytes}
+    counts = inputs.counts | {"width": expected.width, "file_bytes": file_bytes}
     by_part = expected.memory if free is None else expected.memory | {"available": free}
     text = "\n\n".join(
         [
@@ -76,4 +75,4 @@ def plan(
             "time expected\n" + columns([(name, seconds(spent)) for name, spent in expected.seconds.items()], "  "),
         ]
     )
-    console.result(text, {"counts": counts, **dataclasses.asdict(expected), "available": free})
+    console.result(text, {"counts": counts, "memory": expected.memory, "seconds": expected.seconds, "available": free})

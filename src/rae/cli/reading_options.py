@@ -34,6 +34,12 @@ def reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
             help="nodes without a feature row: an error, or zeros",
         ),
         click.option(
+            "--name-column",
+            "name",
+            metavar="NAME",
+            help="column of --features with display names, which is no feature",
+        ),
+        click.option(
             "--value-column", "value", metavar="NAME", help="long feature tables (id, feature, value): the value"
         ),
         click.option(
@@ -47,6 +53,20 @@ def reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
             metavar="NAME,NAME",
             callback=_names,
             help="columns of --features to use  [default: all but the id]",
+        ),
+        click.option(
+            "--drop-columns",
+            "drop",
+            metavar="NAME,NAME",
+            callback=_names,
+            help="columns of --features to leave out, such as names and free text",
+        ),
+        click.option(
+            "--category-columns",
+            "categories",
+            metavar="NAME,NAME",
+            callback=_names,
+            help="columns of --features that hold codes: one 0/1 column per value, as text gets anyway",
         ),
         click.option("--id-column", "id", metavar="NAME", help="column of --features that holds the node's id"),
         click.option(

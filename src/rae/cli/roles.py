@@ -15,11 +15,14 @@ from rae.cli.console import Console, columns, global_options, size
 from rae.errors import FileError, RunError
 
 if TYPE_CHECKING:
-    from rae.roles import Roles
+    from rae.roles import LabelTable, Roles
     from rae.roles.compare import Comparison
     from rae.run import Run
 
 MAX_WIDTH, MIN_WIDTH = 80, 60
+UNBROKEN = "\ufffc"  # stands for a space at which no line ends
+ROOM_FOR_NAMES = 30  # columns that the names of prototypes need beside the numbers; else they get a line
+NAMED_LABELS, LABEL_WIDTH = 12, 32  # labels of a role in the terminal, and characters of each
 ID_WIDTH = 56  # characters of an id in a table, so that a line fits MAX_WIDTH
 EMBEDDINGS_SUFFIX = re.compile(r"\.(parquet|csv|tsv|txt|arrow|feather)(\.(gz|bz2|xz|zst))?$", re.IGNORECASE)
 
@@ -36,6 +39,14 @@ def _parse_k(_: click.Context, __: click.Parameter, value: str | None) -> int | 
 @click.argument("run", metavar="RUN")
 @click.option("--k", "k", callback=_parse_k, default=None, metavar="auto|N", help="how many roles  [default: auto]")
 @click.option(
+    "--weights",
+    metavar="BLOCK=N,...",
+    help="how much each block counts, as in place=1,own=0.3  [default: the blocks' own]",
+)
+@click.option("--labels", metavar="FILE", help="a table of labels: show how often each role has each")
+@click.option("--label-column", metavar="NAME", help="the column of --labels  [default: the first but the id]")
+@click.option("--id-column", metavar="NAME", help="the column of --labels that holds the node's id")
+@click.option(
     "--apply", metavar="OTHER", help="assign the same roles in OTHER: an embeddings file or a run of this model"
 )
 @click.option("--against", metavar="OTHER", help="compare RUN with OTHER, of the same model: who changed role")
@@ -49,6 +60,10 @@ def roles(
     console: Console,
     run: str,
     k: int | str | None,
+    weights: str | None,
+    labels: str | None,
+    label_column: str | None,
+    id_column: str | None,
     apply: str | None,
     against: str | None,
     out: str | None,
@@ -64,6 +79,9 @@ def roles(
     clusters that two halves of the nodes agree on; the first line says so, and says where that
     number is a weak choice. --k N sets it.
 
+    --labels shows, for each role, its labels with their counts, their share, and the lift: 2x is
+    twice as common as among all nodes. Labels never influence the roles.
+
     --against assigns the roles of RUN to the nodes of OTHER. A line per role: its nodes before
     and after; points, the change of its share of all nodes, in percentage points; stayed, the
     share of its nodes in both that keep the role; drift, the distance between the means of its
@@ -73,6 +91,8 @@ def roles(
     \b
     rae roles runs/web
     rae roles runs/web --k 8 --force
+    rae roles runs/users --weights place=1,own=0.3 --force
+    rae roles runs/users --labels users.csv --label-column country
     rae embed runs/web tomorrow.csv --out z.parquet && rae roles runs/web --apply z.parquet
     rae roles runs/web --against z.parquet
     """
@@ -82,10 +102,14 @@ def roles(
         raise click.UsageError("--apply and --against exclude each other; pass one at a time")
     if out and not (apply or against):
         raise click.UsageError("--out is for --apply and --against; the roles of RUN are written into RUN")
+    if labels is None and (label_column or id_column):
+        raise click.UsageError("--label-column and --id-column say how --labels is read, but there is no --labels")
+    if labels and (apply or against):
+        raise click.UsageError("--labels is about the roles of RUN; leave out --apply and --against")
     console.use_threads()
     opened = Run.open(run)
     had_roles = opened.has_roles
-    fitted = _load_or_fit(opened, k, console, force=force and not (apply or against))
+    fitted = _load_or_fit(opened, k, weights, console, force=force and not (apply or against))
     if apply:
         _apply(opened, fitted, apply, out, console, force=force)
     elif against:
@@ -94,19 +118,27 @@ def roles(
         record = opened.role_record()
         files = {name: n for name, n in opened.files().items() if name.startswith("roles.")}
         action = "kept in" if had_roles and not force else "written"
-        text = f"{table(record)}\n\n{action}  {opened.path} ({', '.join(files)})"
-        console.result(text, {**record, "run": str(opened.path), "files": files})
+        text, data = table(record), {**record, "run": str(opened.path), "files": files}
+        if labels:
+            found = opened.label_table(labels, label_column, id_column=id_column)
+            text, data = f"{text}\n\n{label_text(found)}", data | {"labels": found.as_dict()}
+        console.result(f"{text}\n\n{action}  {opened.path} ({', '.join(files)})", data)
 
 
-def _load_or_fit(run: Run, k: int | str | None, console: Console, *, force: bool) -> Roles:
+def _load_or_fit(run: Run, k: int | str | None, weights: str | None, console: Console, *, force: bool) -> Roles:
     """The roles of a run; they are fitted now if it has none."""
+    from rae.blocks import parse_weights
+
     if run.has_roles and not force:
         stored = run.roles()
         if k is not None and k not in (stored.k, stored.n_roles):
             raise RunError(f"{run.path} has {stored.n_roles} roles already; pass --force to find {k} and replace them")
+        if weights is not None and parse_weights(weights, run.blocks) != stored.parameters.weights:
+            used = ",".join(f"{name}={weight:g}" for name, weight in stored.parameters.weights.items()) or "none"
+            raise RunError(f"the roles of {run.path} have other weights ({used}); pass --force to find them anew")
         return stored
     console.note("finding roles ...")
-    return run.fit_roles("auto" if k is None else k)
+    return run.fit_roles("auto" if k is None else k, weights=weights)
 
 
 def _check_other(run: Run, fitted: Roles, other: str) -> None:
@@ -148,7 +180,7 @@ def _apply(run: Run, fitted: Roles, other: str, out: str | None, console: Consol
     write_table(target, ids, assignment)
     cards = run.role_record()["cards"]
     rows = [_row(c["role"], int(n), n / len(z), [c["summary"]]) for c, n in zip(cards, assignment.sizes, strict=True)]
-    text = _lines(("role", "nodes", "share", "what it is in RUN"), rows, _width(), wrap=True)
+    text = _lines(("role", "nodes", "share", "what it is in RUN"), rows, terminal_width(), wrap=True)
     sizes = [int(n) for n in assignment.sizes]
     n_bytes = target.stat().st_size
     data = {"out": str(target), "bytes": n_bytes, "nodes": len(z), "sizes": sizes}
@@ -206,7 +238,7 @@ def _check_free(target: Path, *, force: bool) -> None:
 
 def table(record: dict[str, Any], width: int | None = None) -> str:
     """The roles of a run as text: a line of numbers per role, its summary below."""
-    width = _width() if width is None else width
+    width = terminal_width() if width is None else width
     rule = record["rule"] + ("; --k N sets the number" if record.get("weak") else "")
     lines = [*textwrap.wrap(rule, width), ""]
     has_graph = any(card["structure"] for card in record["cards"])
@@ -218,12 +250,46 @@ def table(record: dict[str, Any], width: int | None = None) -> str:
             structure, edges = card["structure"], card["edges"]
             numbers += [f"{structure[m]['quartiles'][1]:g}" if structure else "" for m in ("degree", "core")]
             numbers += [f"{100 * edges['inside']:.0f} %" if edges else ""]
-        names = ", ".join(str(name) for name in card["prototypes"])
+        names = ", ".join(prototype_names(card))
         rows.append((*_row(card["role"], card["size"], card["share"], [*numbers, names]), card["summary"]))
+    if width - sum(max(len(row[i]) for row in [head, *rows]) + 2 for i in range(len(head) - 1)) < ROOM_FOR_NAMES:
+        head, n = head[:-1], len(head) - 1
+        rows = [(*row[:n], row[-1], shorten(f"for example {row[n]}", 2 * width - 14)) for row in rows]
     lines.append(_lines(head, rows, width))
     if not has_graph:
         lines += ["", *textwrap.wrap("the run keeps no graph (--lean), so its cards have no structure", width)]
     return "\n".join(lines)
+
+
+def prototype_names(card: dict[str, Any]) -> list[str]:
+    """The prototypes of a card by their display names, or by their ids where they have none."""
+    names = card.get("names") or [None] * len(card["prototypes"])
+    return [str(id) if name is None else name for id, name in zip(card["prototypes"], names, strict=True)]
+
+
+def label_text(found: LabelTable, width: int | None = None) -> str:
+    """The labels of each role, the highest lift first, a few lines per role.
+
+    >>> from rae.roles.labels import label_table
+    >>> print(label_text(label_table([0, 0, 1, 1], ["a", "a", "b", "a"], 2), 60))
+    label by role: nodes, share of the role, lift
+    role  labels
+       0  a 2 (100 %, 1.3x)
+       1  b 1 (50 %, 2.0x), a 1 (50 %, 0.7x)
+    """
+    width = terminal_width() if width is None else width
+    share, lift, rows = found.share, found.lift, []
+    for role, counts in enumerate(found.counts):
+        order = sorted((i for i, count in enumerate(counts) if count), key=lambda i: (-lift[role, i], i))
+        cells = []
+        for i in order[:NAMED_LABELS]:
+            numbers = f"({100 * share[role, i]:.0f} %, {lift[role, i]:.1f}x)"
+            cells.append(f"{shorten(found.labels[i], LABEL_WIDTH)} {counts[i]:,} {numbers}".replace(" ", UNBROKEN))
+        cells += [f"and {len(order) - NAMED_LABELS:,} more labels"] if len(order) > NAMED_LABELS else []
+        cells += [f"{found.unlabelled[role]:,} without a label"] if found.unlabelled[role] else []
+        rows.append((str(role), ", ".join(cells) or "no nodes"))
+    head = textwrap.wrap(f"{found.column} by role: nodes, share of the role, lift", width)
+    return "\n".join([*head, _lines(("role", "labels"), rows, width, wrap=True).replace(UNBROKEN, " ")])
 
 
 def _row(role: int, nodes: int, share: float, others: Sequence[str]) -> tuple[str, ...]:
@@ -269,7 +335,7 @@ def _comparison_table(comparison: Comparison, data: dict[str, Any]) -> str:
         f"{comparison.common:,} nodes in both, {comparison.moved:,} of them ({share:.1f} %) play another role; "
         f"{data['gone']:,} gone, {data['new']:,} new"
     )
-    lines = [*textwrap.wrap(counts, _width()), ""]
+    lines = [*textwrap.wrap(counts, terminal_width()), ""]
     rows = []
     for r in data["roles"]:
         points = 100 * (r["share_after"] - r["share_before"])
@@ -281,7 +347,7 @@ def _comparison_table(comparison: Comparison, data: dict[str, Any]) -> str:
         went = ", ".join(f"{n:,} to {to}" for n, to in moves[:3])
         numbers = (str(r["role"]), f"{r['before']:,}", f"{r['after']:,}", f"{points:+.1f}")
         rows.append((*numbers, stayed, drift, went))
-    lines.append(_lines(("role", "before", "after", "points", "stayed", "drift", "went"), rows, _width()))
+    lines.append(_lines(("role", "before", "after", "points", "stayed", "drift", "went"), rows, terminal_width()))
     if data["movers"]:
         movers = [
             (shorten(str(m["id"]), ID_WIDTH), f"{m['from']} -> {m['to']}  ({m['confidence']:.2f})")
@@ -291,5 +357,6 @@ def _comparison_table(comparison: Comparison, data: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _width() -> int:
+def terminal_width() -> int:
+    """The columns to write in: those of the terminal, 60 to 80."""
     return max(MIN_WIDTH, min(MAX_WIDTH, shutil.get_terminal_size((MAX_WIDTH, 24)).columns))

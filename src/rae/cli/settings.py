@@ -1,4 +1,4 @@
-"""One flag per setting, generated from the fields of Config, so that a default is defined once."""
+"""One flag per setting, generated from the fields of the two kinds of settings, so that a default is defined once."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from typing import Any
 import click
 
 from rae.cli.flags import flag
-from rae.config import PRESETS, Config
+from rae.config import PRESETS, Config, ExactConfig, Settings, settings_for
 
-_FIELDS = dataclasses.fields(Config)
-_UNITS = {"int": "N", "float": "X", "tuple[int, ...]": "N,N,…"}
+_FIELDS = {field.name: (field, kind) for kind in (Config, ExactConfig) for field in dataclasses.fields(kind)}
+_UNITS = {"int": "N", "float": "X", "tuple[int, ...]": "N,N,…", "tuple[float, ...]": "X,X,…"}
 
 
 def config_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The command with --preset and a flag per setting; it gets them as one Config, `config`."""
+    """The command with --preset and a flag per setting; it gets them as one value, `config`."""
 
     def wrapped(**given: Any) -> Any:
-        settings = {f.name: v for f in _FIELDS if (v := given.pop(f.name)) is not None}
-        return command(config=PRESETS[given.pop("preset")].replace(**settings), **given)
+        settings = {name: v for name in _FIELDS if (v := given.pop(name)) is not None}
+        preset = given.pop("preset")
+        config = settings_for(None if preset is None else PRESETS[preset], settings)
+        return command(config=config, **given)
 
     wrapped.__doc__, wrapped.__name__ = command.__doc__, command.__name__
     wrapped.__click_params__ = list(getattr(command, "__click_params__", []))  # type: ignore[attr-defined]
-    for field in reversed(_FIELDS):
-        wrapped = _option(field)(wrapped)
-    preset = click.Choice(list(PRESETS))
-    return click.option("--preset", type=preset, default="default", show_default=True, help="settings to start from")(
-        wrapped
-    )
+    for field, kind in reversed(_FIELDS.values()):
+        wrapped = _option(field, kind)(wrapped)
+    help = "settings to start from  [default: exact, or trained where a flag of the trained model is given]"
+    return click.option("--preset", type=click.Choice(list(PRESETS)), help=help)(wrapped)
 
 
 def bundled(command: Callable[..., Any], name: str, kind: type[Any]) -> Callable[..., Any]:
@@ -44,9 +44,10 @@ def bundled(command: Callable[..., Any], name: str, kind: type[Any]) -> Callable
     return wrapped
 
 
-def _option(field: dataclasses.Field[Any]) -> Callable[..., Any]:
+def _option(field: dataclasses.Field[Any], kind: type[Settings]) -> Callable[..., Any]:
     """The click option of one setting; its value is None where it is not given, so that the preset decides."""
-    text = f"{field.metadata['help']}  [default: {_shown(field.default)}]"
+    model = "both models" if field.name == "seed" else "exact model" if kind is ExactConfig else "trained model"
+    text = f"{model}: {field.metadata['help']}  [default: {_shown(field.default)}]"
     if field.type == "bool":
         return click.option(f"{flag(field.name)}/{flag('no_' + field.name)}", field.name, default=None, help=text)
     choices = field.metadata.get("choices")
@@ -60,7 +61,7 @@ def _parser(annotation: str) -> Callable[[Any], Any]:
     def parse(value: Any) -> Any:
         if annotation == "str" or not isinstance(value, str):
             return value
-        if annotation == "tuple[int, ...]":
+        if annotation.startswith("tuple"):
             return tuple(_number(part) for part in re.split(r"[,x ]+", value.strip("()[], ")))
         return _number(value)
 

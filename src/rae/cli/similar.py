@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rae.cli.console import Console, columns, global_options
-from rae.cli.roles import ID_WIDTH, shorten
+from rae.cli.roles import ID_WIDTH, shorten, terminal_width
 from rae.errors import FileError
 
 if TYPE_CHECKING:
+    from rae.blocks import Block
     from rae.search import Similar
 
 
@@ -21,11 +22,25 @@ if TYPE_CHECKING:
 @click.argument("ids", metavar="ID...", nargs=-1, required=True)
 @click.option("-k", "k", type=click.IntRange(min=1), default=10, show_default=True, help="how many look-alikes")
 @click.option("--in", "other", metavar="OTHER", help="look in OTHER: a run or an embeddings file of the same model")
+@click.option(
+    "--weights",
+    metavar="BLOCK=N,...",
+    help="how much each block counts, as in place=1,own=0.3  [default: the blocks' own]",
+)
 @click.option("--approximate", is_flag=True, help="search by an index, which pays off for thousands of ids at once")
 @global_options
 @click.pass_obj
-def similar(console: Console, run: str, ids: tuple[str, ...], k: int, other: str | None, approximate: bool) -> None:
-    """Show the nodes whose vectors point the same way as that of ID, nearest first, with the cosine.
+def similar(
+    console: Console,
+    run: str,
+    ids: tuple[str, ...],
+    k: int,
+    other: str | None,
+    weights: str | None,
+    approximate: bool,
+) -> None:
+    """Show the nodes whose vectors are nearest to that of ID, with their distance: 0 is the same
+    vector, 1 as far apart as two nodes taken at random.
 
     ID is a node of RUN, which may be an embeddings file too: so a node that only tomorrow's graph
     has is compared with the nodes of the run that embedded it.
@@ -36,6 +51,7 @@ def similar(console: Console, run: str, ids: tuple[str, ...], k: int, other: str
     \b
     rae similar runs/web home
     rae similar runs/users 4711 4712 -k 5 --json
+    rae similar runs/users 4711 --weights place=1,own=0.3
     rae similar runs/web home --in tomorrow.parquet
     rae similar tomorrow.parquet newcomer --in runs/web
     """
@@ -44,21 +60,23 @@ def similar(console: Console, run: str, ids: tuple[str, ...], k: int, other: str
 
     console.use_threads()
     source, model = _opened(run)
+    blocks = _blocks(run)
     among = None
     if other is not None:
         among, other_model = _opened(other)
         _check_models(run, model, other, other_model)
     try:
-        answers = similar_to_each(source, ids, k, among=among, method="approximate" if approximate else "auto")
+        method = "approximate" if approximate else "auto"
+        answers = similar_to_each(source, ids, k, among=among, weights=weights, blocks=blocks, method=method)
     except GraphError:
         if other is None or not _has_all(among, ids):
             raise
         turned = shlex.join(["rae", "similar", other, *ids, "--in", run])
         raise GraphError(f"{', '.join(ids)} is no node of {run}, but of {other}; ask the other way: {turned}") from None
-    roles = _roles(source if other is None else among)
-    console.result(
-        "\n\n".join(_as_text(answer, roles, inside=other is None) for answer in answers), _as_data(answers, roles)
-    )
+    searched = source if other is None else among
+    roles, names = _roles(searched), _names(searched)
+    text = "\n\n".join(_as_text(answer, roles, names, inside=other is None) for answer in answers)
+    console.result(text, _as_data(answers, roles, names))
 
 
 def _opened(place: str) -> tuple[Any, str | None]:
@@ -75,6 +93,14 @@ def _opened(place: str) -> tuple[Any, str | None]:
         )
     run = Run.open(place)
     return run, run.model_checksum
+
+
+def _blocks(place: str) -> tuple[Block, ...]:
+    """The named blocks of the vectors of a run or of an embeddings file."""
+    from rae.io.embeddings import embeddings_blocks
+    from rae.run import Run
+
+    return embeddings_blocks(place) if Path(place).is_file() else Run.open(place).blocks
 
 
 def _check_models(run: str, model: str | None, other: str, other_model: str | None) -> None:
@@ -105,19 +131,33 @@ def _roles(where: Any) -> dict[Any, int]:
     return dict(zip(ids.to_pylist(), role.tolist(), strict=True))
 
 
-def _as_text(answer: Similar, roles: dict[Any, int], *, inside: bool) -> str:
+def _names(where: Any) -> dict[Any, str]:
+    """The display name of each id, where the run has names."""
+    names = where.names() if hasattr(where, "names") else None
+    if names is None:
+        return {}
+    pairs = zip(where.embeddings()[0].to_pylist(), names.to_pylist(), strict=True)
+    return {id: name for id, name in pairs if name is not None}
+
+
+def _named(id: Any, names: dict[Any, str]) -> str:
+    return f"{id} {names[id]}" if id in names and names[id] != str(id) else str(id)
+
+
+def _as_text(answer: Similar, roles: dict[Any, int], names: dict[Any, str], *, inside: bool) -> str:
     played = f" (role {roles[answer.id]})" if inside and answer.id in roles else ""
-    head = f"most alike to {answer.id}{played}"
+    head = f"most alike to {_named(answer.id, names if inside else {})}{played}"
     if answer.method != "exact":
         head += f", by an index that finds {100 * answer.recall:.1f} % of the true nearest"
+    width = min(ID_WIDTH, terminal_width() - 18)
     rows = [
-        (shorten(str(name), ID_WIDTH), f"{cosine:.4f}" + (f"  role {roles[name]}" if name in roles else ""))
-        for name, cosine in answer.matches
+        (shorten(_named(id, names), width), f"{distance:.3f}" + (f"  role {roles[id]}" if id in roles else ""))
+        for id, distance in answer.matches
     ]
     return f"{head}\n{columns(rows, indent='  ')}"
 
 
-def _as_data(answers: list[Similar], roles: dict[Any, int]) -> dict[str, Any]:
+def _as_data(answers: list[Similar], roles: dict[Any, int], names: dict[Any, str]) -> dict[str, Any]:
     def plain(value: Any) -> Any:
         return value if isinstance(value, int | str | float) else str(value)
 
@@ -128,8 +168,10 @@ def _as_data(answers: list[Similar], roles: dict[Any, int]) -> dict[str, Any]:
             {
                 "id": plain(s.id),
                 "matches": [
-                    {"id": plain(name), "cosine": round(cosine, 6)} | ({"role": roles[name]} if name in roles else {})
-                    for name, cosine in s.matches
+                    {"id": plain(id), "distance": round(distance, 6)}
+                    | ({"role": roles[id]} if id in roles else {})
+                    | ({"name": names[id]} if id in names else {})
+                    for id, distance in s.matches
                 ],
             }
             for s in answers

@@ -2,5 +2,7 @@
 
 from rae.engine.embedding import embed, embed_to, stream
 from rae.engine.layout import TILE, memory_bytes
+from rae.engine.levels import encoder_models
+from rae.engine.models import models_of
 
-__all__ = ["TILE", "embed", "embed_to", "memory_bytes", "stream"]
+__all__ = ["TILE", "embed", "embed_to", "encoder_models", "memory_bytes", "models_of", "stream"]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.metadata import version
@@ -21,19 +21,19 @@ from typing import Any
 
 import numpy as np
 
+from rae.blocks import Block
 from rae.engine.executors import Executor, Serial, default_executor, run_ahead
 from rae.engine.layout import AT_WORK, TILE, Layout, Sizes, layout
-from rae.engine.levels import EncoderLevel, SomeNodes, WholeGraph, encoder_levels
+from rae.engine.levels import Model, Neighborhoods, SomeNodes, WholeGraph
+from rae.engine.models import models_of
 from rae.engine.stores import MemoryStore, PartStore
 from rae.engine.tasks import Job, Task
-from rae.errors import FeatureError
-from rae.features import Features
+from rae.graph import Graph
 from rae.graph.folder import open_graph
 from rae.io import embeddings, read_features
 from rae.io.embeddings import EmbeddingWriter, check_writable
 from rae.memory import mapped
 from rae.model.checkpoint import load
-from rae.model.encoder import Encoder
 from rae.model.sampling import exact_blocks, inference_blocks
 from rae.runtime import torch_alone
 from rae.storage.atomic import atomic_path
@@ -47,43 +47,39 @@ GROWING = ".output.tmp"
 
 
 def embed(
-    encoders: Mapping[str, Encoder],
-    features: Features,
+    models: Mapping[str, Model],
     *,
     nodes: Any = None,
     report: Report | None = None,
     tile: int = TILE,
 ) -> Floats:
-    """All levels of every node side by side, encoder beside encoder, the last level first.  -> (n, width)
+    """The vectors of every node, model beside model.  -> (n, width)
 
     `nodes` are the rows to embed, all by default; only what they need is computed.
     """
-    n_rows = features.graph.n_nodes if nodes is None else len(nodes)
-    width = sum(encoder.width for encoder in encoders.values())
-    out = np.empty((n_rows, width), np.float32)
-    job = memory_job(encoders, features, nodes=nodes, out=out, tile=tile)
+    n_rows = _graph(models).n_nodes if nodes is None else len(nodes)
+    out = np.empty((n_rows, sum(model.width for model in models.values())), np.float32)
+    job = memory_job(models, nodes=nodes, out=out, tile=tile)
     with torch_alone():
         for _ in run_job(job, report=report):
             pass
     return out
 
 
-def stream(
-    encoders: Mapping[str, Encoder], features: Features, *, report: Report | None = None
-) -> Generator[Floats, None, None]:
+def stream(models: Mapping[str, Model], *, report: Report | None = None) -> Generator[Floats, None, None]:
     """The vectors of all nodes, a part at a time; the next is computed while one is used, and then overwritten."""
-    return run_job(memory_job(encoders, features), report=report)
+    return run_job(memory_job(models), report=report)
 
 
 def embed_to(
     path: str | os.PathLike[str],
-    encoders: Mapping[str, Encoder],
-    features: Features,
+    models: Mapping[str, Model],
     *,
     memory: int | str | None = None,
     half: bool = False,
     dtype: str = "float32",
     model: str | None = None,
+    blocks: Sequence[Block] = (),
     cut: Layout | None = None,
     executor: Executor | None = None,
     report: Report | None = None,
@@ -91,22 +87,23 @@ def embed_to(
     """Write ids and vectors of every node to a file while they are computed; the width of the vectors comes back.
 
     The bytes are those of `write_embeddings` with what `embed` returns. `memory` is what the process may take,
-    e.g. "4GiB"; `half` stores intermediate rows in half precision; `dtype` is the precision of the file; `cut` says
-    how to cut the work, whatever `memory` is, and `executor` where its tasks run.
+    e.g. "4GiB"; `half` stores intermediate rows in half precision; `dtype` is the precision of the file; `model` (a
+    checksum) and `blocks` go into its header; `cut` says how to cut the work, whatever `memory` is, and `executor`
+    where its tasks run.
     """
-    ids = features.graph.id_column
+    ids = _graph(models).id_column
     check_writable(path, ids, dtype)
     if memory is None and cut is None:
-        job, parts = memory_job(encoders, features), None
+        job, parts = memory_job(models), None
     else:
         stored = _stored_dtype(half)
-        cut = cut or _layout(memory, encoders, features, stored)
-        parts = Parts.open(f"{os.fspath(path)}{FOLDER}", _about(encoders, features, cut, stored))
-        job = part_job(encoders, features, parts, cut, stored)
+        cut = cut or layout(memory or 0, job_sizes(models, stored.itemsize))
+        parts = Parts.open(f"{os.fspath(path)}{FOLDER}", _about(models, cut, stored))
+        job = part_job(models, parts, cut, stored)
     aside = None if parts is None else parts.folder / GROWING
     with (
         atomic_path(path, aside=aside) as hidden,
-        EmbeddingWriter(hidden, ids, job.width, Path(path).suffix, model=model, dtype=dtype) as writer,
+        EmbeddingWriter(hidden, ids, job.width, Path(path).suffix, model=model, dtype=dtype, blocks=blocks) as writer,
         contextlib.closing(run_job(job, executor=executor, report=report)) as rows,
     ):
         for vectors in rows:
@@ -116,57 +113,37 @@ def embed_to(
     return job.width
 
 
-def memory_job(
-    encoders: Mapping[str, Encoder],
-    features: Features,
-    *,
-    nodes: Any = None,
-    out: Floats | None = None,
-    tile: int = TILE,
-) -> Job:
+def memory_job(models: Mapping[str, Model], *, nodes: Any = None, out: Floats | None = None, tile: int = TILE) -> Job:
     """A job whose averaged rows are in memory, for every node or some; parts are row groups of an output file."""
-    models = _models(encoders, features)
-    if nodes is None and not all(levels[0].maps_rows for levels in models.values()):
-        features = features.in_memory()  # rows that are averaged as they are
-    columns = max(level.columns for levels in models.values() for level in levels)
-    width = sum(level.width for levels in models.values() for level in levels)
+    if nodes is None:  # rows that are averaged as they are
+        models = {
+            name: model if model.levels[0].maps_rows else replace(model, reads=model.reads.in_memory())
+            for name, model in models.items()
+        }
+    columns = max(level.columns for model in models.values() for level in model.levels)
+    width = sum(model.width for model in models.values())
     rows = max(tile, embeddings.GROUP_BYTES // (4 * width) // tile * tile)
-    depth = max(map(len, models.values()))
-    neighborhoods: Any = _whole_graph(features, depth)
-    if nodes is not None:
-        config = features.config
-        sampled = config.inference == "sampled"
-        neighborhoods = SomeNodes(
-            *(
-                inference_blocks(features.graph, nodes, config.fanout, config.seed)
-                if sampled
-                else exact_blocks(features.graph, nodes, depth)
-            )
-        )
-    return Job(models, features, neighborhoods, MemoryStore(), Layout(rows, columns), tile, out)
+    return Job(models, _neighborhoods(models, nodes), MemoryStore(), Layout(rows, columns), tile, out)
 
 
-def part_job(
-    encoders: Mapping[str, Encoder], features: Features, parts: Parts, cut: Layout, stored: np.dtype[Any]
-) -> Job:
+def part_job(models: Mapping[str, Model], parts: Parts, cut: Layout, stored: np.dtype[Any]) -> Job:
     """A job whose intermediate rows are part files."""
-    models = _models(encoders, features)
-    neighborhoods = _whole_graph(features, max(map(len, models.values())))
-    return Job(models, features, neighborhoods, PartStore(parts, stored), cut)
+    return Job(models, _neighborhoods(models), PartStore(parts, stored), cut)
 
 
-def _whole_graph(features: Features, depth: int) -> WholeGraph:
-    config = features.config
-    fanout = config.fanout if config.inference == "sampled" else None
-    return WholeGraph(features.graph, depth, fanout, config.seed)
+def _neighborhoods(models: Mapping[str, Model], nodes: Any = None) -> Neighborhoods:
+    """All nodes, or what some nodes need, with all neighbours or those of sampled inference."""
+    graph, config = _graph(models), next(iter(models.values())).reads.config
+    depth, sampled = max(len(model.levels) for model in models.values()), config.inference == "sampled"
+    if nodes is None:
+        return WholeGraph(graph, depth, config.fanout if sampled else None, config.seed)
+    if sampled:
+        return SomeNodes(graph, *inference_blocks(graph, nodes, config.fanout, config.seed))
+    return SomeNodes(graph, *exact_blocks(graph, nodes, depth))
 
 
-def _models(encoders: Mapping[str, Encoder], features: Features) -> dict[str, list[EncoderLevel]]:
-    """The levels of every encoder, refused where it does not read these features."""
-    for encoder in encoders.values():
-        if encoder.n_features != features.width:
-            raise FeatureError(f"the model reads {encoder.n_features:,} feature columns, got {features.width:,}")
-    return {name: encoder_levels(encoder, features.is_dense) for name, encoder in encoders.items()}
+def _graph(models: Mapping[str, Model]) -> Graph:
+    return next(iter(models.values())).reads.graph
 
 
 @dataclass(frozen=True)
@@ -188,12 +165,11 @@ class JobDescription:
 
 @lru_cache(maxsize=1)
 def _open_job(description: JobDescription) -> Job:
-    checkpoint = load(description.model)
     given = None if description.features is None else read_features(description.features)
-    features = Features.of(open_graph(description.graph), given, checkpoint.config, check=False)
+    models = models_of(load(description.model), open_graph(description.graph), given, check=False)
     cut, stored = Layout(description.rows, description.columns), _stored_dtype(description.half)
-    parts = Parts.open(description.parts, _about(checkpoint.encoders, features, cut, stored))
-    return replace(part_job(checkpoint.encoders, features, parts, cut, stored), description=description)
+    parts = Parts.open(description.parts, _about(models, cut, stored))
+    return replace(part_job(models, parts, cut, stored), description=description)
 
 
 def tasks_of_level(job: Job, model: str, k: int) -> list[list[Task]]:
@@ -215,7 +191,7 @@ def run_job(
     job: Job, *, executor: Executor | None = None, report: Report | None = None
 ) -> Generator[Floats, None, None]:
     """Run every task of a job and yield the vectors part by part: in `job.out`, or in buffers that are used again."""
-    levels = [(model, k) for model, steps in job.models.items() for k in range(len(steps))]
+    levels = [(name, k) for name, model in job.models.items() for k in range(len(model.levels))]
     done = _counter(report, _n_steps(job, levels))
     count = AT_WORK if job.store.stores_vectors else 1
     in_memory = job.out is not None  # nobody uses a part before the last one is there
@@ -259,6 +235,9 @@ def _make_rows(job: Job, executor: Executor, model: str, k: int, done: Callable[
     for _ in executor.run(job, rows) if needed else rows:
         done()
     job.store.finish(model, k)
+    levels = job.models[model].levels
+    if k > 0 and levels[k - 1].maps_rows and not levels[k].maps_rows:  # these rows are the vectors of the level below
+        job.store.forget(model, k - 1)
 
 
 def _missing_tasks(job: Job, model: str, k: int) -> list[list[Task]]:
@@ -298,37 +277,32 @@ def _counter(report: Report | None, total: int) -> Callable[[], None]:
 # ----------------------------------------------------------------------------- bounded memory
 
 
-def _layout(memory: Any, encoders: Mapping[str, Encoder], features: Features, stored: np.dtype[Any]) -> Layout:
-    widths = [width for encoder in encoders.values() for width in (level.widths[1] for level in encoder.stack())]
-    return layout(memory, job_sizes(features, widths, stored.itemsize))
-
-
-def job_sizes(features: Features, widths: list[int], itemsize: int) -> Sizes:
-    """What a layout depends on, for models whose levels have these widths, each level of each model."""
-    graph = features.graph
+def job_sizes(models: Mapping[str, Model], itemsize: int) -> Sizes:
+    """What a layout depends on."""
+    graph = _graph(models)
     in_memory = sum(array.nbytes for array in (graph.offsets, graph.targets) if mapped(array) is None)
+    reads = {id(model.reads): model.reads for model in models.values()}.values()
+    levels = [max(level.width, level.columns) for model in models.values() for level in model.levels]
     return Sizes(
         n_nodes=graph.n_nodes,
         n_targets=len(graph.targets),
-        widths=(*widths, features.row_entries),
-        width=sum(widths),
+        widths=(*levels, *(features.row_entries for features in reads)),
+        width=sum(model.width for model in models.values()),
         itemsize=itemsize,
-        resident=in_memory + features.resident_bytes + int(graph.id_column.nbytes),
+        resident=in_memory + sum(features.resident_bytes for features in reads) + int(graph.id_column.nbytes),
         group_bytes=embeddings.GROUP_BYTES,
     )
 
 
-def _about(encoders: Mapping[str, Encoder], features: Features, cut: Layout, stored: np.dtype[Any]) -> dict[str, Any]:
+def _about(models: Mapping[str, Model], cut: Layout, stored: np.dtype[Any]) -> dict[str, Any]:
     """All that the bytes of a part depend on."""
+    graph = _graph(models)
     return {
         "versions": {name: version(name) for name in ("rae", "numpy", "torch")},
-        "settings": features.config.as_dict(),
-        "encoders": {
-            name: digest_of(*(t.reshape(-1).cpu().numpy() for t in encoder.state_dict().values()))
-            for name, encoder in encoders.items()
-        },
-        "graph": digest_of(features.graph.offsets, features.graph.targets),
-        "features": features.digest(),
+        "models": {name: model.digest for name, model in models.items()},
+        "settings": {name: model.reads.config.as_dict() for name, model in models.items()},
+        "features": {name: model.reads.digest() for name, model in models.items()},
+        "graph": digest_of(graph.offsets, graph.targets),
         "rows": cut.rows,
         "columns": cut.columns,
         "tile": TILE,

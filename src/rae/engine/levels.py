@@ -1,4 +1,4 @@
-"""What the engine runs at each level, and the neighbourhoods it runs over.
+"""What the engine runs for a model: its levels, how their vectors become its columns, and over which neighbourhoods.
 
 A level is three steps, for every model: `before` maps rows, the engine averages them over neighbourhoods, `after`
 maps the means to the level's vectors.
@@ -6,7 +6,8 @@ maps the means to the level's vectors.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -14,9 +15,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rae.errors import FeatureError
+from rae.features import Features
 from rae.graph import Graph
 from rae.model.encoder import Encoder, Level
 from rae.model.sampling import Block, inference_key, sample_neighbors
+from rae.ops.dense import at_least
+from rae.storage.parts import digest_of
 
 RowSet = tuple[int, int] | np.ndarray[Any, Any]  # rows a..b, or the rows that an index names
 
@@ -36,11 +41,45 @@ class LevelSteps(Protocol):
     def maps_rows(self) -> bool:
         """Whether `before` changes the rows; if not, the rows that the level reads are averaged as they are."""
 
+    @property
+    def with_ego(self) -> bool:
+        """Whether u itself is averaged: mean({u} ∪ N(u)), or N(u) alone."""
+
+    @property
+    def spread(self) -> int:
+        """The first columns whose standard deviation over N(u) comes after the means."""
+
     def before(self, x: Any) -> Tensor:
         """The rows that are averaged, from the rows that the level reads: an array or a SciPy CSR."""
 
     def after(self, means: Tensor) -> Tensor:
         """The level's vectors, from the means."""
+
+
+class Finish(Protocol):
+    """The last step of a model whose columns are not its levels side by side."""
+
+    @property
+    def width(self) -> int:
+        """Columns of the model."""
+
+    def columns(self, x: Any, vectors: Sequence[Tensor]) -> Tensor:
+        """The columns of some rows, from what the model reads and from the vectors of each level, the first first."""
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A model as the engine runs it: the rows it reads, its levels, and what they become."""
+
+    reads: Features
+    levels: Sequence[LevelSteps]
+    digest: str  # of its weights
+    finish: Finish | None = None  # None: all levels side by side, the last one first
+
+    @property
+    def width(self) -> int:
+        """Its columns of the embedding."""
+        return sum(level.width for level in self.levels) if self.finish is None else self.finish.width
 
 
 @dataclass(frozen=True)
@@ -49,6 +88,8 @@ class EncoderLevel:
 
     level: Level
     reads_dense: bool
+    with_ego: bool = True
+    spread: int = 0
 
     @property
     def columns(self) -> int:
@@ -70,15 +111,29 @@ class EncoderLevel:
         if not isinstance(x, np.ndarray):
             return self.level.before(x).cpu()  # a sparse matrix
         rows = torch.from_numpy(x if x.flags.writeable else x.copy())  # torch takes no read-only array
-        return self.level.before(_at_least(rows).to(self.device))[: len(x)].cpu()
+        return self.level.before(at_least(rows).to(self.device))[: len(x)].cpu()
 
     def after(self, means: Tensor) -> Tensor:
-        return self.level.after(_at_least(means).to(self.device), self.maps_rows)[: len(means)].cpu()
+        return self.level.after(at_least(means).to(self.device), self.maps_rows)[: len(means)].cpu()
 
 
-def _at_least(rows: Tensor, least: int = 4) -> Tensor:
-    """The rows, filled up with zeros: products of very few rows round in another way than those of many."""
-    return rows if len(rows) >= least else torch.nn.functional.pad(rows, (0, 0, 0, least - len(rows)))
+def encoder_models(encoders: Mapping[str, Encoder], features: Features) -> dict[str, Model]:
+    """Trained encoders as models, refused where one does not read these features."""
+    for encoder in encoders.values():
+        if encoder.n_features != features.width:
+            raise FeatureError(f"the model reads {encoder.n_features:,} feature columns, got {features.width:,}")
+    return {
+        name: Model(
+            features, encoder_levels(encoder, features.is_dense), digest_of_tensors(encoder.state_dict().values())
+        )
+        for name, encoder in encoders.items()
+    }
+
+
+def digest_of_tensors(tensors: Iterable[Tensor], settings: Mapping[str, Any] | None = None) -> str:
+    """The SHA-256 of tensors and settings."""
+    text = json.dumps(dict(settings or {}), sort_keys=True).encode()
+    return digest_of(np.frombuffer(text, np.uint8), *(tensor.reshape(-1).cpu().numpy() for tensor in tensors))
 
 
 def encoder_levels(encoder: Encoder, dense: bool) -> list[EncoderLevel]:
@@ -91,6 +146,10 @@ class Neighborhoods(Protocol):
 
     def n_rows(self, k: int) -> int:
         """Rows of level k; level -1 is the features."""
+
+    @property
+    def graph(self) -> Graph:
+        """The graph."""
 
     def lists(self, k: int, rows: RowSet) -> tuple[Any, Any, Any, Any]:
         """The arguments of `rae.ops.gather.mean` for these rows: offsets, index, ego, lists."""
@@ -134,6 +193,7 @@ class WholeGraph:
 class SomeNodes:
     """Only the rows that some nodes need at each level; see `exact_blocks`."""
 
+    graph: Graph
     nodes: np.ndarray[Any, Any]
     blocks: Sequence[Block]
 

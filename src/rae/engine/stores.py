@@ -54,6 +54,9 @@ class Store(Protocol):
     def is_complete(self, model: str, k: int) -> bool:
         """Whether the rows of level k are one table in memory, all of them."""
 
+    def forget(self, model: str, k: int) -> None:
+        """Take note that nothing will read the rows of level k again."""
+
     def drop(self, task: Task) -> None:
         """Remove the output of a task."""
 
@@ -89,6 +92,10 @@ class MemoryStore:
 
     def is_complete(self, model: str, k: int) -> bool:
         return (model, k) in self.complete
+
+    def forget(self, model: str, k: int) -> None:
+        self.complete.discard((model, k))
+        self.arrays.pop((model, k), None)
 
     def drop(self, task: Task) -> None:
         """Nothing: vectors are computed again from the rows."""
@@ -136,6 +143,9 @@ class PartStore:
 
     def is_complete(self, model: str, k: int) -> bool:
         return False
+
+    def forget(self, model: str, k: int) -> None:
+        """Nothing: `drop` removes the files."""
 
     def drop(self, task: Task) -> None:
         self._table.clear()

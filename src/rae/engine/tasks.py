@@ -1,7 +1,7 @@
 """The tasks that embed a graph: `before`, `gather` and `after`, per model, level and part.
 
     before(k, part)           the rows that level k averages: projected where that is narrower, else as they are
-    gather(k, part, stripe)   their mean({u} ∪ N(u)), where the columns are cut into several stripes
+    gather(k, part, stripe)   their mean({u} ∪ N(u)), or moments over N(u), where columns are cut into several stripes
     after(k, part)            the vectors of level k: from the stripes of means, or straight from the averaged rows
 
 A task is plain data. It reads what other tasks wrote, writes one output, whole or not at all, and does nothing where
@@ -10,7 +10,7 @@ that is there: done twice, in another process or after a crash, the result is th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,11 +19,10 @@ import torch
 from torch import Tensor
 
 from rae.engine.layout import TILE, Layout
-from rae.engine.levels import LevelSteps, Neighborhoods, RowSet
+from rae.engine.levels import Model, Neighborhoods, RowSet
 from rae.engine.stores import Store, as_tensor
 from rae.errors import FeatureError
-from rae.features import Features
-from rae.ops.gather import mean
+from rae.ops.gather import mean, moments
 from rae.runtime import in_ranges, torch_alone, torch_alone_here
 
 Array = np.ndarray[Any, Any]
@@ -52,8 +51,7 @@ class Task:
 class Job:
     """What tasks work on: models and features to read, a store to write to, how rows and columns are cut."""
 
-    models: Mapping[str, Sequence[LevelSteps]]
-    features: Features
+    models: Mapping[str, Model]
     neighborhoods: Neighborhoods
     store: Store
     layout: Layout
@@ -64,7 +62,7 @@ class Job:
     @property
     def width(self) -> int:
         """Columns of the embedding."""
-        return sum(level.width for levels in self.models.values() for level in levels)
+        return sum(model.width for model in self.models.values())
 
     def parts(self, k: int) -> list[tuple[int, int]]:
         """The parts of level k as row ranges; level -1 is the features."""
@@ -72,7 +70,7 @@ class Job:
 
     def stripes(self, model: str, k: int) -> list[tuple[int, int]]:
         """The stripes of the columns that level k averages."""
-        return self.layout.stripes(self.models[model][k].columns)
+        return self.layout.stripes(self.models[model].levels[k].columns)
 
     def before_tasks(self, model: str, k: int) -> list[Task]:
         """The tasks that make the rows that level k averages."""
@@ -80,26 +78,30 @@ class Job:
 
     def needs_rows(self, model: str, k: int) -> bool:
         """Whether the averaged rows of level k have to be made: the first level may average the features themselves."""
-        return k > 0 or self.models[model][k].maps_rows or self._whole_features() is None
+        return k > 0 or self.models[model].levels[k].maps_rows or self._whole_features(model) is None
 
     def output(self, rows: RowSet, out: Array) -> Array:
-        """Fill `out` with the vectors of these rows: for each model the last level first.  -> (b, width)"""
-        for model, levels in self.models.items():
-            for k in reversed(range(len(levels))):
-                if self.out is None or not self._goes_to_out(model, k):
-                    left, right = self.columns(model, k)
-                    self.fill(out[:, left:right], self._vectors(model, k, self.neighborhoods.places(k, rows)), rows)
+        """Fill `out` with the vectors of these rows, model beside model.  -> (b, width)"""
+        for name, model in self.models.items():
+            levels = range(len(model.levels))
+            if model.finish is not None:
+                left = self._first_column(name)
+                self.fill(out[:, left : left + model.width], self._finished(name, rows), rows)
+                continue
+            for k in reversed(levels):
+                if self.out is None or not self._goes_to_out(name, k):
+                    left, right = self.columns(name, k)
+                    self.fill(out[:, left:right], self._vectors(name, k, self.neighborhoods.places(k, rows)), rows)
         return out
 
     def columns(self, model: str, k: int) -> tuple[int, int]:
         """The columns of the embedding that hold level k of a model: models in order, their last level first."""
-        left = 0
-        for name, levels in self.models.items():
-            widths = [level.width for level in levels]
-            if name == model:
-                return left + sum(widths[k + 1 :]), left + sum(widths[k:])
-            left += sum(widths)
-        raise KeyError(model)
+        left, widths = self._first_column(model), [level.width for level in self.models[model].levels]
+        return left + sum(widths[k + 1 :]), left + sum(widths[k:])
+
+    def _first_column(self, model: str) -> int:
+        names = list(self.models)
+        return sum(self.models[name].width for name in names[: names.index(model)])
 
     def fill(self, out: Array, tile: Tile, rows: RowSet) -> None:
         """Fill `out` tile by tile, spread over the threads; numbers that are not finite are refused.
@@ -140,36 +142,55 @@ class Job:
                 return tile
 
             return computed_once
+        return self._features(model, rows)
+
+    def _features(self, model: str, rows: RowSet) -> Callable[[int, int], Any]:
+        """What a model reads of these rows of level -1, by tile."""
+        nodes, features = self.neighborhoods.nodes, self.models[model].reads
+        if not isinstance(rows, tuple):
+            index = rows if nodes is None else nodes[rows]
+            return lambda i, j: features.take(index[i:j])
         a, b = rows
-        nodes = self.neighborhoods.nodes
-        if nodes is None and self._whole_features() is None and self.features.is_dense:
-            x: Any = self.features.rows(a, b)  # computed once per part
+        if nodes is not None:
+            return lambda i, j: features.take(nodes[a + i : a + j])
+        if self._whole_features(model) is None and features.is_dense:
+            x: Any = features.rows(a, b)  # computed once per part
             return lambda i, j: x[i:j]
-        if nodes is None:
-            return lambda i, j: self.features.rows(a + i, a + j)
-        return lambda i, j: self.features.take(nodes[a + i : a + j])
+        return lambda i, j: features.rows(a + i, a + j)
+
+    def _finished(self, model: str, rows: RowSet) -> Tile:
+        """The columns of a model with a last step, by tile."""
+        finish, places = self.models[model].finish, self.neighborhoods.places
+        assert finish is not None
+        x = self._features(model, places(-1, rows))
+        vectors = [self._vectors(model, k, places(k, rows)) for k in range(len(self.models[model].levels))]
+        return lambda i, j: finish.columns(x(i, j), [level(i, j) for level in vectors])
 
     def averaged(self, model: str, k: int, rows: tuple[int, int]) -> Tile:
         """The rows that level k averages, by tile."""
-        steps, x = self.models[model][k], self._input(model, k, rows)
+        steps, x = self.models[model].levels[k], self._input(model, k, rows)
         return lambda i, j: steps.before(x(i, j))
 
     def means(self, model: str, k: int, rows: RowSet, stripe: tuple[int, int]) -> Tile:
-        """mean({u} ∪ N(u)) over a stripe of the rows that level k averages, by tile."""
-        table = self._table(model, k, stripe)
+        """The means over a stripe of the rows that level k averages, then the deviations that it wants, by tile."""
+        table, steps = self._table(model, k, stripe), self.models[model].levels[k]
         offsets, index, ego, lists = self.neighborhoods.lists(k, rows)
 
         def tile(i: int, j: int) -> Tensor:
-            of_tile = ego + i if isinstance(ego, int) else ego[i:j]
-            if lists is None:
-                return mean(table, offsets[i : j + 1], index, of_tile)
-            return mean(table, offsets, index, of_tile, lists[i:j])
+            of_tile, which = (offsets[i : j + 1], None) if lists is None else (offsets, lists[i:j])
+            if steps.with_ego:
+                return mean(table, of_tile, index, ego + i if isinstance(ego, int) else ego[i:j], which)
+            return moments(table, of_tile, index, which, spread=self.deviations(model, k, stripe))
 
         return tile
 
+    def deviations(self, model: str, k: int, stripe: tuple[int, int]) -> int:
+        """Columns of a stripe whose deviation level k wants."""
+        return max(0, min(self.models[model].levels[k].spread, stripe[1]) - stripe[0])
+
     def _vectors(self, model: str, k: int, rows: RowSet) -> Tile:
         """The vectors of level k, by tile: read where they are stored, else computed."""
-        levels = self.models[model]
+        levels = self.models[model].levels
         if self.store.stores_vectors:
             assert isinstance(rows, tuple)
             part = rows[0] // self.layout.rows
@@ -187,18 +208,19 @@ class Job:
 
     def _goes_to_out(self, model: str, k: int) -> bool:
         """Whether the vectors of level k go into `out` when the level above reads them: rows of all nodes, in order."""
-        return k + 1 < len(self.models[model]) and self.neighborhoods.nodes is None
+        steps = self.models[model]
+        return steps.finish is None and k + 1 < len(steps.levels) and self.neighborhoods.nodes is None
 
     def _table(self, model: str, k: int, stripe: tuple[int, int]) -> Tensor:
         if not self.needs_rows(model, k):
-            return as_tensor(self._whole_features())
+            return as_tensor(self._whole_features(model))
         return self.store.table(self.before_tasks(model, k), self.parts(k - 1), stripe)
 
-    def _whole_features(self) -> Any:
+    def _whole_features(self, model: str) -> Any:
         """The feature matrix itself, where a level in memory can average it without a copy."""
         if self.store.stores_vectors or self.neighborhoods.nodes is not None:
             return None
-        return self.features.whole()
+        return self.models[model].reads.whole()
 
 
 def perform(job: Job, task: Task) -> None:
@@ -206,11 +228,11 @@ def perform(job: Job, task: Task) -> None:
     if not job.store.has(task):
         {"before": _before, "gather": _gather, "after": _after}[task.kind](job, task)
         if job.store.stores_vectors:  # memory is short
-            job.features.release()
+            job.models[task.model].reads.release()
 
 
 def _before(job: Job, task: Task) -> None:
-    rows, steps = job.parts(task.level - 1)[task.part], job.models[task.model][task.level]
+    rows, steps = job.parts(task.level - 1)[task.part], job.models[task.model].levels[task.level]
     out = job.store.empty(task, rows, job.neighborhoods.n_rows(task.level - 1), steps.columns)
     job.fill(out, job.averaged(task.model, task.level, rows), rows)
     job.store.write(task, out, job.stripes(task.model, task.level))
@@ -218,26 +240,31 @@ def _before(job: Job, task: Task) -> None:
 
 def _gather(job: Job, task: Task) -> None:
     rows, stripe = job.parts(task.level)[task.part], job.stripes(task.model, task.level)[task.stripe]
-    columns = stripe[1] - stripe[0]
+    columns = stripe[1] - stripe[0] + job.deviations(task.model, task.level, stripe)
     out = job.store.empty(task, rows, job.neighborhoods.n_rows(task.level), columns)
     job.fill(out, job.means(task.model, task.level, rows, stripe), rows)
     job.store.write(task, out, [(0, columns)])
 
 
 def _after(job: Job, task: Task) -> None:
-    rows, steps = job.parts(task.level)[task.part], job.models[task.model][task.level]
+    rows, steps = job.parts(task.level)[task.part], job.models[task.model].levels[task.level]
     stripes = job.stripes(task.model, task.level)
     if len(stripes) == 1:
         means = job.means(task.model, task.level, rows, stripes[0])
     else:
-        read = [
-            job.store.read(Task("gather", task.model, task.level, task.part, s), (rows[1] - rows[0], b - a))
-            for s, (a, b) in enumerate(stripes)
-        ]
+        read = [_read_stripe(job, task, number, stripe) for number, stripe in enumerate(stripes)]
 
-        def means(i: int, j: int) -> Tensor:
-            return torch.from_numpy(np.hstack([columns[i:j] for columns in read]))
+        def means(i: int, j: int) -> Tensor:  # the means of all stripes, then their deviations
+            return torch.from_numpy(np.hstack([columns[i:j] for kind in zip(*read, strict=True) for columns in kind]))
 
     out = job.store.empty(task, rows, job.neighborhoods.n_rows(task.level), steps.width)
     job.fill(out, lambda i, j: steps.after(means(i, j)), rows)
     job.store.write(task, out, [(0, steps.width)])
+
+
+def _read_stripe(job: Job, task: Task, number: int, stripe: tuple[int, int]) -> tuple[Array, Array]:
+    """The means and the deviations of one stripe of a part."""
+    (a, b), columns = job.parts(task.level)[task.part], stripe[1] - stripe[0]
+    width = columns + job.deviations(task.model, task.level, stripe)
+    array = job.store.read(Task("gather", task.model, task.level, task.part, number), (b - a, width))
+    return array[:, :columns], array[:, columns:]

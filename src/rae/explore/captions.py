@@ -5,7 +5,7 @@ from __future__ import annotations
 from rae.explore.sample import LEAST_PER_ROLE
 
 MAP = (
-    "Each node is drawn towards the 15 that are most like it by cosine and pushed off random others (the scheme of "
+    "Each node is drawn towards the 15 that are nearest to it and pushed off random others (the scheme of "
     "UMAP), from the two principal axes, with seed 0; then empty space is shortened. Near means alike; how far apart "
     "distant nodes lie, and the two axes, mean little."
 )
@@ -30,7 +30,10 @@ def sample(shown: int, n: int) -> str:
 def nearest(k: int, shown: int, n: int) -> str:
     """Which nodes are listed as most alike."""
     among = "all nodes" if shown == n else f"the {shown:,} on the map"
-    return f"Most alike: the {k} nodes of highest cosine among {among}, exact."
+    return (
+        f"Most alike: the {k} nearest nodes among {among}, exact, with their distance: 0 is the same vector, "
+        "1 as far apart as two nodes taken at random."
+    )
 
 
 def neighbors(limit: int, largest: int, known: int, n: int) -> str:

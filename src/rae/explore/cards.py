@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from rae.blocks import Block
 from rae.errors import RunError
 from rae.run import Run
 
@@ -34,6 +35,7 @@ class PageRoles:
     cards: tuple[dict[str, Any], ...]
     prototypes: tuple[tuple[int, ...], ...]  # rows, by role
     rule: str
+    weighing: tuple[tuple[Block, ...], dict[str, float] | None] = ((), None)  # blocks of the vectors, their weights
 
     @property
     def feature_columns(self) -> list[int]:
@@ -73,7 +75,9 @@ def page_roles(run: Run) -> PageRoles:
     cards = tuple(record["cards"])
     if len(cards) != membership.shape[1] or len(ids) != record["nodes"]:
         raise RunError(f"the roles in {run.path} do not fit together; find them again: rae roles {run.path}")
-    return PageRoles(role, confidence, membership, cards, _prototype_rows(ids, cards), sentence(record["rule"]))
+    weighing = (run.blocks, record.get("weights") or None) if run.blocks else ((), None)
+    rows = _prototype_rows(ids, cards)
+    return PageRoles(role, confidence, membership, cards, rows, sentence(record["rule"]), weighing)
 
 
 def _prototype_rows(ids: pa.Array, cards: tuple[dict[str, Any], ...]) -> tuple[tuple[int, ...], ...]:

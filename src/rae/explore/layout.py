@@ -14,7 +14,6 @@ import scipy.sparse as sp
 
 from rae.ops.layout import fuzzy_weights, jitter, optimize_layout
 from rae.runtime import key
-from rae.search import unit_rows
 
 Floats = np.ndarray[Any, np.dtype[np.float32]]
 Ints = np.ndarray[Any, np.dtype[np.integer[Any]]]
@@ -24,42 +23,41 @@ RANK_SHARE = 0.6  # of a coordinate: how far empty space is shortened
 SMALL, FEW_ROUNDS, MANY_ROUNDS = 10_000, 200, 500
 
 
-def map_positions(z: Floats, neighbors: Ints, cosine: Floats, *, seed: int = 0) -> Floats:
+def map_positions(z: Floats, neighbors: Ints, distance: Floats, *, seed: int = 0) -> Floats:
     """A position for every node, x from 0 to 1 and y from 0 to HEIGHT.  (n, d), (n, k), (n, k) -> (n, 2)"""
     n = len(z)
-    start = principal_axes(unit_rows(z), seed)
+    start = principal_axes(z, seed)
     if n < 4 or not start.any():
         return shorten_gaps(start)
-    edges = attraction(neighbors, cosine)
+    edges = attraction(neighbors, distance)
     rounds = MANY_ROUNDS if n <= SMALL else FEW_ROUNDS
     strong = edges.data >= edges.data.max() / rounds
     heads, tails, interval = edges.row[strong], edges.col[strong], edges.data.max() / edges.data[strong]
     return shorten_gaps(optimize_layout(start, heads, tails, interval, rounds, key(seed, "layout")))
 
 
-def principal_axes(unit: Floats, seed: int = 0) -> Floats:
+def principal_axes(z: Floats, seed: int = 0) -> Floats:
     """The two principal components, within -10..10, with a little noise that separates equal vectors.
 
     Zeros where all vectors are equal.  (n, d) -> (n, 2)
     """
-    centred = unit - unit.mean(axis=0)
+    centred = z - z.mean(axis=0)
     _, axes = np.linalg.eigh((centred.T @ centred).astype(np.float64))
     axes = axes[:, ::-1][:, :2]
     axes *= np.where(axes[np.abs(axes).argmax(axis=0), np.arange(axes.shape[1])] < 0, -1, 1)
-    components = np.zeros((len(unit), 2), np.float32)
+    components = np.zeros((len(z), 2), np.float32)
     components[:, : axes.shape[1]] = centred @ axes
     largest = np.abs(components).max()
     if largest < 1e-6:
         return np.zeros_like(components)
-    return np.asarray(10 * components / largest + jitter(len(unit), key(seed, "grain")), np.float32)
+    return np.asarray(10 * components / largest + jitter(len(z), key(seed, "grain")), np.float32)
 
 
-def attraction(neighbors: Ints, cosine: Floats) -> sp.coo_array:
+def attraction(neighbors: Ints, distance: Floats) -> sp.coo_array:
     """The symmetric weight in (0, 1] of each pair of neighbours.  (n, k), (n, k) -> (n, n)"""
     n, k = neighbors.shape
     valid = neighbors >= 0
-    distance = np.sqrt(np.maximum(2 - 2 * cosine, 0)).astype(np.float32)
-    weight = fuzzy_weights(distance, valid)
+    weight = fuzzy_weights(np.where(valid, distance, 0).astype(np.float32), valid)
     rows = np.repeat(np.arange(n, dtype=np.int32), k)[valid.ravel()]
     one_way = sp.csr_array((weight[valid], (rows, neighbors[valid])), shape=(n, n))
     return sp.coo_array(one_way + one_way.T - one_way * one_way.T)

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from rae.config import Config
+from rae.blocks import weighted
+from rae.config import settings_from
 from rae.errors import Argument, ConfigError, RunError
 from rae.explore import captions
 from rae.explore.cards import PageRoles, page_roles
@@ -22,7 +23,7 @@ from rae.explore.pack import id_arrays, pack_arrays, smallest_unsigned
 from rae.explore.sample import map_rows
 from rae.progress import Progress
 from rae.run import NOTICE, PAGE, Run
-from rae.search import nearest_by_cosine
+from rae.search import nearest_rows
 from rae.storage.atomic import write_text
 
 Ints = np.ndarray[Any, np.dtype[np.integer[Any]]]
@@ -32,6 +33,7 @@ Arrays = dict[str, np.ndarray[Any, Any]]
 FOLDER, INDEX = PAGE.split("/")
 SAMPLE = 30_000  # nodes on the map
 MOST_KNOWN = 1_000_000  # nodes that can be searched for
+FARTHEST, STEPS_PER_DISTANCE = 6.5, 10_000  # distances on the page are whole numbers below 65,536
 LISTED, ATTRACTING = 10, 15  # nearest nodes: those listed with a node, and those that attract it on the map
 STAGES = 4
 MARK = b'<meta name="generator" content="rae explore">'
@@ -106,12 +108,12 @@ def page_text(run: Run, subject: Subject, sample: int, progress: Progress) -> st
     roles = page_roles(run)
     ids, z = run.embeddings()
     nodes = _nodes(roles, sample)
-    vectors = np.ascontiguousarray(z[nodes.shown])
+    vectors = np.ascontiguousarray(weighted(z[nodes.shown], *roles.weighing))
     del z
     progress("page", 1, STAGES, {})
-    neighbors, cosine = nearest_by_cosine(vectors, vectors, ATTRACTING, skip=np.arange(len(vectors)))
+    neighbors, distance = nearest_rows(vectors, vectors, ATTRACTING, skip=np.arange(len(vectors)))
     progress("page", 2, STAGES, {})
-    xy = map_positions(vectors, neighbors, cosine)
+    xy = map_positions(vectors, neighbors, distance)
     progress("page", 3, STAGES, {})
     degree, graph, graph_caption = _graph(run, nodes)
     columns, features, feature_caption = _columns(run, subject, roles, nodes, degree)
@@ -119,7 +121,7 @@ def page_text(run: Run, subject: Subject, sample: int, progress: Progress) -> st
     parts = {
         "map": _map(roles, nodes, xy, degree),
         "ids": id_arrays(ids.take(pa.array(nodes.known))),
-        "near": _near(roles, nodes, neighbors, cosine),
+        "near": _near(roles, nodes, neighbors, distance),
         "graph": graph,
         "columns": codes,
     }
@@ -170,10 +172,10 @@ def _map(roles: PageRoles, nodes: Nodes, xy: Floats, degree: Ints) -> Arrays:
     }
 
 
-def _near(roles: PageRoles, nodes: Nodes, neighbors: Ints, cosine: Floats) -> Arrays:
+def _near(roles: PageRoles, nodes: Nodes, neighbors: Ints, distance: Floats) -> Arrays:
     return {
         "index": neighbors[:, :LISTED].astype(np.uint32),  # none (-1) becomes the largest number
-        "cosine": np.round(32767.5 * (np.clip(cosine[:, :LISTED], -1, 1) + 1)).astype(np.uint16),
+        "distance": np.round(STEPS_PER_DISTANCE * np.minimum(distance[:, :LISTED], FARTHEST)).astype(np.uint16),
         "membership": _byte_shares(roles.membership[nodes.shown]),
     }
 
@@ -215,7 +217,7 @@ def _columns(
 def _facts(run: Run) -> dict[str, Any]:
     """Counts, settings and training curve of the run."""
     info = run.info
-    changed = Config.from_dict(info["settings"]).changed()
+    changed = settings_from(info["settings"]).changed()
     fits: dict[str, dict[str, Any]] = {}
     for record in info["history"]:
         fit = fits.setdefault(str(record["loss"]), {"loss": record["loss"], "steps": [], "values": []})

@@ -16,7 +16,7 @@ import scipy.sparse as sp
 
 from rae.config import Config
 from rae.errors import Argument, FeatureError
-from rae.features.matrix import Matrix, as_float32, check_matrix, concatenate, csr_rows, is_sparse
+from rae.features.matrix import LARGEST, Matrix, as_float32, check_matrix, concatenate, csr_rows, is_sparse
 from rae.features.structural import structural_features, structural_width
 from rae.features.table import FeatureTable
 from rae.graph import Graph
@@ -41,10 +41,18 @@ class Features:
     names: tuple[str, ...] | None = None  # of the given columns
     structure: Any = None  # the structural columns, once they are in memory
     is_checked: bool = True  # whether the whole matrix was searched for NaN
+    categories: frozenset[str] = frozenset()  # columns of a table that became one column per value, `column=value`
 
     @classmethod
     def of(
-        cls, graph: Graph, given: Any, config: Config, names: Sequence[str] | None = None, *, check: bool = True
+        cls,
+        graph: Graph,
+        given: Any,
+        config: Config,
+        names: Sequence[str] | None = None,
+        *,
+        check: bool = True,
+        categories: frozenset[str] = frozenset(),
     ) -> Features:
         """The features of a graph: None for structure alone, a matrix in row order, a frame, or a FeatureTable.
 
@@ -52,6 +60,7 @@ class Features:
         """
         matrix = given
         if isinstance(given, FeatureTable):
+            categories = given.categories
             names = given.names if names is None else names
             matrix = given.aligned(graph)
         elif is_frame(given):
@@ -60,7 +69,8 @@ class Features:
         check = check or not dense or matrix.shape[0] != graph.n_nodes or not matrix.shape[1]
         if matrix is not None and check:
             matrix = check_matrix(matrix, graph.n_nodes)
-        features = cls(graph, matrix, config, None if names is None else tuple(map(str, names)), is_checked=check)
+        names = None if names is None else tuple(map(str, names))
+        features = cls(graph, matrix, config, names, is_checked=check, categories=categories)
         if features.names is not None and len(features.names) != features.given_width:
             raise FeatureError(
                 Argument("feature_names"),
@@ -171,8 +181,9 @@ class Features:
             given = sp.csr_array(given)
         else:
             given = np.ascontiguousarray(as_float32(given))
-            if not self.is_checked and not np.isfinite(given).all():
-                raise FeatureError(f"features must be finite, got NaN or infinite in {where}")
+            if not self.is_checked and not (np.abs(given) <= LARGEST).all():
+                what = "NaN or infinite" if not np.isfinite(given).all() else "larger ones"
+                raise FeatureError(f"features must be finite and at most {LARGEST:g}, got {what} in {where}")
         joined: Matrix = given if structure is None else concatenate(structure, given)
         return joined
 

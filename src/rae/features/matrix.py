@@ -21,6 +21,8 @@ from rae.memory import forget, mapped
 Matrix = np.ndarray[Any, np.dtype[np.float32 | np.float16]] | sp.csr_array
 
 MAX_COLUMNS = 1 << 28  # weights of 192 columns each are 200 GB already
+LARGEST = 1e18  # of a feature: products of larger ones are beyond float32, and a fit ends in NaN
+TOO_LARGE = f"features must be numbers from -{LARGEST:g} to {LARGEST:g}, since products of larger ones overflow"
 CHUNK = 1 << 22  # numbers checked at a time, so that a check needs no memory that grows with the matrix
 
 
@@ -115,20 +117,26 @@ def _row_chunks(indptr: Any) -> Iterator[tuple[int, int]]:
 
 
 def _refuse_not_finite(matrix: Any) -> None:
-    """Refuse NaN and infinite entries; the error counts them and names the first."""
+    """Refuse entries that are NaN, infinite or too large; the error counts them and names the first."""
     values = matrix.data if is_sparse(matrix) else matrix
     step = max(1, CHUNK // max(1, values[:1].size))
     bad = 0
     first: tuple[int, ...] = ()
     for a in range(0, len(values), step):
-        finite = np.isfinite(values[a : a + step])
-        if not finite.all():
-            row, *column = (int(positions[0]) for positions in np.nonzero(~finite))
+        usable = np.abs(values[a : a + step]) <= np.float32(LARGEST)  # halves cannot hold it
+        if not usable.all():
+            row, *column = (int(positions[0]) for positions in np.nonzero(~usable))
             first = first if bad else (a + row, *column)
-            bad += int(np.count_nonzero(~finite))
+            bad += int(np.count_nonzero(~usable))
         forget(values)
+    value = float(values[first]) if bad else 0.0
     if bad and is_sparse(matrix):
         first = bisect_right(matrix.indptr, first[0]) - 1, int(matrix.indices[first[0]])
+    if bad and np.isfinite(value):
+        raise FeatureError(
+            f"{TOO_LARGE}, got {bad:,}, first {value:g} in row {first[0]:,}, column {first[1]:,}; mend them, or take "
+            "the logarithm of that column"
+        )
     if bad:
         raise FeatureError(
             f"features must be finite numbers within float32, got {bad:,} NaN or infinite, "
@@ -161,7 +169,10 @@ def _from_torch(x: Any) -> Any:
 
 def _refuse_dtype(dtype: np.dtype[Any]) -> None:
     if dtype.kind not in "biuf":
-        raise FeatureError(f"features must be numbers, got {dtype}; turn text into numbers first (one column per word)")
+        raise FeatureError(
+            f"features must be numbers, got {dtype}; turn text into numbers first (one column per word), "
+            "or pass FeatureTable.from_dataframe(df), which does so for a table with ids"
+        )
 
 
 def concatenate(first: Any, second: Any) -> Matrix:

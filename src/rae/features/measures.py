@@ -1,15 +1,31 @@
-"""Structural measures of every node: degree, triangles, 4-cycles, clustering, core number."""
+"""Structural measures of every node: degree, triangles, 4-cycles, clustering, core number.
+
+Each is counted once per graph: fits, embeddings and cards ask for the same ones. Triangles and 4-cycles are exact while
+counting them looks at no more than MOST_PATHS paths of two edges, and estimated beyond that, from DRAWS pairs of
+neighbours a node: the logarithm of a count is then off by 0.12 (triangles) and 0.14 (4-cycles) on average, the root
+mean square over the nodes of ca-AstroPh.
+"""
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from rae.graph import Graph
 from rae.ops import structure
+from rae.runtime import key
 
 Ints = np.ndarray[Any, np.dtype[np.integer[Any]]]
+Doubles = np.ndarray[Any, np.dtype[np.float64]]
+
+MOST_PATHS = 10_000_000_000  # some minutes of one core
+DRAWS = 64
+CHUNK = 1 << 18  # rows at a time
+
+log = logging.getLogger("rae")
 
 
 def degrees(graph: Graph) -> Ints:
@@ -19,22 +35,80 @@ def degrees(graph: Graph) -> Ints:
 
 def triangles(graph: Graph) -> Ints:
     """The triangles each node is a corner of.  -> (n,)"""
-    return structure.triangles(graph.offsets, graph.targets)
+    if is_estimated(graph):
+        return _estimates(graph)[0]
+    return _once(graph, "triangles", structure.triangles)
 
 
 def four_cycles(graph: Graph) -> Ints:
     """The cycles of four different nodes that each node is on, with or without a chord.  -> (n,)"""
-    return structure.four_cycles(graph.offsets, graph.targets)
+    if is_estimated(graph):
+        return _estimates(graph)[1]
+    return _once(graph, "four_cycles", structure.four_cycles)
 
 
 def core_numbers(graph: Graph) -> Ints:
     """The largest k such that the node is in the k-core.  -> (n,)"""
-    return structure.core_numbers(graph.offsets, graph.targets)
+    return _once(graph, "core_numbers", structure.core_numbers)
 
 
-def clustering(graph: Graph, triangle_counts: Ints | None = None) -> np.ndarray[Any, np.dtype[np.float64]]:
+def clustering(graph: Graph, triangle_counts: Ints | None = None) -> Doubles:
     """The share of pairs of neighbours that are adjacent; 0 for nodes with fewer than two neighbours.  -> (n,)"""
     counts = triangles(graph) if triangle_counts is None else triangle_counts
     degree = degrees(graph)
-    out: np.ndarray[Any, np.dtype[np.float64]] = counts / np.maximum(degree * (degree - 1) / 2, 1)
+    out: Doubles = counts / np.maximum(degree * (degree - 1) / 2, 1)
+    return np.minimum(out, 1.0)
+
+
+def is_estimated(graph: Graph) -> bool:
+    """Whether counting cycles of this graph costs too much, so that they are estimated."""
+    known = graph.__dict__.setdefault("measures", {})
+    return bool(known["estimated"] if "estimated" in known else paths_counted(graph) > MOST_PATHS)
+
+
+def estimate_as(copy: Graph, graph: Graph) -> None:
+    """Count or estimate the cycles of a copy of a graph as those of the graph itself."""
+    copy.__dict__.setdefault("measures", {})["estimated"] = is_estimated(graph)
+
+
+def paths_counted(graph: Graph) -> int:
+    """Paths of two edges that counting triangles and 4-cycles looks at: each edge from its end of higher degree."""
+    known = graph.__dict__.setdefault("measures", {})
+    if "paths" not in known:
+        degree, total = degrees(graph), 0
+        for a in range(0, graph.n_nodes, CHUNK):
+            b = min(a + CHUNK, graph.n_nodes)
+            there = degree[graph.targets[graph.offsets[a] : graph.offsets[b]]]
+            here = np.repeat(degree[a:b], degree[a:b])
+            total += int(there[there <= here].sum())
+        known["paths"] = total
+    return int(known["paths"])
+
+
+def _once(graph: Graph, name: str, count: Callable[[Ints, Ints], Ints]) -> Ints:
+    """A count per node, made at the first call for this graph and kept with it."""
+    known: dict[str, Ints] = graph.__dict__.setdefault("measures", {})
+    if name not in known:
+        known[name] = _small(count(graph.offsets, graph.targets))
+    return known[name]
+
+
+def _estimates(graph: Graph) -> tuple[Ints, Ints]:
+    known = graph.__dict__["measures"]
+    if "triangles" not in known:
+        if "estimated" not in known:  # said once, not of every view
+            log.warning(
+                "triangles and 4-cycles are estimated from %d pairs of neighbours a node, off by about 13 %%: counting "
+                "them would look at %.1e paths",
+                *(DRAWS, paths_counted(graph)),
+            )
+        counts = structure.estimate_cycles(graph.offsets, graph.targets, DRAWS, key(0, "cycles"))
+        known["triangles"], known["four_cycles"] = (_small(np.rint(values).astype(np.int64)) for values in counts)
+    return known["triangles"], known["four_cycles"]
+
+
+def _small(counts: Ints) -> Ints:
+    """The counts in 32 bits where they fit, read-only."""
+    out = counts.astype(np.uint32) if len(counts) and counts.max() < 2**32 else counts
+    out.flags.writeable = False
     return out

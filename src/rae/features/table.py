@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,13 +14,14 @@ import pyarrow.compute as pc
 import scipy.sparse as sp
 
 from rae.errors import Argument, FeatureError
+from rae.features.columns import Encoding, category_of, encode, known_columns, say_unknown
 from rae.features.matrix import Matrix, check_matrix, is_sparse
 from rae.graph import Graph
 from rae.graph.column_names import ID, position, usual
-from rae.graph.frames import as_table, numbers, own_index
+from rae.graph.frames import as_table, own_index
 from rae.graph.ids import doubled, id_array, in_words, index_in, shown
 
-log = logging.getLogger("rae")
+log = logging.getLogger("rae.inputs")  # what the command line shows: notes on the inputs
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,33 +29,44 @@ class FeatureTable:
     """Features keyed by id: row i belongs to `id_column[i]`, column j is called `names[j]`.
 
     `open_vocabulary` says that a column which is absent means zero everywhere (a table of
-    (id, feature) pairs), so that tomorrow's table may lack words and bring new ones.
+    (id, feature) pairs), so that tomorrow's table may lack words and bring new ones. `encodings` are the columns
+    of the table that were no numbers; the values of a category are open in the same way.
     """
 
     id_column: pa.Array
     matrix: Matrix
     names: tuple[str, ...] | None = None
     open_vocabulary: bool = False
+    encodings: tuple[Encoding, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "id_column", id_array(self.id_column))
         object.__setattr__(self, "matrix", check_matrix(self.matrix, len(self.id_column)))
         if self.names is not None and len(self.names) != self.matrix.shape[1]:
             raise FeatureError(f"names must have one entry per column ({self.width:,}), got {len(self.names):,}")
-        if len(twice := doubled(self.id_column)):
-            raise FeatureError(
-                f"every id must have one feature row, got {len(twice):,} with more, first {shown(twice)}"
-            )
+        refuse_doubled(self.id_column)
 
     @classmethod
-    def from_dataframe(cls, df: Any, id: str | None = None) -> FeatureTable:
-        """The features of a pandas, polars or Arrow table, keyed by id; all other columns are numbers.
+    def from_dataframe(
+        cls,
+        df: Any,
+        id: str | None = None,
+        *,
+        drop: Sequence[str] = (),
+        categories: Sequence[str] = (),
+        like: Sequence[str] | None = None,
+    ) -> FeatureTable:
+        """The features of a pandas, polars or Arrow table, keyed by id.
 
         `id` names the column of ids; by default the one called id, node or node_id, else an index
-        of a pandas frame that is more than the row number.
+        of a pandas frame that is more than the row number. All other columns but those of `drop` are features:
+        numbers as they are, true and false as 1 and 0, dates as years since 2000, text and categories as one
+        0/1 column per value. `categories` are columns of numbers to encode by value too. `like` are the columns
+        of a fitted model, `model.feature_names`: today's columns are then encoded as they were for the fit.
 
-        >>> FeatureTable.from_dataframe(pa.table({"id": ["ann", "bob"], "age": [40, 30]})).names
-        ('age',)
+        >>> table = pa.table({"id": ["ann", "bob"], "age": [40, 30], "town": ["Rome", "Bonn"]})
+        >>> FeatureTable.from_dataframe(table).names
+        ('age', 'town=Bonn', 'town=Rome')
         """
         index = own_index(df)
         table = as_table(df)
@@ -68,8 +80,17 @@ class FeatureTable:
             listed = ", ".join(map(repr, names[:8]))
             raise FeatureError("which column holds the ids? pass ", Argument("id", ...), f", one of {listed or 'none'}")
         ids = id_array(index if place is None else table.column(place))
-        values = table if place is None else table.remove_column(place)
-        return cls(ids, numbers(values), tuple(values.column_names))
+        dropped = {column_number(name, names) for name in drop}
+        by_value = {names[column_number(name, names)] for name in categories}
+        chosen = [i for i in range(len(names)) if i != place and i not in dropped]
+        if not chosen:
+            raise FeatureError("there are only ids, expected a column of features or more")
+        if not len(ids):
+            raise FeatureError("the table has no rows, expected one per node")
+        chosen = [chosen[i] for i in known_columns([names[i] for i in chosen], like)]
+        columns = [table.column(i) for i in chosen]
+        made = encode(ids, [names[i] for i in chosen], columns, categories=by_value, like=like)
+        return cls(ids, made.matrix, made.names, encodings=made.encodings)
 
     @property
     def width(self) -> int:
@@ -127,24 +148,46 @@ class FeatureTable:
             return self
         place = {name: j for j, name in enumerate(self.names)}
         absent = [name for name in names if name not in place]
-        if absent and not self.open_vocabulary:
-            near = difflib.get_close_matches(absent[0], self.names, n=1)
-            hint = f"; did {near[0]!r} change its name?" if near else ""
+        categories = self.categories
+        closed = [] if self.open_vocabulary else absent
+        if needed := [name for name in closed if category_of(name, categories) is None]:
             raise FeatureError(
-                f"the model needs {len(names):,} feature columns, {len(absent):,} are not in this table, "
-                f"first {absent[0]!r}{hint}"
+                f"the model needs {len(names):,} feature columns, {len(needed):,} are not in this table, "
+                f"first {needed[0]!r}",
+                *self._hint(needed[0]),
             )
         if len(absent) == len(names):
             raise FeatureError(f"none of the model's {len(names):,} features occurs here, first {absent[0]!r}")
         known = set(names)
-        extra = [name for name in self.names if name not in known] if not self.open_vocabulary else []
-        if extra:
-            log.warning("%d feature columns are unknown to the model and left out, first %r", len(extra), extra[0])
+        self._say_unknown([] if self.open_vocabulary else [name for name in self.names if name not in known])
         new = np.full(self.width, -1)
         for j, name in enumerate(names):
             if name in place:
                 new[place[name]] = j
-        return FeatureTable(self.id_column, self._moved(new, len(names)), tuple(names), self.open_vocabulary)
+        return replace(self, matrix=self._moved(new, len(names)), names=tuple(names))
+
+    @property
+    def categories(self) -> frozenset[str]:
+        """The columns of the table that became one column per value."""
+        return frozenset(e.column for e in self.encodings if e.kind == "category")
+
+    def _hint(self, name: str) -> tuple[str | Argument, ...]:
+        """Why a column that the model needs may be absent."""
+        names = self.names or ()
+        if (column := category_of(name, names)) is not None:
+            by_value = Argument("categories", [column])
+            return (f"; column {column!r} holds numbers here and held categories in the fit: pass ", by_value)
+        near = difflib.get_close_matches(name, names, n=1)
+        return (f"; did {near[0]!r} change its name?",) if near else ()
+
+    def _say_unknown(self, names: Sequence[str]) -> None:
+        """Log the columns that the model does not know: new values of its categories, and others."""
+        categories = self.categories
+        values = [name for name in names if category_of(name, categories) is not None]
+        others = [name for name in names if category_of(name, categories) is None]
+        if values:
+            log.info("%d values of categories are unknown to the model: zeros, first %r", len(values), values[0])
+        say_unknown(others)
 
     def _moved(self, new: np.ndarray[Any, Any], width: int) -> Matrix:
         """The matrix with column j at new[j], left out where that is -1, and zeros where none came."""
@@ -156,3 +199,19 @@ class FeatureTable:
         coo = sp.coo_array(self.matrix)
         present = new[coo.col] >= 0
         return sp.csr_array((coo.data[present], (coo.row[present], new[coo.col[present]])), shape=shape)
+
+
+def refuse_doubled(ids: pa.Array, *advice: str | Argument) -> None:
+    """Refuse ids that have more than one row."""
+    if len(twice := doubled(ids)):
+        raise FeatureError(
+            f"every id must have one feature row, got {len(twice):,} with more, first {shown(twice)}", *advice
+        )
+
+
+def column_number(name: str, names: Sequence[str]) -> int:
+    """The position of the column of this name; an unknown one is refused with the nearest."""
+    number_or_error = position(name, names)
+    if isinstance(number_or_error, str):
+        raise FeatureError(number_or_error)
+    return number_or_error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
+from rae.blocks import Block, blocks_from
 from rae.errors import FeatureError, FileError, GraphError
 from rae.graph.ids import id_array, is_text
 from rae.io.features import list_matrix, read_features
@@ -26,18 +28,25 @@ Floats = np.ndarray[Any, np.dtype[np.float32]]
 
 
 def write_embeddings(
-    path: str | os.PathLike[str], ids: Any, z: Any, *, model: str | None = None, dtype: str = "float32"
+    path: str | os.PathLike[str],
+    ids: Any,
+    z: Any,
+    *,
+    model: str | None = None,
+    dtype: str = "float32",
+    blocks: Sequence[Block] = (),
 ) -> None:
     """Write ids and their vectors atomically: .parquet (id, embedding) or .csv (id, e0, e1, ...).
 
-    `model`, the checksum of the model file, is kept in a Parquet file's header. `dtype="float16"`
-    rounds the vectors to half precision and halves the file.
+    `model`, the checksum of the model file, and `blocks`, the named columns, are kept in a Parquet file's header.
+    `dtype="float16"` rounds the vectors to half precision and halves the file.
     """
     check_writable(path, column := id_array(ids), dtype)
     matrix = _check_embeddings(column, z)
+    width, suffix = int(matrix.shape[1]), Path(path).suffix
     with (
         atomic_path(path) as hidden,
-        EmbeddingWriter(hidden, column, int(matrix.shape[1]), Path(path).suffix, model=model, dtype=dtype) as writer,
+        EmbeddingWriter(hidden, column, width, suffix, model=model, dtype=dtype, blocks=blocks) as writer,
     ):
         writer.append(matrix)
 
@@ -60,15 +69,26 @@ class EmbeddingWriter:
     """
 
     def __init__(
-        self, path: Path, ids: pa.Array, width: int, suffix: str, *, model: str | None = None, dtype: str = "float32"
+        self,
+        path: Path,
+        ids: pa.Array,
+        width: int,
+        suffix: str,
+        *,
+        model: str | None = None,
+        dtype: str = "float32",
+        blocks: Sequence[Block] = (),
     ) -> None:
         self._ids, self._width, self._kind = ids, width, np.dtype(dtype)
+        self._header: dict[str, Any] = {"format": FORMAT} | ({} if model is None else {"model": model})
+        if blocks:
+            self._header |= {"blocks": [block.as_dict() for block in blocks]}
         # PyArrow writes float16 with a pointer per value, ten bytes per byte: smaller groups bound its memory.
         self._rows = max(1, GROUP_BYTES // ((4 if self._kind == np.float32 else 8) * width))
         self._written, self._buffered = 0, 0
         self._group = np.empty((min(self._rows, len(ids)), width), self._kind)
         self._parquet = suffix.lower() == ".parquet"
-        self._sink: Any = self._open_parquet(path, model) if self._parquet else self._open_csv(path)
+        self._sink: Any = self._open_parquet(path) if self._parquet else self._open_csv(path)
 
     def append(self, z: Any) -> None:
         """Write the next rows; whole row groups are written at once, the rest is buffered."""
@@ -114,10 +134,9 @@ class EmbeddingWriter:
             self._sink.write_table(pa.table([ids, *columns], schema=schema))
         self._written += len(z)
 
-    def _open_parquet(self, path: Path, model: str | None) -> Any:
+    def _open_parquet(self, path: Path) -> Any:
         vectors = pa.list_(pa.from_numpy_dtype(self._kind), self._width)
-        header = {"format": FORMAT} | ({} if model is None else {"model": model})
-        schema = pa.schema([("id", self._ids.type), ("embedding", vectors)], {"rae": json.dumps(header)})
+        schema = pa.schema([("id", self._ids.type), ("embedding", vectors)], {"rae": json.dumps(self._header)})
         # Vectors do not compress; ids do.
         compression = {"id": "snappy", "embedding.list.element": "none"}
         return pq.ParquetWriter(path, schema, compression=compression, use_dictionary=["id"])
@@ -148,6 +167,18 @@ def embeddings_model(path: str | os.PathLike[str]) -> str | None:
     return model if isinstance(model, str) else None
 
 
+def embeddings_blocks(path: str | os.PathLike[str]) -> tuple[Block, ...]:
+    """The named blocks of these embeddings, none if they are not in the file."""
+    table = open_table(path)
+    if not isinstance(table, ArrowTable):
+        return ()
+    records = _file_header(path, table).get("blocks", [])
+    try:
+        return blocks_from(records, embeddings_width(Path(path))) if records else ()
+    except (TypeError, ValueError, AttributeError):
+        raise FileError(f"{path} has a damaged header; write it again") from None
+
+
 def embeddings_width(z: Any) -> int:
     """Columns of a matrix of embeddings, or of the vectors in a Parquet file of them."""
     return int(pq.read_schema(z).field("embedding").type.list_size if isinstance(z, Path) else z.shape[1])
@@ -162,6 +193,9 @@ def read_embeddings(path: str | os.PathLike[str]) -> tuple[pa.Array, Floats]:
         if table.names != ("id", *(f"e{i}" for i in range(len(table.names) - 1))) or len(table.names) < 2:
             raise _not_embeddings(path, table.names)
         table_of_text = read_features(path, id="id", header=True)
+        if table_of_text.encodings:  # type: ignore[union-attr]  # a table of text is keyed
+            column = table_of_text.encodings[0].column  # type: ignore[union-attr]
+            raise FeatureError(f"column {column!r} must hold numbers")
     except (FeatureError, GraphError) as error:
         where = "" if str(error).startswith(str(path)) else f"{path}: "
         raise FileError(where, error) from None

@@ -6,7 +6,7 @@ import logging
 import os
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,14 +16,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import scipy.sparse as sp
 
-from rae.errors import Argument, FeatureError, FileError, GraphError, Sentence
+from rae.errors import Argument, FeatureError, FileError, GraphError
 from rae.features import FeatureTable, Matrix, check_matrix
+from rae.features.columns import MAX_VALUES, encode, is_category, known_columns, refuse_crowds, refuse_gaps
 from rae.features.matrix import CHUNK
-from rae.graph.column_names import ID, position, usual
+from rae.features.table import column_number, refuse_doubled
+from rae.graph.column_names import ID, usual
 from rae.graph.frames import float_column
 from rae.graph.ids import id_array
 from rae.io.files import File, identify, parquet_parts
-from rae.io.header import is_number
+from rae.io.header import is_missing, is_number
 from rae.io.npz import LEAST_MAPPED, open_npz
 from rae.io.tables import Table, open_table, read_ids
 from rae.io.text import TextTable
@@ -39,17 +41,26 @@ def read_features(
     *,
     id: str | None = None,
     columns: Sequence[str] | None = None,
+    drop: Sequence[str] | None = None,
+    categories: Sequence[str] | None = None,
     feature: str | None = None,
     value: str | None = None,
     header: bool | None = None,
     as_text: bool = False,
+    like: Sequence[str] | None = None,
 ) -> FeatureTable | Matrix:
     """The features of a file, keyed by id; a NumPy or SciPy file without ids gives the bare matrix.
 
     Wide: the column `id` (by default the one called id, node or node_id, else the first) and
-    `columns` of numbers, or one column of equally long lists (by default all but the id). Long:
-    `feature` names the column of words or items, `value` that of their numbers (by default 1 each;
+    `columns` (by default all but the id) without those of `drop`: numbers as they are, true and false as
+    1 and 0, dates as years since 2000, text as one 0/1 column per value, called `column=value`, an empty
+    cell being a value too; or one column of equally long lists of numbers. `categories` are columns of
+    numbers (codes, kinds) to encode by value as text is. `like` are the columns of a fitted model,
+    `model.feature_names`: today's columns are then encoded as they were for the fit.
+
+    Long: `feature` names the column of words or items, `value` that of their numbers (by default 1 each;
     the same pair twice adds up), which makes a sparse matrix with the sorted words as names.
+
     .npz: a SciPy sparse matrix, or the array x (or the only matrix in it), with or without ids and
     names. .npy: a matrix. Rows without ids are in the graph's row order. `as_text` keeps ids that
     are whole numbers as text. Memory-mapped, and so never in memory as a whole: a .npy of float32 or
@@ -58,11 +69,17 @@ def read_features(
     if not parquet_parts(path) and (file := identify(path)).kind in ("zip", "npy"):
         return _read_numpy(file, as_text)
     table = open_table(path, header, "read_features")
-    where = Path(path)
-    key = _column_number(where, table, id) if id is not None else (usual(table.names, ID) or 0)
-    with _errors_name(where):
+    with _errors_name(Path(path)):
+        key = column_number(id, table.names) if id is not None else (usual(table.names, ID) or 0)
         if feature is not None:
-            return _read_long(where, table, key, feature, value, as_text)
+            if odd := next(
+                (n for n, v in (("columns", columns), ("drop", drop), ("categories", categories)) if v), None
+            ):
+                raise FeatureError(
+                    *(Argument(odd, ...), " is about a table with one row per id, "),
+                    *(Argument("feature", ...), " about one with a row per (id, word) pair; pass one of them"),
+                )
+            return _read_long(table, key, feature, value, as_text)
         if value is not None:
             raise FeatureError(
                 *(
@@ -73,50 +90,96 @@ def read_features(
                 ),
                 Argument("columns", ...),
             )
-        return _read_wide(where, table, key, columns, as_text)
+        chosen = _chosen(table, key, columns, drop or ())
+        chosen = [chosen[i] for i in known_columns([table.names[i] for i in chosen], like)]
+        by_value = {table.names[column_number(name, table.names)] for name in categories or ()}
+        return _read_wide(table, key, chosen, by_value, like, as_text)
 
 
 # ------------------------------------------------------------------------------------- wide
 
 
-def _read_wide(path: Path, table: Table, key: int, columns: Sequence[str] | None, as_text: bool) -> FeatureTable:
-    if columns is None:
-        chosen = [i for i in range(len(table.names)) if i != key]
-    else:
-        chosen = [_column_number(path, table, name) for name in columns]
+def _chosen(table: Table, key: int, columns: Sequence[str] | None, drop: Sequence[str]) -> list[int]:
+    """The positions of the columns that are features."""
+    dropped = {column_number(name, table.names) for name in drop}
+    among = range(len(table.names)) if columns is None else [column_number(name, table.names) for name in columns]
+    chosen = [i for i in among if i not in dropped and (columns is not None or i != key)]
     if not chosen:
-        raise FeatureError(f"there are only ids (column {table.names[key]!r}), expected one column of numbers or more")
+        only = f"there are only ids (column {table.names[key]!r})"
+        raise FeatureError(only if not drop else "no column is left", ", expected one column of features or more")
+    return chosen
+
+
+def _read_wide(
+    table: Table, key: int, chosen: list[int], categories: Collection[str], like: Sequence[str] | None, as_text: bool
+) -> FeatureTable:
     names = [table.names[i] for i in chosen]
-    numbers = _text_numbers(table, chosen) if isinstance(table, TextTable) else table.read(chosen)
+    if isinstance(table, TextTable):
+        by_value = {name for name in names if name in categories or (like is not None and is_category(name, like))}
+        columns = table.read(_text_kinds(table, chosen, by_value, is_known=like is not None))
+    else:
+        columns = table.read(chosen, coded=True)
     (ids,) = read_ids(table, {"feature": key}, as_text=as_text)
     if len(ids) == 0:
         raise FeatureError("there are no rows, only column names; expected one row per node")
-    lists = [name for name, column in zip(names, numbers, strict=True) if _is_list(column.type)]
+    lists = [name for name, column in zip(names, columns, strict=True) if _is_list(column.type)]
     if lists and len(names) > 1:
         alone = Argument("columns", lists[:1])
         raise FeatureError(f"column {lists[0]!r} holds lists and must stand alone; pass ", alone)
     if lists:
-        matrix = list_matrix(numbers[0], names[0])
-    else:
-        matrix = np.empty((len(ids), len(names)), np.float32)
-        for j, (name, column) in enumerate(zip(names, numbers, strict=True)):
-            matrix[:, j] = _floats(column, name)
-    _refuse_non_finite(matrix, ids, None if lists else names)
-    return FeatureTable(ids, matrix, None if lists else tuple(names))
+        matrix = list_matrix(columns[0], names[0])
+        refuse_gaps(matrix, ids, None)
+        return FeatureTable(ids, matrix)
+    texts = [name for name, column in zip(names, columns, strict=True) if pa.types.is_dictionary(column.type)]
+    pairs = ("; pass ", Argument("feature", texts[0]), " if each row is one (id, word) pair") if texts else ()
+    refuse_doubled(ids, *pairs)
+    made = encode(ids, names, columns, categories=categories, like=like)
+    return FeatureTable(ids, made.matrix, made.names, encodings=made.encodings)
 
 
-def _text_numbers(table: TextTable, chosen: list[int]) -> list[pa.ChunkedArray]:
-    kinds: dict[int, pa.DataType] = {}
+DATES = (pa.timestamp("us"), pa.timestamp("us", "UTC"), pa.timestamp("ns"), pa.timestamp("ns", "UTC"))
+TEXT = pa.dictionary(pa.int32(), pa.string())
+
+
+def _text_kinds(
+    table: TextTable, chosen: Sequence[int], categories: Collection[str], *, is_known: bool
+) -> dict[int, pa.DataType]:
+    """What each column is read as, from the first rows: numbers, true and false, ISO dates, else text."""
+    kinds = {}
     for i in chosen:
         cells = {row[i] for row in table.sample if len(row) > i}
-        if cells and all(c.casefold() in ("true", "false") for c in cells):
-            kinds[i] = pa.bool_()
-        elif (odd := next((c for c in cells if not is_number(c)), None)) is not None:
-            name = table.names[i]
-            raise FeatureError(f"column {name!r} must hold numbers, got {odd!r}; ", _columns_hint(name))
-        else:
-            kinds[i] = pa.float32()
-    return table.read(kinds)
+        kinds[i] = TEXT if table.names[i] in categories else _text_kind(cells)
+        if kinds[i] == TEXT and len(cells) > MAX_VALUES and not is_known:  # before the whole of it is read
+            refuse_crowds([table.names[i]], len(cells), first_rows=True)
+        if kinds[i] == TEXT and table.names[i] not in categories:
+            _warn_of_a_mixture(table, table.names[i], cells)
+    return kinds
+
+
+def _text_kind(cells: Collection[str]) -> pa.DataType:
+    if cells and all(c.casefold() in ("true", "false") for c in cells):
+        return pa.bool_()
+    if all(map(is_number, cells)):
+        return pa.float32()
+    there = pa.array(sorted(c for c in cells if not is_missing(c)), pa.string())
+    for kind in DATES:
+        try:
+            there.cast(kind)
+        except pa.ArrowInvalid:
+            continue
+        return kind
+    return TEXT
+
+
+def _warn_of_a_mixture(table: TextTable, name: str, cells: Collection[str]) -> None:
+    numbers = sum(is_number(c) and not is_missing(c) for c in cells)
+    words = sorted(c for c in cells if not is_number(c))
+    if numbers > len(words):
+        log.warning(
+            "%s: column %r holds numbers and words such as %r, and becomes one column per value; "
+            "mend those cells if it should hold numbers",
+            *(table.file.path, name, words[0]),
+        )
 
 
 def list_matrix(column: pa.ChunkedArray, name: str) -> Floats:
@@ -129,34 +192,8 @@ def list_matrix(column: pa.ChunkedArray, name: str) -> Floats:
         raise FeatureError(
             f"the lists in column {name!r} must be equally long, got lengths {min(widths)} to {max(widths)}"
         )
-    flat = _floats(pc.list_flatten(column), name)
+    flat = float_column(pc.list_flatten(column), name)
     return flat.reshape(len(column), widths[0] if widths else 0)
-
-
-def _floats(column: pa.ChunkedArray, name: str) -> Floats:
-    try:
-        return float_column(column, name)
-    except FeatureError as error:
-        raise FeatureError(error, "; ", _columns_hint(name)) from None
-
-
-def _columns_hint(name: str) -> Sentence:
-    return Sentence(
-        *("choose the columns of numbers with ", Argument("columns", ...), ", or pass "),
-        *(Argument("feature", name), " if each row is one (id, word) pair"),
-    )
-
-
-def _refuse_non_finite(matrix: Floats, ids: pa.Array, names: list[str] | None) -> None:
-    bad = ~np.isfinite(matrix)
-    if bad.any():
-        row, column = (int(a[0]) for a in np.nonzero(bad))
-        what = "missing or NaN" if np.isnan(matrix[row, column]) else "infinite or beyond float32"
-        which = f"column {names[column]!r}" if names else f"column {column:,} of the list"
-        raise FeatureError(
-            f"features must be finite numbers, {int(np.count_nonzero(bad)):,} are not, first in row {row + 1:,} "
-            f"(id {ids[row].as_py()!r}), {which}, which is {what}; fill it or drop that row or column"
-        )
 
 
 def _is_list(kind: pa.DataType) -> bool:
@@ -166,8 +203,8 @@ def _is_list(kind: pa.DataType) -> bool:
 # ------------------------------------------------------------------------------------- long
 
 
-def _read_long(path: Path, table: Table, key: int, feature: str, value: str | None, as_text: bool) -> FeatureTable:
-    word = _column_number(path, table, feature)
+def _read_long(table: Table, key: int, feature: str, value: str | None, as_text: bool) -> FeatureTable:
+    word = column_number(feature, table.names)
     if word == key:
         raise FeatureError(
             f"the id and the feature must be two columns, got {feature!r} for both; pass ", Argument("id", ...), " too"
@@ -178,10 +215,8 @@ def _read_long(path: Path, table: Table, key: int, feature: str, value: str | No
         raise FeatureError("there are no rows, only column names; expected one (id, word) pair or more")
     numbers = np.ones(len(ids), np.float64)
     if value is not None:
-        at = _column_number(path, table, value)
-        column = (_text_numbers(table, [at]) if isinstance(table, TextTable) else table.read([at]))[0]
-        single = _floats(column, value)
-        _refuse_non_finite(single[:, None], ids, [value])
+        single = _value_column(table, column_number(value, table.names))
+        refuse_gaps(single[:, None], ids, [value])
         numbers = single.astype(np.float64)
     try:
         rows, names = ids.dictionary_encode(), words.cast(pa.string()).dictionary_encode()
@@ -195,6 +230,18 @@ def _read_long(path: Path, table: Table, key: int, feature: str, value: str | No
     pairs = (rows.indices.to_numpy(), rank[names.indices.to_numpy()])
     matrix = sp.csr_array((numbers, pairs), shape=(len(rows.dictionary), len(rank)))
     return FeatureTable(rows.dictionary, matrix, tuple(names.dictionary.take(order).to_pylist()), open_vocabulary=True)
+
+
+def _value_column(table: Table, at: int) -> Floats:
+    """The numbers of (id, word, number) rows."""
+    name = table.names[at]
+    if not isinstance(table, TextTable):
+        return float_column(table.read([at])[0], name)
+    if odd := next((row[at] for row in table.sample if len(row) > at and not is_number(row[at])), None):
+        raise FeatureError(
+            f"column {name!r} must hold numbers, got {odd!r}; name another with ", Argument("value", ...)
+        )
+    return float_column(table.read({at: pa.float32()})[0], name)
 
 
 # ------------------------------------------------------------------------------ NumPy and SciPy
@@ -309,10 +356,3 @@ def _errors_name(path: Path) -> Iterator[None]:
     except (FeatureError, GraphError) as error:
         where = "" if str(error).startswith(str(path)) else f"{path}: "
         raise FeatureError(where, error) from None
-
-
-def _column_number(path: Path, table: Table, name: str) -> int:
-    number_or_error = position(name, table.names)
-    if isinstance(number_or_error, str):
-        raise FeatureError(f"{path}: {number_or_error}")
-    return number_or_error

@@ -48,7 +48,7 @@ def has_header(rows: Sequence[Row]) -> Verdict:
     first, later = rows[0], rows[1:]
     columns = list(zip(*later, strict=True))
     numeric = [j for j, cells in enumerate(columns) if _all_numbers(cells)]
-    over = {is_number(first[j]) for j in numeric if not _is_missing(first[j])}
+    over = {is_number(first[j]) for j in numeric if not is_missing(first[j])}
     if not later:
         over = {True} if _all_numbers(first) else set()
     if over == {False}:
@@ -74,7 +74,7 @@ def has_header(rows: Sequence[Row]) -> Verdict:
 
 def is_number(cell: str) -> bool:
     """Whether the cell is a number, or missing where a number may be."""
-    return _is_missing(cell) or _NUMBER.fullmatch(cell) is not None
+    return is_missing(cell) or _NUMBER.fullmatch(cell) is not None
 
 
 def _header(first: Row, *, doubtful: bool) -> Verdict:
@@ -91,12 +91,13 @@ def _quoted(first: Row) -> str:
     return ", ".join(first[:4]) + (", ..." if len(first) > 4 else "")
 
 
-def _is_missing(cell: str) -> bool:
+def is_missing(cell: str) -> bool:
+    """Whether the cell says that nothing is there."""
     return cell.strip().casefold() in _MISSING
 
 
 def _all_numbers(cells: Sequence[str]) -> bool:
-    return all(is_number(c) for c in cells) and not all(_is_missing(c) for c in cells)
+    return all(is_number(c) for c in cells) and not all(is_missing(c) for c in cells)
 
 
 def _ends(first: Row) -> list[int]:
@@ -114,7 +115,7 @@ def _counts_columns(first: Row) -> bool:
 
 def _recurring(first: Row, columns: Sequence[Sequence[str]], compared: Sequence[int]) -> set[str]:
     """The cells of the first row that recur below, in any of the compared columns."""
-    cells = {first[j].strip() for j in compared if not _is_missing(first[j])}
+    cells = {first[j].strip() for j in compared if not is_missing(first[j])}
     return cells & {cell.strip() for j in compared if j < len(columns) for cell in columns[j]}
 
 

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from rae.errors import Argument, FileError, GraphError, Sentence
-from rae.graph.ids import id_array
+from rae.graph.ids import id_array, is_text
 from rae.io.files import File, file_errors, identify, parquet_parts
 from rae.io.text import NotPlain, TextTable, sniff
 
@@ -36,15 +36,16 @@ class ArrowTable:
     def names(self) -> tuple[str, ...]:
         return tuple(self.schema.names)
 
-    def read(self, positions: Sequence[int]) -> list[pa.ChunkedArray]:
-        """The columns at these positions, as they are stored."""
+    def read(self, positions: Sequence[int], *, coded: bool = False) -> list[pa.ChunkedArray]:
+        """The columns at these positions, as they are stored; with `coded`, text in Parquet as dictionaries."""
         wanted = [self.names[i] for i in positions]
+        texts = [self.names[i] for i in positions if coded and is_text(self.schema.types[i])]
         tables = []
         for file in self.files:
             with file_errors(file.path), file.open() as stream:
                 source = pa.BufferReader(stream.read()) if file.compression else stream
                 if file.kind == "parquet":
-                    table = pq.ParquetFile(source).read(columns=wanted)
+                    table = pq.ParquetFile(source, read_dictionary=texts).read(columns=wanted)
                 else:
                     table = pa.ipc.open_file(source).read_all().select(wanted)
                 table.validate(full=True)  # a hostile file may point outside its own buffers

@@ -20,7 +20,7 @@ import pyarrow.csv
 
 from rae.errors import Argument, FeatureError, FileError
 from rae.io.files import File, file_errors
-from rae.io.header import Row, Verdict, has_header, is_number
+from rae.io.header import Row, Verdict, has_header, is_missing, is_number
 
 SAMPLE = 1 << 17  # bytes from which the layout is detected
 BLOCK = 1 << 22  # bytes read at a time
@@ -143,11 +143,14 @@ class TextTable:
         if bad := self.find(lambda row: any(not _fits(row[i], kind) for i, kind in kinds.items())):
             line, row = bad
             i, kind = next((i, kind) for i, kind in kinds.items() if not _fits(row[i], kind))
-            what = "true or false" if pa.types.is_boolean(kind) else "numbers"
+            what = (
+                "true or false" if pa.types.is_boolean(kind) else "dates" if pa.types.is_temporal(kind) else "numbers"
+            )
             return FeatureError(
-                f"{path}: column {self.names[i]!r} must hold {what}, got {row[i]!r} in line {line:,}; mend it or "
-                "choose other columns with ",
-                Argument("columns", ...),
+                f"{path}: column {self.names[i]!r} must hold {what} as in the first rows, got {row[i]!r} in line "
+                f"{line:,}; mend it, leave the column out with ",
+                *(Argument("drop", [self.names[i]]), ", or encode each of its values with "),
+                Argument("categories", [self.names[i]]),
             )
         return None
 
@@ -155,7 +158,16 @@ class TextTable:
 def _fits(cell: str, kind: pa.DataType) -> bool:
     if pa.types.is_boolean(kind):
         return cell.casefold() in ("true", "false", "1", "0", "")
+    if pa.types.is_temporal(kind):
+        return is_missing(cell) or _is_date(cell, kind)
     return not pa.types.is_floating(kind) or is_number(cell)
+
+
+def _is_date(cell: str, kind: pa.DataType) -> bool:
+    try:
+        return bool(pa.scalar(cell).cast(kind).is_valid)
+    except pa.ArrowInvalid:
+        return False
 
 
 class NotPlain(Exception):  # noqa: N818  # not an error of the user: the file is read again as text

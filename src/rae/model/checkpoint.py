@@ -15,20 +15,22 @@ from typing import Any
 
 import torch
 
+from rae.blocks import Block, side_by_side
 from rae.config import Config
 from rae.errors import CheckpointError, ConfigError
 from rae.features import structural_width
 from rae.model.encoder import Encoder
+from rae.model.exact import ExactModel
 from rae.storage.atomic import atomic_path
 
 FORMAT = 1
-EXACT = "exact"  # what the header of `rae.model.exact` calls its model; trained models name none
+EXACT = "exact"  # what the header calls an exact model; trained models name none
 _HEADER = "rae"
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A fitted model as it is kept: settings, encoders by loss, and what features they expect."""
+    """A trained model as it is kept: settings, encoders by loss, and what features they expect."""
 
     config: Config
     encoders: dict[str, Encoder]
@@ -37,22 +39,43 @@ class Checkpoint:
     feature_names: tuple[str, ...] | None = None
     history: list[dict[str, Any]] = field(default_factory=list)
 
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """The blocks of a vector: one per loss, all levels of its encoder."""
+        about = {"within": "same role", "neighbor": "close in the graph"}
+        return side_by_side(
+            Block(loss, 0, encoder.width, about=about.get(loss, "")) for loss, encoder in self.encoders.items()
+        )
 
-def save(checkpoint: Checkpoint, path: str | Path) -> None:
+    @property
+    def width(self) -> int:
+        """Columns of a vector."""
+        return self.config.width
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """The weights of all encoders, by name."""
+        return {
+            f"{loss}.{name}": tensor
+            for loss, encoder in self.encoders.items()
+            for name, tensor in encoder.state_dict().items()
+        }
+
+
+Fitted = Checkpoint | ExactModel
+
+
+def save(model: Fitted, path: str | Path) -> None:
     """Write the model to one file, atomically."""
-    fields = {
-        "config": checkpoint.config.as_dict(),
-        "n_features": checkpoint.n_features,
-        "structural": checkpoint.structural,
-        "feature_names": checkpoint.feature_names,
-        "history": checkpoint.history,
+    fields: dict[str, Any] = {
+        "config": model.config.as_dict(),
+        "n_features": model.n_features,
+        "structural": model.structural,
+        "feature_names": model.feature_names,
+        "history": model.history,
     }
-    tensors = {
-        f"{loss}.{name}": tensor.contiguous()
-        for loss, encoder in checkpoint.encoders.items()
-        for name, tensor in encoder.state_dict().items()
-    }
-    write_file(path, fields, tensors)
+    if isinstance(model, ExactModel):
+        fields |= {"model": EXACT, **model.header()}
+    write_file(path, fields, {name: tensor.contiguous() for name, tensor in model.tensors().items()})
 
 
 def write_file(path: str | Path, fields: Mapping[str, Any], tensors: dict[str, torch.Tensor]) -> None:
@@ -65,13 +88,15 @@ def write_file(path: str | Path, fields: Mapping[str, Any], tensors: dict[str, t
         Path(temporary).write_bytes(data)
 
 
-def load(path: str | Path) -> Checkpoint:
-    """The model in this file; a truncated, foreign or newer file is refused."""
+def load(path: str | Path) -> Fitted:
+    """The model in this file; a truncated, foreign, damaged or newer file is refused."""
     path = Path(path)
     fields, tensors = read_file(path)
-    if fields.get("model") == EXACT:
-        raise CheckpointError(f"{path} holds an exact model, expected a trained one; rae.Exact.load reads it")
-    return _rebuilt(path, fields, tensors)
+    try:
+        return ExactModel.rebuilt(fields, tensors) if fields.get("model") == EXACT else _rebuilt(fields, tensors)
+    except (KeyError, TypeError, ValueError, RuntimeError, ConfigError, MemoryError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise CheckpointError(f"{path} does not hold the model its header describes ({reason})") from None
 
 
 def read_file(path: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
@@ -83,7 +108,7 @@ def read_file(path: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
     try:
         with safe_open(path, framework="pt") as file:
             header = (file.metadata() or {}).get(_HEADER)
-            tensors = {name: file.get_tensor(name) for name in file.keys()} if header else {}  # noqa: SIM118
+            tensors = {name: file.get_tensor(name).clone() for name in file.keys()} if header else {}  # noqa: SIM118
     except (SafetensorError, OSError, ValueError) as error:
         raise CheckpointError(f"{path} is not a whole safetensors file ({error}); was the copy cut short?") from None
     if header is None:
@@ -107,19 +132,15 @@ def _fields(path: Path, header: str) -> dict[str, Any]:
     return fields
 
 
-def _rebuilt(path: Path, fields: Mapping[str, Any], tensors: dict[str, torch.Tensor]) -> Checkpoint:
-    try:
-        config = Config.from_dict(fields["config"])
-        n_features, structural = int(fields["n_features"]), bool(fields["structural"])
-        names = fields["feature_names"]
-        names = None if names is None else tuple(map(str, names))
-        history = [dict(record) for record in fields["history"]]
-        if names is not None and len(names) + (structural_width(config) if config.add_structure else 0) != n_features:
-            raise ValueError(f"{len(names)} feature names for {n_features} features")
-        encoders = {loss: _encoder(loss, n_features, config, tensors) for loss in losses(config)}
-    except (KeyError, TypeError, ValueError, RuntimeError, ConfigError, MemoryError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise CheckpointError(f"{path} does not hold the model its header describes ({reason})") from None
+def _rebuilt(fields: Mapping[str, Any], tensors: dict[str, torch.Tensor]) -> Checkpoint:
+    config = Config.from_dict(fields["config"])
+    n_features, structural = int(fields["n_features"]), bool(fields["structural"])
+    names = fields["feature_names"]
+    names = None if names is None else tuple(map(str, names))
+    history = [dict(record) for record in fields["history"]]
+    if names is not None and len(names) + (structural_width(config) if config.add_structure else 0) != n_features:
+        raise ValueError(f"{len(names)} feature names for {n_features} features")
+    encoders = {loss: _encoder(loss, n_features, config, tensors) for loss in losses(config)}
     return Checkpoint(config, encoders, n_features, structural, names, history)
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from rae.config import Config
 from rae.errors import FeatureError
 from rae.features.matrix import check_csr
 from rae.model.sampling import Block
-from rae.ops.dense import dropout, dropout_mask, norm_tanh, norm_tanh_dropout, product
+from rae.ops.dense import dropout, dropout_mask, gram, norm_tanh, norm_tanh_dropout, product
 from rae.ops.gather import average, sparse_product
 from rae.runtime import generator, key
 
@@ -97,6 +98,24 @@ class Level(nn.Module):
         return self.after(average(self.before(x, keys[0]), block), projected, keys)
 
 
+class Decoder(nn.Module):
+    """D of the loss "agree", which tells features from vectors; dropped after the fit."""
+
+    def __init__(self, n_features: int, width: int, rng: np.random.Generator) -> None:
+        super().__init__()
+        scaled = rng.standard_normal((n_features, width), np.float32) / np.float32(width**0.5)
+        self.weight = nn.Parameter(torch.from_numpy(scaled))
+
+    def told(self, x: Rows) -> Tensor:
+        """x D, row by row; sparse rows stay sparse.  (n, n_features) -> (n, width)"""
+        return product(x, self.weight) if isinstance(x, Tensor) else sparse_product(x, self.weight)
+
+    def lengths(self, *views: Tensor) -> list[Tensor]:
+        """|D z| of every row, as √(zᵀ DᵀD z), so that D z, as wide as the features, is never made.  (b, d) -> (b,)"""
+        squares = gram(self.weight)
+        return [(product(z, squares) * z).sum(1).clamp(min=1e-12).sqrt() for z in views]
+
+
 class Encoder(nn.Module):
     """The model: features and blocks in, one vector per row of the last block out.
 
@@ -161,6 +180,22 @@ class Encoder(nn.Module):
         salt = int(torch.randint(2**62, ())) if stream is None else _key(stream, "input")
         mask = dropout_mask(x.nnz, share, salt, like=torch.empty(0)).numpy()
         return sp.csr_array((x.data * mask, x.indices, x.indptr), shape=x.shape)
+
+
+@contextlib.contextmanager
+def statistics_of(level: Level) -> Iterator[None]:
+    """Inside this block a pass through the level makes its rows the statistics of its normalisation."""
+    layers = [layer for layer in (level.aggregate, level.update) if layer is not None]
+    before = [(layer.norm.momentum, layer.dropout) for layer in layers]
+    level.train()
+    for layer in layers:
+        layer.norm.momentum, layer.dropout = 1.0, 0.0
+    try:
+        yield
+    finally:
+        level.eval()
+        for layer, (momentum, dropout) in zip(layers, before, strict=True):
+            layer.norm.momentum, layer.dropout = momentum, dropout
 
 
 def _key(stream: Stream, *parts: int | str) -> Any:

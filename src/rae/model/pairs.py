@@ -29,6 +29,18 @@ def random_neighbor(graph: Graph, nodes: Ints, k: int, key: Any) -> Ints:
     return picked.reshape(k, len(nodes))
 
 
+def walk_end(graph: Graph, nodes: Ints, length: int, key: Any) -> Ints:
+    """Where a random walk of so many steps from u ends; u itself where it has no neighbour.  (b,) -> (b,)
+
+    >>> walk_end(Graph.from_edges([(0, 1), (1, 2)]), np.array([0, 2]), 1, 7).tolist()
+    [1, 1]
+    """
+    at, b = graph.checked_rows(nodes), len(nodes)
+    for step in range(length):  # a view per walk and step: walks that meet part again
+        at = pick_neighbor(graph.offsets, graph.targets, at, key, np.arange(step * b, (step + 1) * b))
+    return at
+
+
 def any_other(graph: Graph, nodes: Ints, k: int, key: Any) -> Ints:
     """R(u): positions of batch nodes w != u, uniform.  (b,) -> (b, k)"""
     return non_neighbors(graph.offsets, graph.targets, graph.checked_rows(nodes), k, key, exclude=False)

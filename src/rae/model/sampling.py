@@ -16,6 +16,7 @@ from torch import Tensor
 from rae.errors import Argument, ConfigError
 from rae.graph import Graph
 from rae.ops import sampling
+from rae.ops.dense import dropout_mask
 from rae.ops.sampling import renumber
 from rae.runtime import key
 
@@ -104,6 +105,27 @@ def shuffle_neighbors(block: Block, rows: Any, others: Any) -> Block:
     """
     rows, others = torch.as_tensor(rows), torch.as_tensor(others)
     return block._replace(ego=block.ego[rows], lists=others if block.lists is None else block.lists[others])
+
+
+def hide_neighbors(block: Block, share: float, key: Any) -> Block:
+    """The block without a share of its neighbours, egos kept; which ones is a hash of (key, position).
+
+    >>> block = Block(torch.tensor([0, 1]), torch.tensor([0, 2, 3]), torch.tensor([2, 3, 3]))
+    >>> hide_neighbors(block, 0.5, 3).offsets.tolist()
+    [0, 1, 2]
+    """
+    if not share:
+        return block
+    shown = dropout_mask(len(block.neighbors), share, key, like=torch.empty(0)) > 0
+    before = torch.cat([torch.zeros(1, dtype=torch.int64), torch.cumsum(shown, 0)])
+    return block._replace(offsets=before[block.offsets], neighbors=block.neighbors[shown])
+
+
+def whole_block(graph: Graph) -> Block:
+    """The block in which every row is a node with all its neighbours: the same for every level."""
+    ego = torch.arange(graph.n_nodes)
+    offsets, neighbors = (torch.from_numpy(np.array(a, np.int64)) for a in (graph.offsets, graph.targets))
+    return Block(ego, offsets, neighbors)
 
 
 def stack(first: Block, second: Block) -> Block:

@@ -1,4 +1,4 @@
-"""The loop: draw a batch, encode its views, contrast them, take a step of Adam."""
+"""The loop: draw a batch, encode its views, contrast them or let them agree, take a step of Adam."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from rae.features import Features
 from rae.graph import Graph
 from rae.model import pairs
 from rae.model.adam import Adam
-from rae.model.encoder import Encoder, Stream
+from rae.model.agree import agree_loss, settle
+from rae.model.encoder import Decoder, Encoder, Stream
 from rae.model.losses import contrast
 from rae.model.sampling import Block, sample_blocks, shuffle_neighbors, stack
 from rae.progress import Progress
@@ -30,6 +31,7 @@ log = logging.getLogger("rae")
 
 Ints = np.ndarray[Any, np.dtype[np.integer[Any]]]
 
+_APART = {"agree": "decorrelation"}  # what keeps vectors apart where it is not negatives
 COLLAPSED = 0.999  # mean cosine above which the vectors are all but equal
 
 
@@ -66,23 +68,29 @@ def fit(
             f"training needs edges, got {graph.n_nodes:,} nodes and no edge; check the edges, or use ",
             Argument("steps", 0),
         )
-    context = Encoder(features.width, config, generator(config.seed, loss, "context"))
+    rng = generator(config.seed, loss, "context")
+    agree = loss == "agree"
+    context = Decoder(features.width, config.dims[-1], rng) if agree else Encoder(features.width, config, rng)
+    features = features.in_memory()
     with torch_alone():
-        history = _train(encoder, context, graph, features.in_memory(), config, loss, progress)
+        history = _train(encoder, context, graph, features, config, loss, progress)
+        if agree:
+            settle(encoder, graph, features, config)
     _warn_if_collapsed(history[-1], config)
     return encoder, history
 
 
 def _train(
     encoder: Encoder,
-    context: Encoder,
+    context: Encoder | Decoder,
     graph: Graph,
     features: Features,
     config: Config,
     loss: str,
     progress: Progress | None,
 ) -> list[Record]:
-    weights = [*encoder.parameters(), *context.parameters()]
+    tells = loss != "agree" or config.telling > 0  # without it the decoder takes no part
+    weights = [*encoder.parameters(), *(context.parameters() if tells else ())]
     optimizer = Adam(weights, config.learning_rate)
     history: list[Record] = []
     for step in range(1, config.steps + 1):
@@ -140,13 +148,22 @@ def _with_grad(compute: Callable[[], Tensor]) -> Callable[[], Tensor]:
 
 
 def step_loss(
-    encoder: Encoder, context: Encoder, graph: Graph, features: Any, config: Config, loss: str, step: int
+    encoder: Encoder, context: Encoder | Decoder, graph: Graph, features: Any, config: Config, loss: str, step: int
 ) -> Tensor:
-    """The loss of one batch, ready for backward(); `features` as for `RAE.fit`."""
+    """The loss of one batch, ready for backward(); `features` as for `RAE.fit`.
+
+    `context` is the second encoder, which sees the pairs, or for the loss "agree" the decoder, which tells features.
+    """
     if not isinstance(features, Features):
         features = Features.of(graph, features, config).in_memory()
-    if loss not in ("within", "neighbor"):
-        raise ConfigError(Argument("loss"), f" must be 'within' or 'neighbor' for a step, got {loss!r}")
+    if loss == "agree" and isinstance(context, Decoder):
+        return agree_loss(encoder, context, graph, features, config, step)
+    if loss not in ("within", "neighbor") or not isinstance(context, Encoder):
+        raise ConfigError(
+            Argument("loss"),
+            f" must be 'within' or 'neighbor' with two encoders or 'agree' with an encoder and a decoder, got {loss!r} "
+            f"with {type(context).__name__}",
+        )
     within = loss == "within"
     draw_positive = pairs.same_node if within else pairs.random_neighbor
     draw_negative = pairs.any_other if within or not config.exclude_neighbors else pairs.non_neighbor
@@ -220,12 +237,14 @@ def _record(
     encoder.eval()
     with torch.no_grad():
         z = encoder.hidden(*_inputs(graph, features, nodes, config, (config.seed, "probe")))[-1].double().cpu()
+    if not torch.isfinite(z).all():
+        raise TrainingError(_diverged(loss, step, config, what="a vector"))
     energy = torch.linalg.svdvals(z - z.mean(0)) ** 2
     share = energy / energy.sum().clamp(min=1e-12)
     rank = float(torch.exp(-(share * torch.log(share.clamp(min=1e-12))).sum()))
     unit = torch.nn.functional.normalize(z, dim=1)
     n = len(unit)
-    cosine = float((unit.sum(0).square().sum() - n) / (n * (n - 1)))
+    cosine = float((unit.sum(0).square().sum() - n) / (n * (n - 1))) if z.any() else 1.0  # all zero: all alike
     return Record(loss, step, round(value, 6), round(rank, 4), round(cosine, 6))
 
 
@@ -236,14 +255,16 @@ def _warn_if_collapsed(last: Record, config: Config) -> None:
                 f"the fit collapsed: the mean cosine between vectors is {last.cosine:.3f} (loss {last.loss!r}, step "
                 f"{last.step}), so all nodes look alike; if every node has the same features that is the truth, else ",
                 *("lower ", Argument("learning_rate"), f" (now {config.learning_rate:g}), raise "),
-                *(Argument("negatives"), f" (now {config.negatives}) or scale the features"),
+                *(Argument(apart := _APART.get(last.loss, "negatives")), f" (now {getattr(config, apart)}) "),
+                "or scale the features",
             ),
             stacklevel=4,
         )
 
 
-def _diverged(loss: str, step: int, config: Config) -> Sentence:
+def _diverged(loss: str, step: int, config: Config, what: str = "") -> Sentence:
+    what = f"{what} of loss {loss!r}" if what else f"loss {loss!r}"
     return Sentence(
-        f"the fit diverged: loss {loss!r} became infinite or NaN at step {step} of {config.steps}; lower ",
+        f"the fit diverged: {what} became infinite or NaN at step {step} of {config.steps}; lower ",
         *(Argument("learning_rate"), f" (now {config.learning_rate:g}) or scale the features to about 1"),
     )

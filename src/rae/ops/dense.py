@@ -40,9 +40,34 @@ class _Product(torch.autograd.Function):
         x, weight = ctx.saved_tensors
         grad = grad.contiguous()
         below = _product(grad, weight.T) if ctx.needs_input_grad[0] else None
-        parts = torch.empty((max(1, -(-len(x) // CHUNK)), *weight.shape), dtype=weight.dtype)
-        _in_chunks(lambda i, a, b: torch.mm(x[a:b].T, grad[a:b], out=parts[i]), len(x))
-        return below, parts.sum(0) if len(parts) > 1 else parts[0]
+        return below, _inner(x, grad)
+
+
+def gram(x: Tensor) -> Tensor:
+    """xᵀx, the products of all pairs of columns.  (n, d) -> (d, d)"""
+    if not is_native(x):
+        return x.T @ x
+    out: Tensor = _Gram.apply(x)  # type: ignore[no-untyped-call]
+    return out
+
+
+class _Gram(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return _inner(x, x)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        return _product(x, (grad + grad.T).contiguous())
+
+
+def _inner(x: Tensor, y: Tensor) -> Tensor:
+    """xᵀy.  (n, m), (n, d) -> (m, d)"""
+    parts = torch.empty((max(1, -(-len(x) // CHUNK)), x.shape[1], y.shape[1]), dtype=y.dtype)
+    _in_chunks(lambda i, a, b: torch.mm(x[a:b].T, y[a:b], out=parts[i]), len(x))
+    return parts.sum(0) if len(parts) > 1 else parts[0]
 
 
 def _product(x: Tensor, weight: Tensor) -> Tensor:
@@ -148,3 +173,8 @@ def dropout_mask(size: int, share: float, key: Any, like: Tensor | None = None) 
 def _dropping(share: float) -> tuple[int, float]:
     """The hash below which an entry is dropped, and the factor of the others."""
     return min(round(share * 2**32), 2**32 - 1), float(np.float32(1 / (1 - share)))
+
+
+def at_least(rows: Tensor, least: int = 4) -> Tensor:
+    """The rows, filled up with zeros: products of very few rows round in another way than those of many."""
+    return rows if len(rows) >= least else torch.nn.functional.pad(rows, (0, 0, 0, least - len(rows)))

@@ -2,8 +2,7 @@
 
 mean(x, offsets, index, ego, lists)      mean({u} ∪ N(u)), without a gradient, in float32 or from float16
 average(x, block)                        the same with a gradient, for training
-moments(x, offsets, index)               mean and standard deviation over N(u), without u, in float64
-neighbor_mean(x, offsets, index)         the mean alone
+moments(x, offsets, index, lists)        mean over N(u), without u, and the deviation of the first columns
 sparse_product(matrix, weight)           sparse rows times dense weights, with a gradient for the weights
 """
 
@@ -44,28 +43,21 @@ def mean(x: Tensor, offsets: Any, index: Any, ego: Any = 0, lists: Any = None) -
     return out
 
 
-def moments(x: Tensor, offsets: Any, index: Any) -> Tensor:
-    """Mean, then standard deviation of the rows of x over N(u), without u; 0 without neighbours.
+def moments(x: Tensor, offsets: Any, index: Any, lists: Any = None, *, spread: int = 0) -> Tensor:
+    """Mean of rows of x over N(u), without u, then the deviation of the first `spread` columns.  -> (r, d + spread)
 
-    (n, d) -> (r, 2 d), float64
+    Row i is about index[offsets[j]:offsets[j + 1]] with j = lists[i], or j = i without lists; 0 where that is empty.
+    x is float32 or float16, the result float32.
     """
-    return _moments(x, offsets, index, spread=True)
-
-
-def neighbor_mean(x: Tensor, offsets: Any, index: Any) -> Tensor:
-    """Mean of the rows of x over N(u), without u; 0 without neighbours.  (n, d) -> (r, d), float64"""
-    return _moments(x, offsets, index, spread=False)
-
-
-def _moments(x: Tensor, offsets: Any, index: Any, spread: bool) -> Tensor:
-    x = x.to(torch.float64).contiguous()
-    if not is_native(x, offsets, index):
-        return reference.moments(x, offsets, index, spread)
-    rows, width = len(offsets) - 1, x.shape[1]
-    out = torch.empty((rows, width * (2 if spread else 1)), dtype=torch.float64)
+    rows, width = len(offsets) - 1 if lists is None else len(lists), x.shape[1]
+    if not is_native(x, offsets, index) or x.dtype not in (torch.float32, torch.float16):
+        return reference.moments(x, offsets, index, lists, spread)
+    lists = None if lists is None else int64(lists)
+    name = "moment_rows" if x.dtype == torch.float32 else "moment_half_rows"
+    out = torch.from_numpy(aligned_empty((rows, width + spread)))
 
     def work(start: int, stop: int) -> None:
-        call("moment_rows", offsets, index, x, width, int(spread), out, start, stop, index=index)
+        call(name, offsets, index, len(index), lists, x, width, spread, out, start, stop, index=index)
 
     in_ranges(work, rows, _min_rows(width))
     return out

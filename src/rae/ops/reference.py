@@ -47,18 +47,21 @@ def mean(x: Tensor, offsets: Any, index: Any, ego: Any = 0, lists: Any = None) -
     return sums / (1 + counts).to(x.dtype)[:, None]
 
 
-def moments(x: Tensor, offsets: Any, index: Any, spread: bool) -> Tensor:
-    """Mean and, with `spread`, standard deviation over N(u), as `rae.ops.gather.moments`."""
+def moments(x: Tensor, offsets: Any, index: Any, lists: Any = None, spread: int = 0) -> Tensor:
+    """Mean over N(u) and the deviation of the first columns, as `rae.ops.gather.moments`, in double precision."""
     offsets, index = tensor(offsets, x.device), tensor(index, x.device).long()
-    counts = torch.diff(offsets)
-    entries = index[_positions(offsets[:-1], counts, int(counts.sum()))]
+    starts, counts = offsets[:-1], torch.diff(offsets)
+    if lists is not None:
+        lists = tensor(lists, x.device)
+        starts, counts = starts[lists], counts[lists]
+    entries = index[_positions(starts, counts, int(counts.sum()))]
     row_of = torch.repeat_interleave(torch.arange(len(counts), device=x.device), counts)
-    zeros, share = x.new_zeros((len(counts), x.shape[1])), counts.clamp(min=1).to(x.dtype)[:, None]
-    center = zeros.index_add(0, row_of, x[entries]) / share
-    if not spread:
-        return center
-    squares = (x[entries] - center[row_of]) ** 2
-    return torch.cat([center, torch.sqrt(zeros.index_add(0, row_of, squares) / share)], 1)
+    values, share = x[entries].double(), counts.clamp(min=1).double()[:, None]
+    zeros = values.new_zeros((len(counts), x.shape[1]))
+    center = zeros.index_add(0, row_of, values) / share
+    squares = (values[:, :spread] - center[row_of, :spread]) ** 2
+    deviation = torch.sqrt(zeros[:, :spread].index_add(0, row_of, squares) / share)
+    return torch.cat([center, deviation], 1).float()
 
 
 def _is_whole(offsets: Tensor, index: Tensor) -> bool:
@@ -317,6 +320,21 @@ def four_cycles(offsets: Any, targets: Any) -> np.ndarray[Any, Any]:
     counts = torch.zeros(n, dtype=torch.int64).index_add(0, pairs // n, paths * (paths - 1) // 2)
     result: np.ndarray[Any, Any] = counts.numpy()
     return result
+
+
+def view(offsets: Any, targets: Any, added: tuple[Any, Any], key: Any, threshold: int) -> tuple[Any, Any]:
+    """The rows of a noisy copy of a graph, as `rae.ops.structure.view`."""
+    kind = targets.dtype
+    at, to = tensor(offsets), tensor(targets).long()
+    n = len(at) - 1
+    rows = torch.repeat_interleave(torch.arange(n), torch.diff(at))
+    state = _stream(key, torch.minimum(rows, to), torch.maximum(rows, to))
+    stays = _shift(state, 1) >= threshold >> 1
+    also = torch.repeat_interleave(torch.arange(n), torch.diff(tensor(added[0]))), tensor(added[1]).long()
+    pairs = torch.unique(torch.cat([rows[stays] * n + to[stays], also[0] * n + also[1]]))
+    counts = torch.bincount(pairs // n, minlength=n)
+    starts = np.concatenate([[0], np.cumsum(counts.numpy())]).astype(np.int64)
+    return starts, (pairs % n).numpy().astype(kind)
 
 
 def core_numbers(offsets: Any, targets: Any) -> np.ndarray[Any, Any]:

@@ -1,4 +1,4 @@
-"""Structure around each node: degrees of its neighbours, triangles, 4-cycles, core numbers."""
+"""Structure around each node: degrees of its neighbours, triangles, 4-cycles, core numbers; noisy copies of a graph."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from rae.runtime import in_ranges, threads
 
 Ints = np.ndarray[Any, np.dtype[np.integer[Any]]]
 Floats = np.ndarray[Any, np.dtype[np.float32]]
+Doubles = np.ndarray[Any, np.dtype[np.float64]]
 
 
 def neighbor_degrees(
@@ -94,6 +95,53 @@ def four_cycles(offsets: Ints, targets: Ints) -> Ints:
 
     in_ranges(work, step)
     return total[rank]
+
+
+def estimate_cycles(offsets: Ints, targets: Ints, draws: int, key: Any) -> tuple[Doubles, Doubles]:
+    """Triangles and 4-cycles of each node, estimated from `draws` pairs of its neighbours.  -> (n,), (n,)
+
+    Without bias; exact where a node has no more pairs and short lists. The pairs are a hash
+    of (key, node). The reference counts instead of estimating.
+    """
+    n = len(offsets) - 1
+    if not is_native(offsets, targets):
+        from rae.ops import reference
+
+        counts = reference.triangles(offsets, targets), reference.four_cycles(offsets, targets)
+        return counts[0].astype(np.float64), counts[1].astype(np.float64)
+    triangle_counts, cycle_counts = np.zeros(n), np.zeros(n)
+    in_ranges(
+        lambda a, b: call(
+            "estimate_cycles", offsets, targets, int(key), draws, triangle_counts, cycle_counts, a, b, index=targets
+        ),
+        n,
+        1024,
+    )
+    return triangle_counts, cycle_counts
+
+
+def view(
+    offsets: Ints, targets: Ints, added: tuple[Ints, Ints], key: Any, noise: float
+) -> tuple[np.ndarray[Any, np.dtype[np.int64]], Ints]:
+    """The rows of a noisy copy of a graph: a share of its edges dropped, the rows of `added` merged in.
+
+    Whether an edge stays is a hash of (key, edge). -> offsets (n + 1,), targets
+    """
+    n = len(offsets) - 1
+    threshold = min(round(noise * 2**64), 2**64 - 1)
+    if not is_native(offsets, targets, *added):
+        from rae.ops import reference
+
+        rows: tuple[Any, Ints] = reference.view(offsets, targets, added, key, threshold)
+        return rows
+    also = np.ascontiguousarray(added[1], targets.dtype)
+    graph = (offsets, targets, int64(added[0]), also, int(key), threshold)
+    counts = np.zeros(n + 1, np.int64)
+    in_ranges(lambda a, b: call("view_counts", *graph, counts, a, b, index=targets), n, 1024)
+    starts = np.cumsum(counts)
+    out = np.empty(int(starts[-1]), targets.dtype)
+    in_ranges(lambda a, b: call("view_rows", *graph, starts, out, a, b, index=targets), n, 1024)
+    return starts, out
 
 
 def core_numbers(offsets: Ints, targets: Ints) -> Ints:

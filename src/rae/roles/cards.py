@@ -13,8 +13,9 @@ from rae.features import check_matrix
 from rae.features.measures import clustering, core_numbers, degrees, triangles
 from rae.graph import Graph
 from rae.graph.ids import id_array
+from rae.io.node_columns import node_names
 from rae.roles.actions import distinctive_features
-from rae.roles.summary import distinguish, summarize
+from rae.roles.summary import summarize_roles
 from rae.roles.vectors import Doubles, Ints, chunks
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ class Card:
     share: float
     confidence: float  # the median over its members
     prototypes: tuple[Any, ...]  # ids, the commonest position first, then the most central
+    names: tuple[str | None, ...] = ()  # display names of the prototypes, where nodes have some
     structure: dict[str, dict[str, Any]] = field(default_factory=dict)  # measure -> see `profile_roles`
     edges: dict[str, Any] = field(default_factory=dict)  # inside: share, to: share by role, expected: share by role
     actions: tuple[dict[str, Any], ...] = ()
@@ -42,14 +44,23 @@ class Card:
         """The card as JSON holds it; ids of types that JSON lacks become text."""
         card = asdict(self)
         card["prototypes"] = [i if isinstance(i, int | str | float) else str(i) for i in self.prototypes]
-        card["actions"] = list(card["actions"])
+        card["actions"], card["names"] = list(card["actions"]), list(card["names"])
         return card
 
 
 def make_cards(
-    assignment: Assignment, ids: Any, *, graph: Graph | None = None, features: Any = None, names: Any = None
+    assignment: Assignment,
+    ids: Any,
+    *,
+    graph: Graph | None = None,
+    features: Any = None,
+    names: Any = None,
+    display_names: Any = None,
 ) -> list[Card]:
-    """A card per role; graph, features and ids have the rows of the assignment."""
+    """A card per role; graph, features and ids have the rows of the assignment.
+
+    `names` are those of the feature columns, `display_names` those of the nodes: one each, or a mapping from ids.
+    """
     ids = id_array(ids)
     n, k = assignment.memberships.shape
     if len(ids) != n:
@@ -61,22 +72,24 @@ def make_cards(
     edges: list[dict[str, Any]] = [{} for _ in range(k)]
     actions: list[list[dict[str, Any]]] = [[] for _ in range(k)]
     if graph is not None:
-        structure = profile_roles(structural_measures(graph), labels, k)
+        structure = structural_profiles(graph, labels, k)
         edges = _edge_shares(edges_between(graph, labels, k))
     if features is not None:
         actions = distinctive_features(check_matrix(features, n), labels, k, names)
-    summaries = [summarize(role, structure[role], edges[role], actions[role]) for role in range(k)]
-    summaries = distinguish(summaries, structure, edges)
+    summaries = summarize_roles(structure, edges, actions)
+    shown = None if display_names is None else node_names(display_names, ids)
     cards = []
     for role in range(k):
         members = np.flatnonzero(labels == role)
+        prototypes = _prototypes(assignment.distances[members], members, ids)
         confidence = float(np.median(assignment.confidence[members])) if len(members) else 0.0
         card = Card(
             role=role,
             size=int(sizes[role]),
             share=round(float(sizes[role]) / n, 6),
             confidence=round(confidence, 4),
-            prototypes=_prototypes(assignment.distances[members], members, ids),
+            prototypes=tuple(ids.take(pa.array(prototypes)).to_pylist()),
+            names=() if shown is None else tuple(shown.take(pa.array(prototypes)).to_pylist()),
             structure=structure[role],
             edges=edges[role],
             actions=tuple(actions[role]),
@@ -89,10 +102,10 @@ def make_cards(
 # -------------------------------------------------------------------------------------- prototypes
 
 
-def _prototypes(distances: Any, members: Ints, ids: pa.Array) -> tuple[Any, ...]:
-    """Ids of a role: one from its commonest position, then the most central, in different positions first."""
+def _prototypes(distances: Any, members: Ints, ids: pa.Array) -> Ints:
+    """Rows of a role: one from its commonest position, then the most central, in different positions first."""
     if not len(members):
-        return ()
+        return np.empty(0, np.int64)
     distances = distances.astype(np.float64).round(5)  # equal positions are equally far from the centre
     common = _common_distance(distances)
     size = min(len(members), 50 * PROTOTYPES)
@@ -102,7 +115,8 @@ def _prototypes(distances: Any, members: Ints, ids: pa.Array) -> tuple[Any, ...]
     first_of_position = {float(far[i]): i for i in reversed(order)}
     chosen = set(first_of_position.values())
     order.sort(key=lambda i: i not in chosen)
-    return tuple(names[i] for i in order[:PROTOTYPES])
+    rows: Ints = members[candidates[order[:PROTOTYPES]]]
+    return rows
 
 
 def _common_distance(distances: Doubles) -> float | None:
@@ -138,29 +152,45 @@ def _neighbor_degrees(graph: Graph) -> Doubles:
     return means
 
 
-def profile_roles(measures: dict[str, np.ndarray[Any, Any]], labels: Ints, k: int) -> list[dict[str, dict[str, Any]]]:
-    """Per role and measure: quartiles, their percentiles among all nodes, the shares of zeros and ones.
-
-    A value in the middle of many equals has the percentile of their middle: of 100 leaves each is at 50.
-    A role without members has an empty profile.
-    """
-    by_role = np.argsort(labels, kind="stable")
-    stops = np.cumsum(np.bincount(labels, minlength=k))
-    members = np.split(by_role, stops[:-1])
-    profiles: list[dict[str, dict[str, Any]]] = [{} for _ in range(k)]
-    for name, values in measures.items():
-        ascending = np.sort(values)
-        for role in range(k):
-            if len(members[role]):
-                profiles[role][name] = _profile(values[members[role]], ascending)
+def structural_profiles(graph: Graph, labels: Ints, k: int) -> list[dict[str, dict[str, Any]]]:
+    """The profiles of the roles in this graph; that of neighbour degrees has their ranks among degrees too."""
+    measures = structural_measures(graph)
+    profiles, ascending = profile_roles(measures, labels, k), np.sort(measures["degree"])
+    for profile in profiles:
+        if profile:
+            around = profile["neighbor_degree"]
+            around["as_degree"] = _percentiles(np.asarray(around["quartiles"]), ascending)
     return profiles
 
 
-def _profile(values: np.ndarray[Any, Any], ascending: np.ndarray[Any, Any]) -> dict[str, Any]:
-    """One measure of one role, `ascending` being its values of all nodes."""
+def profile_roles(measures: dict[str, np.ndarray[Any, Any]], labels: Ints, k: int) -> list[dict[str, dict[str, Any]]]:
+    """Per role and measure: quartiles, their percentiles among all nodes, the shares of zeros and ones, and `others`.
+
+    That is the share of the nodes of other roles between the first and the third quartile, every role counting
+    alike: the smaller, the better the measure tells the role apart. A value in the middle of many equals has the
+    percentile of their middle: of 100 leaves each is at 50.
+    A role without members has an empty profile.
+    """
+    stops = np.cumsum(np.bincount(labels, minlength=k))
+    members = np.split(np.argsort(labels, kind="stable"), stops[:-1])
+    profiles: list[dict[str, dict[str, Any]]] = [{} for _ in range(k)]
+    for name, values in measures.items():
+        ascending, by_role = np.sort(values), [np.sort(values[rows]) for rows in members]
+        for role in range(k):
+            if len(members[role]):
+                others = [other for i, other in enumerate(by_role) if i != role and len(other)]
+                profiles[role][name] = _profile(by_role[role], ascending, others)
+    return profiles
+
+
+def _profile(
+    values: np.ndarray[Any, Any], ascending: np.ndarray[Any, Any], others: list[np.ndarray[Any, Any]]
+) -> dict[str, Any]:
+    """One measure of one role, of all nodes and of each other role, ascending."""
     quartiles = np.quantile(values, [0.25, 0.5, 0.75], method="nearest")
-    below, upto = np.searchsorted(ascending, quartiles, "left"), np.searchsorted(ascending, quartiles, "right")
-    percentiles = [round(100 * float(twice) / (2 * len(ascending)), 2) for twice in below + upto]
+    low, _, high = quartiles
+    percentiles = _percentiles(quartiles, ascending)
+    within = [(np.searchsorted(o, high, "right") - np.searchsorted(o, low, "left")) / len(o) for o in others]
     return {
         "quartiles": [_plain_number(quartile) for quartile in quartiles],
         "percentiles": percentiles,
@@ -168,7 +198,14 @@ def _profile(values: np.ndarray[Any, Any], ascending: np.ndarray[Any, Any]) -> d
         "overall": _plain_number(ascending[len(ascending) // 2]),
         "zero": _share(values == 0),
         "one": _share(values == 1),
+        "others": round(float(np.mean(within)), 4) if within else 1.0,
     }
+
+
+def _percentiles(values: np.ndarray[Any, Any], ascending: np.ndarray[Any, Any]) -> list[float]:
+    """The percentile of each value among these, that of the middle of its equals."""
+    below, upto = np.searchsorted(ascending, values, "left"), np.searchsorted(ascending, values, "right")
+    return [round(100 * float(twice) / (2 * len(ascending)), 2) for twice in below + upto]
 
 
 def _share(mask: np.ndarray[Any, np.dtype[np.bool_]]) -> float:

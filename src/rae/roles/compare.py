@@ -120,7 +120,7 @@ def _role_means(roles: Roles, z: Floats, assignment: Assignment) -> Doubles:
     """The mean of each role's members in the projection; NaN for a role without members.  -> (k, p)"""
     sums = np.zeros(roles.parameters.centers.shape)
     for start, stop in chunks(len(z)):
-        np.add.at(sums, assignment.labels[start:stop], roles.parameters.projection(z[start:stop]))
+        np.add.at(sums, assignment.labels[start:stop], roles.parameters.project(z[start:stop]))
     sizes = assignment.sizes[:, None]
     means: Doubles = np.where(sizes > 0, sums / np.maximum(sizes, 1), np.nan)
     return means

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from rae.errors import ConfigError, NotFittedError, RunError
+from rae.blocks import Block, Weights, parse_weights, weighted
+from rae.errors import ConfigError, FeatureError, NotFittedError, RunError
 from rae.roles.number import Choice, check_given, choose_number, find_positions, fit_kmeans
 from rae.roles.vectors import Doubles, Floats, Ints, Projection, check_vectors, chunks, sample_rows
 
 if TYPE_CHECKING:
     from rae.roles.cards import Card
+    from rae.roles.labels import LabelTable
 
 SAMPLE_ROWS = 20_000  # rows that roles are fitted on; every row is assigned
 ASSIGN_ROWS = 65_536  # rows assigned at a time
@@ -47,11 +50,17 @@ class Parameters:
     choice: Choice
     settings: dict[str, Any]
     model: str | None = None  # the checksum of the model that made the vectors
+    blocks: tuple[Block, ...] = ()  # of the vectors, where they have names
+    weights: dict[str, float] = field(default_factory=dict)  # of every block
 
     @property
     def width(self) -> int:
         """The width of the vectors."""
-        return len(self.projection.mean)
+        return self.blocks[-1].stop if self.blocks else len(self.projection.mean)
+
+    def project(self, z: Floats) -> Doubles:
+        """The vectors as distances between roles see them: blocks times their weights, in a few directions."""
+        return self.projection(weighted(z, self.blocks, self.weights or None))
 
     def assign(self, z: Floats) -> Assignment:
         """Memberships proportional to exp(-distance² / (2 radius²)), a chunk of rows at a time.  (n, d)"""
@@ -61,7 +70,7 @@ class Parameters:
         labels, confidence = np.empty(n, np.int32), np.empty(n, np.float32)
         memberships, distances = np.empty((n, k), np.float32), np.empty(n, np.float32)
         for start, stop in chunks(n, ASSIGN_ROWS):
-            squared = euclidean_distances(self.projection(z[start:stop]), self.centers, squared=True)
+            squared = euclidean_distances(self.project(z[start:stop]), self.centers, squared=True)
             nearest = squared.argmin(1)
             least = squared[np.arange(stop - start), nearest]
             weights = np.exp(-(squared - least[:, None]) / (2 * self.radius**2))
@@ -78,32 +87,42 @@ class Roles:
     >>> roles = Roles().fit(z)
     >>> roles.n_roles, roles.sizes.tolist(), roles.criterion
     (3, [30, 20, 10], 'positions')
+
+    `weights` say how much each block of the vectors counts, as in "place=1,own=0.3" or a mapping; by default
+    the blocks' own weights.
     """
 
-    def __init__(self, k: int | str = "auto", *, max_k: int = 20, seed: int = 0) -> None:
+    def __init__(
+        self, k: int | str = "auto", *, max_k: int = 20, seed: int = 0, weights: Weights | None = None
+    ) -> None:
         for name, value in (("k", k), ("max_k", max_k)):
             if value != "auto" and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
                 raise ConfigError(f"{name} must be a whole number of 1 or more, or k='auto', got {value!r}")
-        self.k, self.max_k, self.seed = k, max_k, seed
+        self.k, self.max_k, self.seed, self.weights = k, max_k, seed, weights
         self._parameters: Parameters | None = None
         self._assignment: Assignment | None = None
 
-    def fit(self, z: Any, *, model: str | None = None) -> Self:
+    def fit(self, z: Any, *, blocks: Sequence[Block] = (), model: str | None = None) -> Self:
         """Find the roles in these vectors; the order of the rows does not matter.  (n, d)
 
+        `blocks` are the named blocks of the vectors (`RAE.blocks`, `Run.blocks`), which weights speak of.
         `model`, the checksum of the model file, ties the roles to it.
         """
         from threadpoolctl import threadpool_limits
 
-        z = check_vectors(z)
-        rows = sample_rows(z, SAMPLE_ROWS, self.seed)
+        z, blocks = check_vectors(z), tuple(blocks)
+        if blocks and blocks[-1].stop != z.shape[1]:
+            raise FeatureError(f"blocks must make up the vectors ({z.shape[1]} columns), got {blocks[-1].stop} columns")
+        rows = weighted(sample_rows(z, SAMPLE_ROWS, self.seed), blocks, self.weights)
         with threadpool_limits(1):  # faster for so few rows, and the same bytes on any number of cores
-            parameters = self._fit_sample(rows, model)
+            parameters = self._fit_sample(rows)
+        weights = parse_weights(self.weights, blocks) if blocks else {}
+        parameters = replace(parameters, model=model, blocks=blocks, weights=weights)
         self._parameters, self._assignment = _order_by_size(parameters, parameters.assign(z))
         return self
 
-    def _fit_sample(self, rows: Floats, model: str | None) -> Parameters:
-        """The roles in these rows; their sizes are not counted yet.  (m, d) -> Parameters"""
+    def _fit_sample(self, rows: Floats) -> Parameters:
+        """The roles in these weighted rows; their sizes are not counted yet.  (m, d) -> Parameters"""
         projection = Projection.fit(rows)
         x = projection(rows)
         positions = find_positions(x, _largest_norm(rows))
@@ -118,7 +137,7 @@ class Roles:
             centers = fit_kmeans(x, choice.k, self.seed, KMEANS_STARTS).cluster_centers_
         settings = {"k": self.k, "max_k": self.max_k, "seed": self.seed, "sample": SAMPLE_ROWS}
         sizes = np.zeros(choice.k, np.int64)
-        return Parameters(projection, centers, _radius(x, centers), sizes, choice, settings, model)
+        return Parameters(projection, centers, _radius(x, centers), sizes, choice, settings)
 
     def assign(self, z: Any) -> Assignment:
         """Labels, confidence and memberships of any vectors of the same model.  (n, d) -> Assignment"""
@@ -132,12 +151,35 @@ class Roles:
         """How much each row plays each role; rows sum to one.  (n, d) -> (n, k)"""
         return self.assign(z).memberships
 
-    def cards(self, ids: Any, z: Any = None, graph: Any = None, features: Any = None, names: Any = None) -> list[Card]:
-        """A card per role: its members and what they have in common. Without z, of the vectors of the fit."""
+    def cards(
+        self,
+        ids: Any,
+        z: Any = None,
+        graph: Any = None,
+        features: Any = None,
+        names: Any = None,
+        *,
+        display_names: Any = None,
+    ) -> list[Card]:
+        """A card per role: its members and what they have in common. Without z, of the vectors of the fit.
+
+        `names` are those of the feature columns; `display_names` those of the nodes, one per node or a mapping
+        from ids.
+        """
         from rae.roles.cards import make_cards
 
         assignment = self.assignment if z is None else self.assign(z)
-        return make_cards(assignment, ids, graph=graph, features=features, names=names)
+        return make_cards(assignment, ids, graph=graph, features=features, names=names, display_names=display_names)
+
+    def label_table(self, labels: Any, z: Any = None, *, column: str = "label") -> LabelTable:
+        """How often each role has each label, with its share and lift; `labels` has one entry per node, or None.
+
+        Without z, of the nodes of the fit. Labels never influence the roles.
+        """
+        from rae.roles.labels import label_table
+
+        assignment = self.assignment if z is None else self.assign(z)
+        return label_table(assignment.labels, labels, self.n_roles, column=column)
 
     @property
     def parameters(self) -> Parameters:
@@ -180,7 +222,7 @@ class Roles:
 
     @property
     def weak(self) -> bool:
-        """Whether prediction strength chose the number without reaching 0.8."""
+        """Whether prediction strength chose the number without reaching 0.7."""
         return self.parameters.choice.weak
 
     @property
@@ -214,12 +256,14 @@ class Roles:
 
         parameters = load_parameters(path)
         settings = parameters.settings
-        roles = cls(settings["k"], max_k=settings["max_k"], seed=settings["seed"])
+        weights = parameters.weights or None
+        roles = cls(settings["k"], max_k=settings["max_k"], seed=settings["seed"], weights=weights)
         roles._parameters = parameters
         return roles
 
     def __repr__(self) -> str:
-        return f"Roles(k={self.k!r}, max_k={self.max_k}, seed={self.seed})"
+        weights = "" if self.weights is None else f", weights={self.weights!r}"
+        return f"Roles(k={self.k!r}, max_k={self.max_k}, seed={self.seed}{weights})"
 
 
 def _largest_norm(rows: Floats) -> float:

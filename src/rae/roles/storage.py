@@ -3,7 +3,7 @@
 roles.safetensors    projection, centres and sizes as tensors; everything else as JSON in the header
 roles.parquet        id, role (int32), confidence (float32), membership (list of float32, one per role)
 roles.json           format, model, k, criterion, rule in words, weak, threshold, curve [[k, value], ...],
-                     settings, nodes, confidence, cards
+                     settings, weights of blocks, nodes, confidence, cards
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from rae.blocks import Block, blocks_from
 from rae.errors import CheckpointError, FileError
 from rae.roles.cards import Card
 from rae.roles.model import Assignment, Parameters, Roles
@@ -26,7 +27,7 @@ from rae.roles.vectors import Floats, Ints, Projection, chunks
 from rae.storage.atomic import atomic_path, write_json
 
 PARAMETERS, TABLE, RECORD = "roles.safetensors", "roles.parquet", "roles.json"
-PARAMETERS_VERSION = 1
+PARAMETERS_VERSION = 2  # 1: without blocks and weights
 HEADER = "rae roles"
 RECORD_FORMAT, RECORD_VERSION = "rae roles", 1
 TABLE_ROWS = 262_144  # rows written at a time
@@ -57,6 +58,8 @@ def save_parameters(parameters: Parameters, path: str | Path) -> None:
         "settings": parameters.settings,
         "leading": projection.leading,
         "model": parameters.model,
+        "blocks": [block.as_dict() for block in parameters.blocks],
+        "weights": parameters.weights,
     }
     arrays = {
         "mean": projection.mean,
@@ -111,7 +114,21 @@ def _parameters(header: dict[str, Any], arrays: dict[str, Any]) -> Parameters:
     curve = {int(k): float(value) for k, value in header["curve"]}
     choice = Choice(len(centers), str(header["criterion"]), curve)
     projection = Projection(mean, directions, int(header["leading"]))
-    return Parameters(projection, centers, radius, sizes, choice, settings, model)
+    blocks, weights = _blocks(header.get("blocks", []), header.get("weights", {}), len(mean))
+    return Parameters(projection, centers, radius, sizes, choice, settings, model, blocks, weights)
+
+
+def _blocks(records: Any, weights: Any, width: int) -> tuple[tuple[Block, ...], dict[str, float]]:
+    """The blocks and weights of a header; ValueError where they do not make up `width` weighted columns."""
+    if not records:
+        return (), {}
+    blocks = blocks_from(records, int(records[-1]["stop"]))
+    if set(weights) != {block.name for block in blocks}:
+        raise ValueError("weights are missing")
+    weights = {block.name: float(weights[block.name]) for block in blocks}
+    if sum(block.width for block in blocks if weights[block.name]) != width:
+        raise ValueError("its blocks do not fit its arrays")
+    return blocks, weights
 
 
 # ----------------------------------------------------------------------------------- roles.parquet
@@ -165,6 +182,7 @@ def make_record(roles: Roles, assignment: Assignment, cards: Sequence[Card]) -> 
         "threshold": STRONG if roles.curve and roles.criterion == "prediction strength" else None,
         "curve": [[k, round(strength, 4)] for k, strength in roles.curve.items()],
         "settings": roles.parameters.settings,
+        "weights": roles.parameters.weights,
         "nodes": len(assignment.labels),
         "confidence": round(float(np.median(assignment.confidence)), 4),
         "cards": [card.as_dict() for card in cards],

@@ -1,123 +1,293 @@
-"""A role in one line of plain language: a sentence that holds for the middle half of its members."""
+"""A role in one line of plain language, beginning with what tells it apart from the other roles.
+
+A line has a noun (hubs, leaves of hubs, links of chains, ...), then the facts that few nodes of other roles share.
+Every fact holds for the middle half of the members: a range runs from the first quartile to the third.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 RANKS = (
     (99.0, "in the top 1 %"),
     (95.0, "in the top 5 %"),
     (90.0, "in the top 10 %"),
+    (80.0, "in the top fifth"),
     (75.0, "in the top quarter"),
     (25.0, "in the middle"),
     (10.0, "in the lowest quarter"),
     (0.0, "in the lowest 10 %"),
 )
-NAMED_FEATURES = 3
+NAMED_FEATURES, NAMED_FACTS = 3, 2
+TELLING = 1 / 3  # a range that at most so many nodes of other roles are in is worth saying; half of the members are
+WORTH_SAYING = 0.1  # share of isolated members
 NEARLY_ALL = 0.9  # share of members of degree 1 in a role of leaves
 WELL_CONNECTED, HUB = 5, 8  # the least degrees of nodes that are called so, whatever their rank
-FACTS = {
-    "neighbor_degree": "neighbours of degree {}",
-    "degree": "median degree {}",
-    "triangles": "in {} triangles",
-    "clustering": "median clustering {}",
-    "core": "core number {}",
-}
+HUB_RANK, HUB_TIMES = 80, 4  # a hub is in the top fifth by degree and has four times the median degree
+HUB_NEIGHBOR_RANK = 95  # neighbours that are called hubs are in the top twentieth by degree
+TIED, HARDLY_TIED = 0.5, 0.1  # share of the pairs of neighbours that are adjacent
+SMALL_RANK, LARGE_RANK = 35, 60  # percentiles by degree up to which nodes are small, and from which large
+Profile = dict[str, Any]
 Facts = Sequence[dict[str, Any]]
 
 
-def summarize(role: int, structure: dict[str, Any], edges: dict[str, Any], actions: Facts = ()) -> str:
-    """What the members are, their place in the graph, where their edges lead, and what they do.
+def summarize_roles(structure: Facts, edges: Facts, actions: Sequence[Facts]) -> list[str]:
+    """A line per role: what its members are, what sets them apart, where their edges lead, and what they do."""
+    names = _names(structure, edges)
+    lines = [_line(role, names, structure, edges[role], actions[role]) for role in range(len(structure))]
+    return distinguish(lines, structure, edges)
 
-    >>> one = lambda value, at: {"quartiles": [value] * 3, "percentiles": [at] * 3, "zero": 0, "one": 0}
-    >>> summarize(0, {"degree": one(90, 99.4), "neighbor_degree": one(1, 3), "clustering": one(0, 20)}, {})
-    'hubs whose neighbours are leaves: degree 90 in the top 1 %, clustering near 0'
-    """
-    doing = _actions(actions)
-    if not structure:
-        return doing or "nothing is known about its members but their vectors"
-    degree = structure["degree"]
-    noun = _noun(degree) + _neighbors(structure)
-    facts = (_isolated(degree), _degree(degree), _clustering(structure), _edges(role, structure, edges))
+
+def _line(
+    role: int, names: Sequence[tuple[str, frozenset[str]]], structure: Facts, edges: Profile, actions: Facts
+) -> str:
+    doing, profile, (name, told) = _actions(actions), structure[role], names[role]
+    if not profile:
+        return doing or ("nothing is known about its members but their vectors" if not any(structure) else "no members")
+    facts = [_isolated(profile["degree"]), *_telling_facts(profile, told), _edges(role, profile, edges)]
+    if doing and _is_sized(profile) and profile["degree"].get("others", 0) > TELLING:  # what they do says more
+        facts = [fact for fact in facts if fact and fact != _ranked(profile)]
+        return "; ".join([doing, *([", ".join(facts)] if facts else [])])
     place = ", ".join(fact for fact in facts if fact)
-    return "; ".join(part for part in (f"{noun}: {place}" if place else noun, doing) if part)
+    line = f"{name}: {place}" if place else name
+    return "; ".join(part for part in (line, doing) if part)
 
 
-def _noun(degree: dict[str, Any]) -> str:
+# ----------------------------------------------------------------------------------------- names
+
+
+def _names(structure: Facts, edges: Facts) -> list[tuple[str, frozenset[str]]]:
+    """Per role its name and the measures whose ranges are in it; equal names are told apart by a range."""
+    tied = [bool(profile) and _in_tight_groups(profile) for profile in structure]
+    nouns = [
+        (_noun(profile, structure, _leads_to(to, tied)), _surroundings(profile)) if profile else ("", "")
+        for profile, to in zip(structure, edges, strict=True)
+    ]
+    named = [(noun + where, frozenset[str]()) for noun, where in nouns]
+    for noun, where in dict.fromkeys(nouns):
+        same = [role for role, other in enumerate(nouns) if other == (noun, where) and structure[role]]
+        if len(same) > 1:
+            _tell_apart(same, "nodes" if noun in SIZES else noun, where, named, structure)
+        elif same and _is_sized(structure[same[0]]):
+            named[same[0]] = (f"{noun}{where} ({_degree(structure[same[0]]['degree'])})", frozenset({"degree"}))
+    return named
+
+
+def _tell_apart(
+    same: list[int], base: str, where: str, named: list[tuple[str, frozenset[str]]], structure: Facts
+) -> None:
+    """Add to these roles' name the range in which they overlap least, until no two are equal or no range helps."""
+    used = named[same[0]][1]
+    measure = min(
+        (m for m in TOLD if m not in used), key=lambda m: _overlap([structure[r][m] for r in same]), default=""
+    )
+    spans = {role: _span(structure[role][measure]) for role in same} if measure else {}
+    if len(set(spans.values())) < 2:
+        return
+    for span in dict.fromkeys(spans.values()):
+        equal = [role for role in same if spans[role] == span]
+        words = RANGES[measure](structure[equal[0]][measure])
+        name = f"{base}, {words}" if used else base + SUFFIXES[measure].format(span)
+        name += where if measure == "degree" else ""
+        for role in equal:
+            named[role] = (name, used | {measure})
+        if len(equal) > 1:
+            _tell_apart(equal, name, "", named, structure)
+
+
+def _overlap(profiles: Facts) -> int:
+    """How many pairs of these middle halves overlap; those that are equal count twice."""
+    spans = sorted((p["quartiles"][0], p["quartiles"][2]) for p in profiles)
+    return sum((a[1] > b[0]) + 2 * (a == b) for i, a in enumerate(spans) for b in spans[i + 1 :])
+
+
+def _leads_to(edges: Profile, roles: Sequence[bool]) -> float:
+    """The share of the edges that lead to these roles."""
+    return float(sum(share for share, chosen in zip(edges.get("to", ()), roles, strict=False) if chosen))
+
+
+def _noun(profile: Profile, structure: Facts, to_groups: float) -> str:
+    """What the members are, in a word that an analyst knows, where it is true of the middle half.
+
+    A broker is well connected, its neighbours are hardly tied to each other, and most of its edges (`to_groups`) lead
+    to roles whose members are in tight groups.
+    """
+    degree, ties = profile["degree"], profile["clustering"]["quartiles"]
     if degree["zero"] > 0.5:
         return "isolated nodes" if degree["zero"] == 1 else "mostly isolated nodes"
     if degree["one"] > 0.5:
         return "leaves" if degree["one"] >= NEARLY_ALL else "mostly leaves"
-    (least, _, _), (low, median, high) = degree["quartiles"], degree["percentiles"]
-    if low >= 95 and median >= 97.5 and least >= HUB:
-        return "hubs"
-    if low >= 75 and least >= WELL_CONNECTED:
-        return "well-connected nodes"
-    if high <= 25:
-        return "sparsely connected nodes"
-    if high - low > 50:
-        return "nodes of differing degree"
-    level = "higher" if low > 50 else "lower" if high < 50 else "middling"
-    return f"nodes of {level} degree"
+    if _is_chain(profile):
+        return "links of chains"
+    if _is_sized(profile):
+        brokers = ties[2] < HARDLY_TIED and to_groups > 0.5 and degree["percentiles"][0] > 50
+        return "brokers between groups" if brokers and degree["quartiles"][0] >= 3 else _size(profile, structure)
+    if ties[0] >= TIED:
+        return "members of the dense core"
+    return "hubs between groups" if ties[2] < HARDLY_TIED and to_groups > 0.5 else "hubs"
 
 
-def _neighbors(structure: dict[str, Any]) -> str:
-    """What their neighbours are, by the mean degree of those; a mean below 1.5 says that most are leaves.
+def _is_sized(profile: Profile) -> bool:
+    """Whether the members are named by their degree, for want of a better word."""
+    degree = profile["degree"]
+    return degree["zero"] <= 0.5 and degree["one"] <= 0.5 and not (_is_chain(profile) or _is_hub(degree))
 
-    Percentiles rank it among such means, which are larger than degrees, so a low rank alone is not a small degree.
-    """
-    own, around = structure["degree"], structure["neighbor_degree"]
-    (least, _, most), (low, _, high) = around["quartiles"], around["percentiles"]
-    if most == 0 or own["zero"] > 0.5:
+
+def _is_chain(profile: Profile) -> bool:
+    degree, around = profile["degree"]["quartiles"], profile["neighbor_degree"]["quartiles"]
+    return bool(degree[0] == degree[2] == 2 and profile["clustering"]["quartiles"][2] == 0 and around[2] <= 3)
+
+
+def _is_hub(degree: Profile) -> bool:
+    least = degree["quartiles"][0]
+    return bool(least >= max(HUB, HUB_TIMES * degree["overall"]) and degree["percentiles"][0] >= HUB_RANK)
+
+
+def _size(profile: Profile, structure: Facts) -> str:
+    """Small, mid-sized or well connected, by degree among all nodes and among the roles."""
+    degree = profile["degree"]
+    (least, _, most), (low, _, high) = degree["quartiles"], degree["percentiles"]
+    others = [p["degree"]["quartiles"] for p in structure if p and p is not profile]
+    if most <= 3 and most <= max(degree["overall"], 2) and degree["percentiles"][1] < 50:
+        return "fringe nodes"
+    if others and least >= WELL_CONNECTED and low >= LARGE_RANK:
+        return "well-connected nodes" if any(other[2] >= least for other in others) else "the best-connected nodes"
+    if not others:
+        return "nodes"
+    if high <= SMALL_RANK or most <= degree["overall"]:
+        return "small nodes"
+    return "nodes" if high - low > 60 else "mid-sized nodes"
+
+
+def _surroundings(profile: Profile) -> str:
+    """What is around the members, where it tells them apart; what leaves hang on is always worth saying."""
+    degree, around = profile["degree"], profile["neighbor_degree"]
+    few, (least, _, most) = degree["quartiles"][2], around["quartiles"]
+    if degree["zero"] > 0.5 or _is_chain(profile):
         return ""
-    if most == 1:
-        return " whose only neighbour is a leaf" if own["one"] >= NEARLY_ALL else " whose neighbours are leaves"
     if most < 1.5:
-        return " whose neighbours are mostly leaves"
-    if least >= HUB and (low >= 90 or least >= 5 * own["quartiles"][2]):
-        return " next to hubs"
-    if least >= WELL_CONNECTED and low >= 75:
-        return " next to well-connected nodes"
-    return " among sparsely connected neighbours" if high <= 25 and most <= own["overall"] else ""
+        return " in pairs" if few == 1 else " with leaves around" if most == 1 else " with mostly leaves around"
+    if degree["one"] > 0.5:
+        words = _neighbors(profile)
+        return f" of {words}" if words else ""
+    if around["others"] <= TELLING and (few <= 3 or least >= 3 * few):
+        words = _neighbors(profile)
+        return "" if not words else f" among {words}" if words == "small nodes" else f" next to {words}"
+    return " in tight groups" if _in_tight_groups(profile) and not _is_hub(degree) else ""
 
 
-def _isolated(degree: dict[str, Any]) -> str:
-    share = degree["zero"]
-    if share in (0, 1):
-        return ""
-    percent = "under 1" if share < 0.01 else "over 99" if share > 0.99 else f"{100 * share:.0f}"
-    return f"{percent} % of them isolated"
+def _in_tight_groups(profile: Profile) -> bool:
+    """Whether the members have two neighbours or more, and half of the pairs of them are adjacent."""
+    return bool(profile["degree"]["quartiles"][0] >= 2 and profile["clustering"]["quartiles"][0] >= TIED)
 
 
-def _degree(degree: dict[str, Any]) -> str:
-    (low, median, high), (low_rank, _, high_rank) = degree["quartiles"], degree["percentiles"]
-    if low == high <= 1:
-        return ""
-    span = f"{median:g}" if low == high else f"{low:g} to {high:g}"
-    rank = describe_rank(low_rank) if low_rank >= 75 else describe_rank(high_rank) if high_rank < 25 else ""
-    return f"degree {span} {rank}".rstrip()
+def _neighbors(profile: Profile) -> str:
+    """What the neighbours are: a mean degree of theirs that is high says so of one of them at least."""
+    around = profile["neighbor_degree"]
+    (least, _, most), rank = around["quartiles"], around["as_degree"][0]
+    if least >= HUB and rank >= HUB_NEIGHBOR_RANK:
+        return "hubs"
+    if least >= WELL_CONNECTED and rank >= 75:
+        return "well-connected nodes"
+    return "small nodes" if most <= max(profile["degree"]["overall"], 3) else ""
 
 
-def _clustering(structure: dict[str, Any]) -> str:
-    low, median, high = structure["clustering"]["quartiles"]
-    if structure["degree"]["quartiles"][1] < 2:
-        return ""
-    if high < 0.02:
-        return "clustering near 0"
+# ----------------------------------------------------------------------------------------- facts
+
+
+def _telling_facts(profile: Profile, told: frozenset[str]) -> list[str]:
+    """The ranges that few nodes of other roles are in, the most telling first; always that of a hub's degree."""
+    degree = profile["degree"]
+    ranges = {name: profile[name].get("others", 1.0) for name in TOLD if name not in told}
+    if degree["quartiles"][2] <= 1 or _is_chain(profile):
+        ranges.pop("degree", None)
+    if degree["quartiles"][2] < 2 or degree["quartiles"][1] < 2:
+        ranges.pop("clustering", None)
+    if degree["quartiles"][2] == 0:
+        ranges.pop("neighbor_degree", None)
+    chosen = [name for name, share in ranges.items() if share <= TELLING or name == "degree"]
+    chosen.sort(key=lambda name: (name != "degree", ranges[name]))
+    return [_ranked(profile) if name == "degree" else RANGES[name](profile[name]) for name in chosen[:NAMED_FACTS]]
+
+
+def _ranked(profile: Profile) -> str:
+    """The range of the degree, and its rank where that is high or low."""
+    degree = profile["degree"]
+    low, _, high = degree["percentiles"]
+    rank = describe_rank(low) if low >= 75 else describe_rank(high) if high < 25 else ""
+    return f"{_degree(degree)} {rank}".rstrip()
+
+
+def _degree(profile: Profile) -> str:
+    return f"degree {_span(profile)}"
+
+
+def _neighbor_degree(profile: Profile) -> str:
+    return f"neighbours average degree {_span(profile)}"
+
+
+def _clustering(profile: Profile) -> str:
+    low, _, high = profile["quartiles"]
+    if high == 0:
+        return "no triangles" if profile.get("zero", 1.0) >= NEARLY_ALL else "mostly no triangles"
     if low > 0.98:
         return "all neighbours tied to each other"
-    span = f"{median:.2f}" if high - low < 0.1 and median >= 0.02 else f"{low:.2f} to {high:.2f}"
-    return f"tight groups (clustering {span})" if low >= 0.5 else f"clustering {span}"
+    return f"{'neighbours hardly tied, ' if high < HARDLY_TIED else ''}clustering {_span(profile)}"
 
 
-def _edges(role: int, structure: dict[str, Any], edges: dict[str, Any]) -> str:
-    """Where most edges lead, if more do so than of all edges."""
-    if not edges or structure["degree"]["quartiles"][2] == 0 or len(edges["to"]) < 2:
+def _core(profile: Profile) -> str:
+    return f"core number {_span(profile)}"
+
+
+def _triangles(profile: Profile) -> str:
+    return f"in {_span(profile)} triangles"
+
+
+RANGES: dict[str, Callable[[Profile], str]] = {
+    "degree": _degree,
+    "neighbor_degree": _neighbor_degree,
+    "clustering": _clustering,
+    "core": _core,
+    "triangles": _triangles,
+}
+SIZES = ("small nodes", "mid-sized nodes", "well-connected nodes", "the best-connected nodes", "nodes")
+SUFFIXES = {
+    "degree": " of degree {}",
+    "neighbor_degree": " whose neighbours average degree {}",
+    "clustering": " of clustering {}",
+}
+TOLD = ("degree", "neighbor_degree", "clustering")  # the other two follow degree and clustering closely
+
+
+def _span(profile: Profile) -> str:
+    """The middle half as a number or a range.
+
+    >>> _span({"quartiles": [437.3, 656, 1303]}), _span({"quartiles": [0.131, 0.2, 0.5]})
+    ('437 to 1,303', '0.13 to 0.5')
+    """
+    low, _, high = (_number(value) for value in profile["quartiles"])
+    return low if low == high else f"{low} to {high}"
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 10 or value == int(value) else f"{value:.2g}"
+
+
+def _isolated(degree: Profile) -> str:
+    share = degree["zero"]
+    if share < WORTH_SAYING or share == 1:
+        return ""
+    return f"{'over 99' if share > 0.99 else f'{100 * share:.0f}'} % of them isolated"
+
+
+def _edges(role: int, profile: Profile, edges: Profile) -> str:
+    """Where most edges lead, if half as many again do so as of all edges."""
+    if not edges or profile["degree"]["quartiles"][2] == 0 or len(edges["to"]) < 2:
         return ""
     to = max(range(len(edges["to"])), key=edges["to"].__getitem__)
     share = edges["to"][to]
-    return describe_edges(role, to, share) if share >= max(0.5, 1.2 * edges["expected"][to]) else ""
+    return describe_edges(role, to, share) if share >= max(0.5, 1.5 * edges["expected"][to]) else ""
 
 
 def describe_edges(role: int, to: int, share: float) -> str:
@@ -177,9 +347,9 @@ def _add_facts(equal: list[int], summaries: list[str], structure: Facts, edges: 
 
 def _candidates(equal: list[int], structure: Facts, edges: Facts) -> Iterator[tuple[float, list[str]]]:
     """Every fact that could be added: by how much these roles differ in it, and its words for each of them."""
-    for name, words in FACTS.items():
+    for name, words in RANGES.items():
         ranks = [structure[role][name]["percentiles"][1] for role in equal]
-        yield max(ranks) - min(ranks), [words.format(f"{structure[r][name]['quartiles'][1]:.3g}") for r in equal]
+        yield max(ranks) - min(ranks), [words(structure[role][name]) for role in equal]
     shares = [edges[role]["to"] for role in equal]
     most = [max(range(len(row)), key=row.__getitem__) for row in shares]
     for goals in [most, *([goal] * len(shares) for goal in range(len(shares[0])))]:

@@ -42,9 +42,9 @@ INLINE void NAME(prefetch)(const char *from, int bytes, int outer)
 }
 
 /* `count` registers of columns from `at` on, the last one `last` columns after the first, of
- * out = share * (x[ego] + sum of weight * x[index[e]], e in low..high); without ego, no share. */
+ * out = share * (x[ego] + sum of weight * x[index[e]], e in low..high); the ego only with_ego, the share only of a mean. */
 INLINE void NAME(some_columns)(
-    int count, int half, int with_ego, const void *x, int64_t width, int64_t ego, const INDEX *index, int64_t n_index,
+    int count, int half, int with_ego, int is_mean, const void *x, int64_t width, int64_t ego, const INDEX *index, int64_t n_index,
     const float *weights, int64_t low, int64_t high, float share, float *out, int64_t at, int64_t last)
 {
     const int size = half ? 2 : 4, bytes = count * LANES * size;
@@ -55,7 +55,7 @@ INLINE void NAME(some_columns)(
     for (int r = 0; r < count; r++) total[r] = with_ego ? NAME(read)(first + ego * row_bytes, half, COLUMN(r)) : splat(0.0f);
     for (int64_t e = low; e < high; e++) {
         const char *row = first + index[e] * row_bytes;
-        if (with_ego) {
+        if (is_mean) {
             NAME(prefetch)(first + index[MIN(e + FAR, n_index - 1)] * row_bytes, bytes, 1);
             NAME(prefetch)(first + index[MIN(e + NEAR, n_index - 1)] * row_bytes, bytes, 0);
         }
@@ -65,12 +65,12 @@ INLINE void NAME(some_columns)(
             total[r] = add(total[r], weights ? multiply(weight, value) : value);
         }
     }
-    for (int r = 0; r < count; r++) store(out + at + COLUMN(r), with_ego ? multiply(total[r], splat(share)) : total[r]);
+    for (int r = 0; r < count; r++) store(out + at + COLUMN(r), is_mean ? multiply(total[r], splat(share)) : total[r]);
 #undef COLUMN
 }
 
 INLINE void NAME(all_columns)(
-    int half, int with_ego, const void *x, int64_t width, int64_t ego, const INDEX *index, int64_t n_index,
+    int half, int with_ego, int is_mean, const void *x, int64_t width, int64_t ego, const INDEX *index, int64_t n_index,
     const float *weights, int64_t low, int64_t high, float share, float *out)
 {
     if (width < LANES) { /* a row is shorter than a register */
@@ -82,12 +82,12 @@ INLINE void NAME(all_columns)(
                 float value = half ? widen_half(((const uint16_t *)x)[at]) : ((const float *)x)[at];
                 total += weights ? weights[e] * value : value;
             }
-            out[j] = with_ego ? total * share : total;
+            out[j] = is_mean ? total * share : total;
         }
         return;
     }
 #define COLUMNS(count, last)                                                                                          \
-    NAME(some_columns)(count, half, with_ego, x, width, ego, index, n_index, weights, low, high, share, out, at, last)
+    NAME(some_columns)(count, half, with_ego, is_mean, x, width, ego, index, n_index, weights, low, high, share, out, at, last)
     for (int64_t at = 0; at < width; at += MANY * LANES) {
         int64_t left = width - at, last = left - LANES; /* the last register overlaps the one before where it must */
         if (left >= MANY * LANES) COLUMNS(MANY, (MANY - 1) * LANES);
@@ -109,7 +109,7 @@ VARIANTS EXPORT void NAME(sum_rows)(
     int64_t start, int64_t stop)
 {
     for (int64_t i = start; i < stop; i++)
-        NAME(all_columns)(0, 0, x, width, 0, index, 0, weights, offsets[i], offsets[i + 1], 1, out + i * width);
+        NAME(all_columns)(0, 0, 0, x, width, 0, index, 0, weights, offsets[i], offsets[i + 1], 1, out + i * width);
 }
 
 /* out[i] = mean of x[ego] and of x[index[e]], e in the list of row i: mean({u} and N(u)).
@@ -121,7 +121,7 @@ VARIANTS EXPORT void NAME(mean_rows)(
     for (int64_t i = start; i < stop; i++) {
         int64_t list = lists ? lists[i] : i, low = offsets[list], high = offsets[list + 1];
         float share = 1.0f / (float)(1 + high - low);
-        NAME(all_columns)(0, 1, x, width, ego ? ego[i] : first + i, index, n_index, NULL, low, high, share, out + i * width);
+        NAME(all_columns)(0, 1, 1, x, width, ego ? ego[i] : first + i, index, n_index, NULL, low, high, share, out + i * width);
     }
 }
 
@@ -133,37 +133,58 @@ VARIANTS EXPORT void NAME(mean_half_rows)(
     for (int64_t i = start; i < stop; i++) {
         int64_t list = lists ? lists[i] : i, low = offsets[list], high = offsets[list + 1];
         float share = 1.0f / (float)(1 + high - low);
-        NAME(all_columns)(1, 1, x, width, ego ? ego[i] : first + i, index, n_index, NULL, low, high, share, out + i * width);
+        NAME(all_columns)(1, 1, 1, x, width, ego ? ego[i] : first + i, index, n_index, NULL, low, high, share, out + i * width);
     }
 }
 
-/* out[i] = mean of x[index[e]], e in offsets[i]..offsets[i + 1]; with `spread`, then their standard deviation. 0 for an
- * empty list. Deviations are taken from the mean, in a second pass: nothing cancels. */
-VARIANTS EXPORT void NAME(moment_rows)(
-    const int64_t *offsets, const INDEX *index, const double *x, int64_t width, int64_t spread, double *out, int64_t start,
-    int64_t stop)
+/* Mean and standard deviation of one column over a list, in double precision; deviations are taken from the mean, in a
+ * second pass, so nothing cancels. */
+INLINE void NAME(column_spread)(
+    int half, const void *x, int64_t width, int64_t column, const INDEX *index, int64_t low, int64_t high, float *mean,
+    float *deviation)
 {
-    const int64_t end = offsets[stop], bytes = width * (int64_t)sizeof(double);
-    for (int64_t i = start; i < stop; i++) {
-        double *mean = out + i * width * (spread ? 2 : 1), *deviation = mean + width;
-        int64_t low = offsets[i], high = offsets[i + 1];
-        double count = (double)MAX(high - low, 1);
-        for (int64_t j = 0; j < width; j++) mean[j] = 0;
-        for (int64_t e = low; e < high; e++) {
-            const double *row = x + (int64_t)index[e] * width;
-            const char *next = (const char *)(x + (int64_t)index[MIN(e + NEAR, end - 1)] * width);
-            for (int64_t at = 0; at < bytes; at += CACHE_LINE) PREFETCH(next + at, INNER);
-            for (int64_t j = 0; j < width; j++) mean[j] += row[j];
-        }
-        for (int64_t j = 0; j < width; j++) mean[j] /= count;
-        if (!spread) continue;
-        for (int64_t j = 0; j < width; j++) deviation[j] = 0;
-        for (int64_t e = low; e < high; e++) {
-            const double *row = x + (int64_t)index[e] * width;
-            for (int64_t j = 0; j < width; j++) deviation[j] += (row[j] - mean[j]) * (row[j] - mean[j]);
-        }
-        for (int64_t j = 0; j < width; j++) deviation[j] = sqrt(deviation[j] / count);
+    const float *floats = (const float *)x + column;
+    const uint16_t *halves = (const uint16_t *)x + column;
+    double count = (double)MAX(high - low, 1), center = 0, squares = 0;
+    for (int64_t e = low; e < high; e++)
+        center += half ? widen_half(halves[(int64_t)index[e] * width]) : floats[(int64_t)index[e] * width];
+    center /= count;
+    for (int64_t e = low; e < high; e++) {
+        double away = (half ? widen_half(halves[(int64_t)index[e] * width]) : floats[(int64_t)index[e] * width]) - center;
+        squares += away * away;
     }
+    *mean = (float)center;
+    *deviation = (float)sqrt(squares / count);
+}
+
+/* out[i] = mean of x[index[e]], e in the list of row i, without the row itself: N(u) alone; then the standard deviation
+ * of the first `spread` columns. 0 for an empty list. List lists[i], or i without lists. */
+INLINE void NAME(moments)(
+    int half, const int64_t *offsets, const INDEX *index, int64_t n_index, const int64_t *lists, const void *x,
+    int64_t width, int64_t spread, float *out, int64_t start, int64_t stop)
+{
+    for (int64_t i = start; i < stop; i++) {
+        int64_t list = lists ? lists[i] : i, low = offsets[list], high = offsets[list + 1];
+        float share = 1.0f / (float)MAX(high - low, 1), *row = out + i * (width + spread);
+        NAME(all_columns)(half, 0, 1, x, width, 0, index, n_index, NULL, low, high, share, row);
+        for (int64_t j = 0; j < spread; j++)
+            NAME(column_spread)(half, x, width, j, index, low, high, row + j, row + width + j);
+    }
+}
+
+VARIANTS EXPORT void NAME(moment_rows)(
+    const int64_t *offsets, const INDEX *index, int64_t n_index, const int64_t *lists, const float *x, int64_t width,
+    int64_t spread, float *out, int64_t start, int64_t stop)
+{
+    NAME(moments)(0, offsets, index, n_index, lists, x, width, spread, out, start, stop);
+}
+
+/* The same for rows of half precision. */
+VARIANTS EXPORT void NAME(moment_half_rows)(
+    const int64_t *offsets, const INDEX *index, int64_t n_index, const int64_t *lists, const uint16_t *x, int64_t width,
+    int64_t spread, float *out, int64_t start, int64_t stop)
+{
+    NAME(moments)(1, offsets, index, n_index, lists, x, width, spread, out, start, stop);
 }
 
 /* out[index[e]] += weights[e] * x[i] over the list of row i, columns left..right only: the transpose of sum_rows. */

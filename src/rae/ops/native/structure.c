@@ -4,6 +4,8 @@
 
 DEFINE_SORT(sort_floats, float)
 
+#define LIST_DRAWS 8 /* of a list of neighbours, where common ones are estimated */
+
 #define INDEX int32_t
 #define NAME(name) name##_32
 #include "structure.c"
@@ -131,6 +133,105 @@ EXPORT int64_t NAME(count_four_cycles)(
     free(paths);
     free(ends);
     return failed ? -1 : 0;
+}
+
+/* Whether v is in the ascending list from low to high, the last one included. */
+INLINE int NAME(is_listed)(const INDEX *targets, int64_t low, int64_t high, int64_t v)
+{
+    while (low < high) {
+        int64_t middle = low + (high - low) / 2;
+        if (targets[middle] < v) low = middle + 1;
+        else high = middle;
+    }
+    return targets[low] == v;
+}
+
+/* Common neighbours of v and w besides u, from `draws` of the shorter list, or all of it where that is no longer. */
+INLINE double NAME(common_neighbors)(
+    const int64_t *offsets, const INDEX *targets, int64_t u, int64_t v, int64_t w, uint64_t state, int64_t draws)
+{
+    if (offsets[v + 1] - offsets[v] > offsets[w + 1] - offsets[w]) {
+        int64_t other = v;
+        v = w;
+        w = other;
+    }
+    int64_t low = offsets[v], length = offsets[v + 1] - low, last = offsets[w + 1] - 1, count = 0;
+    int64_t looks = MIN(length, draws);
+    for (int64_t i = 0; i < looks; i++) {
+        int64_t x = targets[low + (length <= draws ? i : draw(state, i, length))];
+        count += x != u && NAME(is_listed)(targets, offsets[w], last, x);
+    }
+    return (double)count * (double)length / (double)MAX(looks, 1);
+}
+
+/* triangles[u], cycles[u]: estimates from `draws` pairs of neighbours of u, by a hash of (key, u); all pairs where there
+ * are no more. A pair that is adjacent makes a triangle, each common neighbour of a pair a 4-cycle. */
+EXPORT void NAME(estimate_cycles)(
+    const int64_t *offsets, const INDEX *targets, uint64_t key, int64_t draws, double *triangles, double *cycles,
+    int64_t start, int64_t stop)
+{
+    for (int64_t u = start; u < stop; u++) {
+        int64_t low = offsets[u], degree = offsets[u + 1] - low;
+        double pairs = 0.5 * (double)degree * (double)(degree - 1), closed = 0, across = 0;
+        int64_t all = pairs <= (double)draws, looks = all ? (int64_t)pairs : draws, i = 0, j = 0;
+        uint64_t state = stream(key, u, 0);
+        for (int64_t t = 0; t < looks; t++) {
+            if (all) {
+                if (++j == degree) j = ++i + 1;
+            } else {
+                i = draw(state, 2 * t, degree);
+                j = draw(state, 2 * t + 1, degree - 1);
+                j += j >= i;
+            }
+            int64_t v = targets[low + i], w = targets[low + j];
+            int64_t by_v = offsets[v + 1] - offsets[v] <= offsets[w + 1] - offsets[w];
+            int64_t shorter = by_v ? v : w, other = by_v ? w : v;
+            closed += NAME(is_listed)(targets, offsets[shorter], offsets[shorter + 1] - 1, other);
+            across += NAME(common_neighbors)(offsets, targets, u, v, w, stream(key, u, t + 1), all ? draws : LIST_DRAWS);
+        }
+        double share = pairs / (double)MAX(looks, 1);
+        triangles[u] = closed * share;
+        cycles[u] = across * share;
+    }
+}
+
+/* One row of a noisy copy of a graph: the neighbours whose edge stays, and those of `added`, ascending, each once. The
+ * hash of an edge is the same from both ends; it stays where the hash is not below `threshold`. -> their number */
+INLINE int64_t NAME(view_row)(
+    const int64_t *offsets, const INDEX *targets, const int64_t *added, const INDEX *also, uint64_t key, uint64_t threshold,
+    int64_t u, INDEX *out)
+{
+    int64_t count = 0, e = offsets[u], f = added[u], end = offsets[u + 1], end_also = added[u + 1];
+    while (e < end || f < end_also) {
+        int64_t v;
+        if (f == end_also || (e < end && targets[e] < also[f])) {
+            v = targets[e++];
+            if (stream(key, MIN(u, v), MAX(u, v)) < threshold) continue;
+        } else {
+            v = also[f++];
+            if (e < end && targets[e] == v) e++;
+        }
+        if (out) out[count] = (INDEX)v;
+        count++;
+    }
+    return count;
+}
+
+/* out[u + 1] = neighbours of u in the copy. */
+EXPORT void NAME(view_counts)(
+    const int64_t *offsets, const INDEX *targets, const int64_t *added, const INDEX *also, uint64_t key, uint64_t threshold,
+    int64_t *out, int64_t start, int64_t stop)
+{
+    for (int64_t u = start; u < stop; u++) out[u + 1] = NAME(view_row)(offsets, targets, added, also, key, threshold, u, NULL);
+}
+
+/* The rows of the copy, row u from starts[u] on. */
+EXPORT void NAME(view_rows)(
+    const int64_t *offsets, const INDEX *targets, const int64_t *added, const INDEX *also, uint64_t key, uint64_t threshold,
+    const int64_t *starts, INDEX *out, int64_t start, int64_t stop)
+{
+    for (int64_t u = start; u < stop; u++)
+        NAME(view_row)(offsets, targets, added, also, key, threshold, u, out + starts[u]);
 }
 
 /* core[u] = the largest c such that u is in a part of the graph where every node has c neighbours.

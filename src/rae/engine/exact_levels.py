@@ -1,0 +1,183 @@
+"""The blocks of the exact model as the engine runs them: levels of moments over neighbours, and their last step."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rae.config import MEASURES, Config, ExactConfig
+from rae.engine.levels import Model, digest_of_tensors
+from rae.features import Features
+from rae.graph import Graph
+from rae.model.actions import BLOCKS, HOPS, Actions, blocks_of_hops, unit_rows
+from rae.model.structure import PLACE, WAVE_LEVELS, Structure, waves, weighted_levels, weighted_measures
+from rae.ops.dense import at_least
+
+PLAIN = Config()  # no structural columns beside those that are given, exact neighbourhoods
+
+
+def structure_models(
+    fitted: Structure, config: ExactConfig, graph: Graph, own: Any, scale: float = 1.0
+) -> dict[str, Model]:
+    """The structural blocks of a graph, `place` and `around`, from its measures in units."""
+    reads, n = Features(graph, own, PLAIN), len(MEASURES)
+    digest = digest_of_tensors(fitted.tensors().values(), config.as_dict() | {"scale": scale})
+    place, around = Place(fitted, config, scale), Around(fitted, config, scale)
+    near = [MomentLevel(n, spread=n, maps=place.first), MomentLevel(n, maps=_first_columns)]
+    far = [MomentLevel(n) for _ in config.level_weights]
+    waved = [MomentLevel(around.columns_per_level, maps=around.first if k == 0 else None) for k in range(WAVE_LEVELS)]
+    return {
+        "place": Model(reads, [*near, *far][: len(config.level_weights)], digest, place),
+        "around": Model(reads, waved, digest, around),
+    }
+
+
+def action_model(fitted: Actions, config: ExactConfig, features: Features) -> Model:
+    """The blocks of given features: `own`, `near`, `mid` and `far`."""
+    finish = ActionFinish(fitted)
+    columns = fitted.axes.shape[1] + 1
+    levels = [MomentLevel(columns, maps=finish.first if k == 0 else None) for k in range(HOPS)]
+    return Model(features, levels, digest_of_tensors(fitted.tensors().values(), config.as_dict()), finish)
+
+
+@dataclass(frozen=True, eq=False)
+class ActionFinish:
+    """The blocks of the features of some rows: by own axes, and by those of each distance."""
+
+    fitted: Actions
+
+    @property
+    def width(self) -> int:
+        return len(BLOCKS) * self.fitted.width
+
+    def first(self, x: Any) -> Tensor:
+        """What the first level averages: directions of the features, and a one, whose mean says who has neighbours."""
+        rows = self.fitted.project(x, self.fitted.axes)
+        return torch.cat([rows, torch.ones((len(rows), 1))], 1)
+
+    @cached_property
+    def _maps(self) -> list[tuple[Tensor, Tensor]]:
+        f = self.fitted
+        pairs = (f.near_center, f.near_map), (f.mid_center, f.mid_map), (f.far_center, f.far_map)
+        return [(center.float(), directions.float()) for center, directions in pairs]
+
+    def columns(self, x: Any, vectors: Sequence[Tensor]) -> Tensor:
+        n = x.shape[0]
+        own = self.fitted.project(x, self.fitted.own_axes) - self.fitted.own_center
+        parts = [own]
+        for block, (center, directions) in zip(blocks_of_hops(vectors), self._maps, strict=True):
+            centered = block[:, :-1] - block[:, -1:] * center  # a node without neighbours is at the center
+            parts.append((at_least(centered) @ directions)[:n])
+        if self.fitted.words:
+            parts = [self._one_length(block, k) for k, block in enumerate(parts)]
+        return torch.cat(parts, 1)
+
+    def _one_length(self, block: Tensor, k: int) -> Tensor:
+        """The rows of block k scaled to one length, then centred; a row at the center stays there."""
+        center, factor = self.fitted.unit_centers[k].float(), float(self.fitted.unit_scales[k])
+        unit = unit_rows(block)
+        return torch.where(block.any(1, keepdim=True), (unit - center) * factor, 0.0)
+
+
+def _first_columns(x: Any) -> Tensor:
+    """The means of the measures, without their deviations."""
+    return as_rows(x)[:, : len(MEASURES)]
+
+
+@dataclass(frozen=True)
+class MomentLevel:
+    """A level that takes means over N(u), then the deviations of its first columns."""
+
+    columns: int
+    spread: int = 0
+    maps: Callable[[Any], Tensor] | None = None  # of the rows that the level reads; None: they are averaged as they are
+    with_ego: bool = False
+
+    @property
+    def width(self) -> int:
+        return self.columns + self.spread
+
+    @property
+    def maps_rows(self) -> bool:
+        return self.maps is not None
+
+    def before(self, x: Any) -> Tensor:
+        return as_rows(x) if self.maps is None else self.maps(x)
+
+    def after(self, gathered: Tensor) -> Tensor:
+        return gathered
+
+
+def as_rows(x: Any) -> Tensor:
+    """An array as a tensor; torch takes no read-only one."""
+    return torch.from_numpy(x if x.flags.writeable else x.copy())
+
+
+@dataclass(frozen=True, eq=False)
+class Place:
+    """`place`: the statistics of a node, in the directions of the fit."""
+
+    fitted: Structure
+    config: ExactConfig
+    scale: float
+
+    @property
+    def width(self) -> int:
+        return PLACE
+
+    def first(self, x: Any) -> Tensor:
+        """What the first level averages: the measures as they count."""
+        return weighted_measures(as_rows(x), self.config)
+
+    @cached_property
+    def _map(self) -> tuple[Tensor, Tensor]:
+        return self.fitted.center.float(), (self.fitted.directions * self.scale).float()
+
+    def columns(self, x: Any, vectors: Sequence[Tensor]) -> Tensor:
+        center, directions = self._map
+        phi = weighted_levels([self.first(x), *vectors], self.config)
+        return (at_least(phi - center) @ directions)[: len(phi)]
+
+
+@dataclass(frozen=True, eq=False)
+class Around:
+    """`around`: cosines and sines of the measures, of the node and its neighbours; means of farther neighbours.
+
+    Farther away more differs, so half of the frequencies are enough near the node.
+    """
+
+    fitted: Structure
+    config: ExactConfig
+    scale: float
+
+    @property
+    def width(self) -> int:
+        return self.config.around_width
+
+    @property
+    def columns_per_level(self) -> int:
+        """Cosine and sine of every frequency."""
+        return 2 * self.config.frequencies
+
+    @cached_property
+    def _waves(self) -> tuple[Tensor, Tensor]:
+        return self.fitted.frequencies.float(), self.fitted.phases.float()
+
+    def first(self, x: Any) -> Tensor:
+        """What the first level averages."""
+        return waves(at_least(as_rows(x)), *self._waves)[: len(x)]
+
+    def columns(self, x: Any, vectors: Sequence[Tensor]) -> Tensor:
+        factor, f = (
+            self.scale * self.config.around_scale / math.sqrt(3 * self.config.frequencies),
+            self.config.frequencies,
+        )
+        near = torch.arange(2 * f).view(2, f)[:, : f // 2].reshape(-1)  # half of the frequencies, cosine and sine
+        own, first, *farther = [self.first(x), *vectors]
+        return torch.cat([own[:, near], first[:, near], *farther], 1) * factor

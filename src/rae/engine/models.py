@@ -1,0 +1,69 @@
+"""Fitted models as the engine runs them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from rae.config import MEASURES, Config, ExactConfig, Settings
+from rae.engine.exact_levels import PLAIN, action_model, structure_models
+from rae.engine.levels import Model, encoder_models
+from rae.errors import FeatureError
+from rae.features import Features
+from rae.graph import Graph
+from rae.model.actions import AXES, Actions
+from rae.model.checkpoint import Fitted, losses
+from rae.model.encoder import Encoder
+from rae.model.exact import ExactModel
+from rae.model.structure import Structure, measured
+
+
+def models_of(fitted: Fitted, graph: Graph, given: Any = None, *, check: bool = True) -> dict[str, Model]:
+    """The models that embed a graph with these features, by name, in the order of their columns.
+
+    Without `check`, dense features are not searched for NaN in advance, but where they are read.
+    """
+    if isinstance(fitted, ExactModel):
+        return _exact_models(fitted, graph, given, check=check)
+    return encoder_models(fitted.encoders, Features.of(graph, given, fitted.config, check=check))
+
+
+def _exact_models(fitted: ExactModel, graph: Graph, given: Any, *, check: bool) -> dict[str, Model]:
+    models: dict[str, Model] = {}
+    if fitted.actions is not None:
+        features = Features.of(graph, given, PLAIN, check=check)
+        if features.given_width != fitted.n_features:
+            raise FeatureError(
+                f"the model was fitted on {fitted.n_features:,} feature columns, got {features.given_width:,}"
+            )
+        models["actions"] = action_model(fitted.actions, fitted.config, features)
+    if fitted.structure is not None:
+        own, structure = measured(graph, fitted.structure, fitted.config)
+        models |= structure_models(structure, fitted.config, graph, own, fitted.structure_scale)
+    return models
+
+
+def blank_models(config: Settings, graph: Graph, given: Any = None) -> dict[str, Model]:
+    """Models of the right shapes without a fit, for plans: nothing is computed that grows with the graph."""
+    if isinstance(config, Config):
+        x = Features.of(graph, given, config, check=False)
+        return encoder_models({loss: Encoder(x.width, config) for loss in losses(config)}, x)
+    assert isinstance(config, ExactConfig)
+    models: dict[str, Model] = {}
+    if given is not None:
+        features = Features.of(graph, given, PLAIN, check=False)
+        m, zeros = features.given_width, torch.zeros(features.given_width, dtype=torch.float64)
+        blank = Actions.blank(
+            zeros,
+            zeros,
+            not features.is_dense and not features.categories,
+            min(config.n_block_columns(graph.n_nodes), m),
+            min(AXES, m),
+        )
+        models["actions"] = action_model(blank, config, features)
+    if given is None or config.structure:
+        own = np.broadcast_to(np.float32(0), (graph.n_nodes, len(MEASURES)))
+        models |= structure_models(Structure.blank(config), config, graph, own)
+    return models
