@@ -1,10 +1,13 @@
-"""Airports with activity classes, and edge lists without labels.
+"""Airports and actors with classes of activity, and edge lists without labels.
 
 The airports of Brazil, Europe and the USA are struc2vec's, with four classes of activity, as are
-mirrored karate, its barbell and facebook348. ca-AstroPh and web-Google (SNAP) serve to measure speed.
+mirrored karate, its barbell and facebook348. The actors are RONE's: who played with whom, labelled by quartiles of
+influence. ca-AstroPh and web-Google (SNAP) serve to measure speed.
 """
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import numpy as np
 
@@ -34,7 +37,19 @@ def load(name: str, *, home: Home | None = None) -> Dataset:
     header, _, body = read_bytes(labels_path, _MOST_LABEL_BYTES).partition(b"\n")
     if header.split() != [b"node", b"label"]:
         raise DatasetError(f"{labels_path} must start with the line 'node label', got {header[:60].decode('latin1')!r}")
-    pairs = parse_integers(body, labels_path.name)[0]
+    return _labelled(name, edges, labels_path, body)
+
+
+def load_actor(*, home: Home | None = None) -> Dataset:
+    """Actors who played together, labelled by influence from 0 (least) to 3 (most); some have no label."""
+    home = home or Home.from_environment()
+    edges, labels = home.get("rone/actor.edge"), home.get("rone/actor.lbl")
+    return _labelled("actor", edges, labels, read_bytes(labels, _MOST_LABEL_BYTES))
+
+
+def _labelled(name: str, edges: Path, labels_path: Path, text: bytes) -> Dataset:
+    """The graph of an edge list, with the classes of a text of lines `node class`."""
+    pairs = parse_integers(text, labels_path.name)[0]
     ids, classes = pairs[::2], pairs[1::2]
     if len(pairs) % 2 or len(np.unique(ids)) != len(ids) or np.any(classes < 0):
         raise DatasetError(f"{labels_path} must give every node one class from 0 on; the file is damaged")

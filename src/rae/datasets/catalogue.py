@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from rae.datasets import airports, planetoid, random_graphs, roles, stdlib, tu
+from rae.datasets import airports, heterophilous, pages, planetoid, random_graphs, roles, stdlib, tu
 from rae.datasets.dataset import Dataset, GraphCollection
 from rae.errors import ConfigError, DatasetError
 
@@ -21,6 +21,9 @@ _LOADERS: dict[str, Callable[..., Any]] = {
     "stdlib": stdlib.load,
     **{name: partial(planetoid.load, name) for name in planetoid.NAMES},
     **{name: partial(tu.load, name) for name in tu.NAMES},
+    **{name: partial(heterophilous.load, name) for name in heterophilous.NAMES},
+    "facebook-pages": pages.load,
+    "actor": airports.load_actor,
     **{name: partial(airports.load, name) for name in airports.LABELLED},
     **{name: partial(airports.load_edges, name) for name in airports.EDGE_LISTS},
 }

@@ -37,6 +37,8 @@ class Dataset:
     labels: Labels | None = None
     label_names: tuple[str, ...] | None = None
     split: Split | None = None
+    splits: tuple[Split, ...] = ()  # where there are several public ones; `split` is the first
+    node_names: tuple[str, ...] | None = None  # what people call the nodes, where ids are numbers
 
     def __post_init__(self) -> None:
         for name, rows in (("features", self.features), ("labels", self.labels)):
@@ -44,6 +46,11 @@ class Dataset:
                 raise DatasetError(
                     f"{self.name}: {name} must have one row per node ({self.graph.n_nodes:,}), got {rows.shape[0]:,}"
                 )
+        if self.node_names is not None and len(self.node_names) != self.graph.n_nodes:
+            count = self.graph.n_nodes
+            raise DatasetError(
+                f"{self.name}: node_names must be one per node ({count:,}), got {len(self.node_names):,}"
+            )
 
     @property
     def n_classes(self) -> int:

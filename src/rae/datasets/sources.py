@@ -10,6 +10,9 @@ from dataclasses import dataclass
 
 PLANETOID = "https://raw.githubusercontent.com/kimiyoung/planetoid/master/data/"
 STRUC2VEC = "https://raw.githubusercontent.com/leoribeiro/struc2vec/master/graph/"
+MUSAE = "https://raw.githubusercontent.com/benedekrozemberczki/MUSAE/master/input/"
+HETEROPHILOUS = "https://raw.githubusercontent.com/yandex-research/heterophilous-graphs/main/data/"
+RONE = "https://raw.githubusercontent.com/cspjiao/RONE/bd2b2a5a445e1bed29b0de3cf15a7a7062d07cfb/dataset/clf/"
 TU = "https://www.chrsmrrs.com/graphkerneldatasets/"
 SNAP = "https://snap.stanford.edu/data/"
 
@@ -34,6 +37,9 @@ _CHECKSUMS = (
     ("MUTAG/10fold_idx.tar.gz", 872, "03c62344b609bee01f8dba887c56da7a19a02abef257982fc53ede73f06e4f34"),
     ("MUTAG/MUTAG.txt", 32377, "5897dae243f6c773aab54ec99e86551c3b1e8601acef254714073042c632d30e"),
     ("MUTAG/MUTAG.zip", 24244, "38e572babf0207a56b13ebfeb5ce8a1fc9c9a4ba6a48a2aad0894418845c6cc0"),
+    ("PROTEINS/10fold_idx.tar.gz", 3162, "f6fa0b142bcbe70b1a3bf5a37b57d430d6f8cf2b7585b6a638b6fce36af5c7b9"),
+    ("PROTEINS/PROTEINS.txt", 642021, "ed0730f9bf9da68aa6a8c80f2f2b6ecea5d05791ca254c709f3efab3b45d937b"),
+    ("PROTEINS/PROTEINS.zip", 458204, "dde9a6fe2cdac336d3b622bfa53663269304d10c01033c86083847a21ae3d4ba"),
     ("REDDIT-BINARY/10fold_idx.tar.gz", 5631, "64c3f2f6b8b8239700e4eb6fdfea0078242dbaf0f4fb3cd3cc81a432e308fd72"),
     ("REDDIT-BINARY/REDDITBINARY.txt.gz", 3214278, "850e6bef1f270c6e2a2719f6db6b48d244c9c46fdb86c818a8b476e9be621002"),
     ("ca-AstroPh/ca-AstroPh.txt.gz", 1453526, "cd2e8734b37b8aac0a54ce3e6f31074692364b8fc73121ef5cf30e221bbd97bd"),
@@ -53,6 +59,11 @@ _CHECKSUMS = (
     ("cora/ind.cora.ty", 28135, "41f5ac76596a1699cc33f53084a2419e92961c42bb75f36fc38e616d348532ad"),
     ("cora/ind.cora.x", 22119, "23cfa55d91c6f624233f5eb7b6e3f141f1bd2b2ae39608a63cf5d084bb27baab"),
     ("cora/ind.cora.y", 4054, "94465c14eb53e04ca262198dcbb2521ee8af60fb3f3d546cd6ca24a511b0e7d1"),
+    ("facebook-pages/facebook.json", 2088766, "ea870537646a93642a0008d38aa9bfeff02018070ba97b1f3f469d9622626436"),
+    ("facebook-pages/facebook_edges.csv", 1882610, "7c50d8f02a75cc0829577814a1fc14535164daa38d79c3612340c9e9cdbd4022"),
+    ("facebook-pages/facebook_target.csv", 1177912, "7bd96eafea3c2ca40f44bfa9e73642194696c21e38c7b29ed409c32ad14075cd"),
+    ("heterophilous/chameleon_filtered.npz", 58924, "bf46f07e1fb5249280447e5fe3100f3e82fc4b93ad1e13ffcfdec924b6ac0bb5"),
+    ("heterophilous/squirrel_filtered.npz", 208215, "f06370ffb3116c5de8b7a600005400b2293c025e0ce2f6916d8201a825505ac7"),
     ("pubmed/ind.pubmed.allx", 7578385, "508e538e2abdccdd54c4d3e9f49d638b4af7107d85845f66ddea5a5152658b7e"),
     ("pubmed/ind.pubmed.ally", 224739, "0c37bbe3b5014ec365e9d393cf4791925e5ed94fb194305d74f064a8d7b50f0e"),
     ("pubmed/ind.pubmed.graph", 471808, "5b89f0036ca22909471f1e6558eb42fa06e0c730a577bde5b058b40638f81dc9"),
@@ -61,6 +72,8 @@ _CHECKSUMS = (
     ("pubmed/ind.pubmed.ty", 12135, "ee2e0d4819d9fbcc403689c3bf2e49face401b605932f093bc58ab6461130fdd"),
     ("pubmed/ind.pubmed.x", 23172, "fbe9cb5c47200d1b7769a26e579be3b7130b556831f9d850e77c4c74f2599b33"),
     ("pubmed/ind.pubmed.y", 854, "e6c807633307a07ed659249006536a147c7999c797f11a2560752990181b41b3"),
+    ("rone/actor.edge", 287055, "6e0c00c724627310d6f6241e338ed0c33b18688dc122e50913b5ca825f44b5a6"),
+    ("rone/actor.lbl", 56202, "c372db5ae0ab2769dccf992f6a0af1677d60e601f67aa084f1c1208e511f4904"),
     ("struc2vec/barbell.edgelist", 515, "38d573075ab379224b53067d42e359cdbf5b77c614a51021a9aee5052a0c9fb1"),
     ("struc2vec/brazil-airports.edgelist", 6047, "896b7bd460ad2da9160888d99bc9099ffe8ed7de3e410833889ea393831bcaa7"),
     ("struc2vec/europe-airports.edgelist", 40007, "bd202178d0d1253c15bd3c9a22cc2a25f630244bbef9060bc30adbf0a5e130f6"),
@@ -75,15 +88,25 @@ _CHECKSUMS = (
 # fmt: on
 
 
+_HOMES = {  # where the files of a folder are published, or of a path where its files are in several places
+    "struc2vec": STRUC2VEC,
+    "heterophilous": HETEROPHILOUS,
+    "rone": RONE,
+    "ca-AstroPh": SNAP,
+    "facebook-pages/facebook.json": MUSAE + "features/",
+    "facebook-pages/facebook_edges.csv": MUSAE + "edges/",
+    "facebook-pages/facebook_target.csv": MUSAE + "target/",
+}
+
+
 def _url(path: str) -> str | None:
     folder, name = path.split("/")
     if name.startswith("ind."):
         return PLANETOID + name
-    if folder == "struc2vec":
-        return STRUC2VEC + name
     if name.endswith(".zip"):
         return TU + name
-    return SNAP + name if folder == "ca-AstroPh" else None
+    home = _HOMES.get(path) or _HOMES.get(folder)
+    return home and home + name
 
 
 SOURCES: dict[str, Source] = {path: Source(_url(path), size, sha256) for path, size, sha256 in _CHECKSUMS}

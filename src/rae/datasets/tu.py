@@ -27,9 +27,9 @@ from rae.datasets.integers import Ints, parse_integers
 from rae.errors import DatasetError
 from rae.graph import Counts, Graph
 
-NAMES = ("IMDB-BINARY", "IMDB-MULTI", "MUTAG", "REDDIT-BINARY", "REDDIT-MULTI-12K", "REDDIT-MULTI-5K")
+NAMES = ("IMDB-BINARY", "IMDB-MULTI", "MUTAG", "PROTEINS", "REDDIT-BINARY", "REDDIT-MULTI-12K", "REDDIT-MULTI-5K")
 
-FOLDS_FIT_THE_ZIP = ("IMDB-BINARY", "IMDB-MULTI")
+FOLDS_FIT_THE_ZIP = ("IMDB-BINARY", "IMDB-MULTI", "PROTEINS")
 """Sets whose zip has the graphs in the order of the one-file form, checked graph by graph."""
 
 ATOMS = ("C", "N", "O", "F", "I", "Cl", "Br")

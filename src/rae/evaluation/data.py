@@ -10,7 +10,8 @@ from rae.datasets import Home, load
 from rae.datasets.sources import SOURCES
 
 _FOLDERS = {"brazil": "struc2vec/brazil", "europe": "struc2vec/europe", "usa": "struc2vec/usa"}
-_FOLDERS |= {"karate-mirrored": "struc2vec/karate-mirrored"}
+_FOLDERS |= {name: f"struc2vec/{name}" for name in ("karate-mirrored", "facebook348")} | {"actor": "rone/actor"}
+_FOLDERS |= {name: f"heterophilous/{name}_" for name in ("chameleon", "squirrel")}
 
 
 def present(name: str, home: Home | None = None) -> bool:
@@ -23,7 +24,7 @@ def present(name: str, home: Home | None = None) -> bool:
         return any(home.find(path) for path in (f"{stem}.txt", f"{stem}.txt.gz", f"{name}/{name}.zip"))
     start = _FOLDERS.get(name, name + "/")
     files = [path for path in SOURCES if path.startswith((start, f"struc2vec/labels-{name}"))]
-    return bool(files) and all(home.find(path) for path in files)
+    return bool(files) and all(home.find(path) or home.find(f"{path}.gz") for path in files)
 
 
 @lru_cache(maxsize=3)

@@ -17,7 +17,7 @@ from rae.storage.atomic import atomic_path
 
 # Okabe and Ito's colours, which colour-blind readers can distinguish; marks differ too.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#000000", "#999999")
-MARKS = ("o", "s", "^", "D", "v", "P", "X", "*")
+MARKS = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">", "h", "p")
 LINES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)), (0, (8, 2)))
 
 Tables = Mapping[str, FilledTable]
@@ -138,14 +138,12 @@ def noise(filled: Tables, plt: Any) -> Any:
         return None
     figure, axes = plt.subplots(1, len(recovery.GRAPHS), figsize=(10, 4.2), sharey=True)
     for axis, graph in zip(axes, recovery.GRAPHS, strict=True):
-        for number, row in enumerate(table.table.rows):
-            curve = list(_noise_curve(table, row, graph))
-            if not curve:
-                continue
+        curves = {row.name: curve for row in table.table.rows if (curve := list(_noise_curve(table, row, graph)))}
+        for number, (name, curve) in enumerate(curves.items()):
             x, mean, low, high = zip(*curve, strict=True)
-            style = {"color": COLOURS[number], "ls": LINES[number], "marker": MARKS[number]}
-            axis.plot(x, mean, label=row.name, ms=5, **style)
-            axis.fill_between(x, low, high, color=COLOURS[number], alpha=0.12, lw=0)
+            colour, marker = COLOURS[number % len(COLOURS)], MARKS[number % len(MARKS)]
+            axis.plot(x, mean, label=name, ms=5, color=colour, ls=LINES[number % len(LINES)], marker=marker)
+            axis.fill_between(x, low, high, color=colour, alpha=0.12, lw=0)
         axis.set(xlabel="random extra edges, %", title=f"{graph}: V-measure of the roles found")
     axes[0].set(ylim=(0, 103), ylabel="V-measure × 100")
     axes[-1].legend(frameon=False, fontsize=8, loc="upper right")

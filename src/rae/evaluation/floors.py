@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from rae.features import Matrix, structural_features
+from rae.features import Matrix, measures, structural_features
 from rae.graph import Graph
 
 Array = np.ndarray[Any, Any]
@@ -22,9 +22,35 @@ def with_self(graph: Graph) -> sp.csr_array:
 
 def two_hop_mean(graph: Graph, features: Matrix) -> Any:
     """Features scaled to row sums of one, averaged twice over {u} and N(u), then scaled to length one."""
+    return hop_mean(graph, features, 2)
+
+
+def hop_mean(graph: Graph, features: Matrix, hops: int, *, symmetric: bool = False) -> Any:
+    """Features scaled to row sums of one, averaged `hops` times over {u} and N(u), then scaled to length one.
+
+    symmetric: a neighbour counts 1 / sqrt(its degree), as in graph convolutions.
+    """
+    x, step = _scaled(_sparse(features), 1), _symmetric(graph) if symmetric else with_self(graph)
+    for _ in range(hops):
+        x = sp.csr_array(step @ x)
+    return _scaled(x, 2)
+
+
+def _symmetric(graph: Graph) -> sp.csr_array:
+    """The adjacency with loops, each entry divided by the roots of both degrees."""
+    root = sp.diags_array(1 / np.sqrt(graph.degrees + 1.0))
+    return sp.csr_array(root @ (graph.to_scipy() + sp.eye_array(graph.n_nodes, format="csr")) @ root)
+
+
+def words_beside_means(graph: Graph, features: Matrix) -> Any:
+    """A node's own words beside their mean over its neighbours and over theirs, each of length one.  -> (n, 3 d)
+
+    The node is in neither of the means' first step, so that own and near words are told apart.
+    """
     x = _scaled(_sparse(features), 1)
-    mean = with_self(graph)
-    return _scaled(sp.csr_array(mean @ (mean @ x)), 2)
+    mean = _mean_of_neighbors(graph)
+    near = sp.csr_array(mean @ x)
+    return sp.csr_array(sp.hstack([_scaled(part, 2) for part in (x, near, sp.csr_array(mean @ near))]))
 
 
 def of_length_one(features: Matrix) -> Any:
@@ -41,8 +67,42 @@ def two_hop_degrees(graph: Graph) -> Array:
     """Log-degree, and its mean, spread, smallest and largest among the neighbours, then the means of those again."""
     own = log_degree(graph)
     near = np.hstack([own, _of_neighbors(graph, own)])
-    mean = sp.diags_array(1 / np.maximum(graph.degrees, 1)) @ graph.to_scipy()
-    return np.hstack([near, mean @ near])
+    return np.hstack([near, _mean_of_neighbors(graph) @ near])
+
+
+def degree_and_triangles(graph: Graph) -> Array:
+    """log(1 + degree) and log(1 + triangles), in units of the graph.  -> (n, 2)"""
+    return in_own_units(np.log1p(np.stack([measures.degrees(graph), measures.triangles(graph)], 1).astype(np.float64)))
+
+
+def two_hop_statistics(graph: Graph) -> Array:
+    """Degree, triangles and clustering of a node and of what stands two hops around it.  -> (n, 39)
+
+    Own values, logarithms of the counts (3); their mean, spread, smallest and largest among the neighbours (12); mean
+    and spread of those twelve among the neighbours (24).
+    """
+    triangles = measures.triangles(graph)
+    counts = np.log1p(np.stack([measures.degrees(graph), triangles], 1).astype(np.float64))
+    own = np.hstack([counts, measures.clustering(graph, triangles)[:, None]])
+    near = np.hstack([_of_neighbors(graph, own[:, [i]]) for i in range(own.shape[1])])
+    mean = _mean_of_neighbors(graph)
+    average = mean @ near
+    spread = np.sqrt(np.maximum(mean @ near**2 - average**2, 0))
+    return np.hstack([own, near, average, spread])
+
+
+def in_own_units(x: Array) -> Array:
+    """Every column minus its mean, divided by its deviation over these nodes; a constant column becomes 0.
+
+    What a reader of one graph says then holds for another graph of another size.
+    """
+    spread = x.std(0)
+    return np.asarray((x - x.mean(0)) / np.where(spread > 1e-9, spread, 1))
+
+
+def _mean_of_neighbors(graph: Graph) -> sp.csr_array:
+    """The matrix that replaces every row by the mean over N(u), 0 where there are none."""
+    return sp.csr_array(sp.diags_array(1 / np.maximum(graph.degrees, 1)) @ graph.to_scipy())
 
 
 def graph_sizes(graphs: Sequence[Graph]) -> Array:

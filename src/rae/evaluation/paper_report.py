@@ -6,15 +6,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rae.evaluation import data, report
+import numpy as np
+
+from rae.evaluation import data, probes, report
 from rae.evaluation.ledger import SCORE_KEYS, Ledger, Line, lines_of_cell
 from rae.evaluation.report import Column, mean_sd
-from rae.evaluation.statistics import Summary, against_floor, difference, summary, two_sample, verdict
-from rae.evaluation.table_spec import Effort, Row, Table
+from rae.evaluation.statistics import Gap, Summary, difference, gap_on_nodes, paired_gap, summary, two_sample, verdict
+from rae.evaluation.table_spec import FAMILIES, Effort, Row, Table
 
 DISPLAY_NAMES = {name: name.title() for name in ("brazil", "europe", "cora", "citeseer", "pubmed")} | {"usa": "USA"}
 VERDICTS = ("reproduced", "better", "worse")
 PLACES = ("above", "level with", "below", "undecided against")
+BY_ERROR = ("above", "level", "below", "undecided")
 
 
 def display(dataset: str) -> str:
@@ -42,6 +45,25 @@ class FilledTable:
         """Mean, spread and interval of a cell, None without runs."""
         scores = self.scores(row, dataset, key)
         return summary(list(scores.values())) if scores else None
+
+    def gap(self, row: Row, other: Row, dataset: str, key: str = "") -> Gap | None:
+        """A row minus another, paired by seed, or by node where all runs are judged on one test set."""
+        right = [self._right(each, dataset) for each in (row, other)]
+        if not key and right[0] is not None and right[1] is not None and right[0].shape[1] == right[1].shape[1]:
+            return gap_on_nodes(right[0], right[1])
+        return paired_gap(self.scores(row, dataset, key), self.scores(other, dataset, key))
+
+    def _right(self, row: Row, dataset: str) -> Any:
+        """Right or wrong by run and test node, None where a line does not say."""
+        texts = [line["also"].get("right") for line in self.cells.get((row.name, dataset), ())]
+        return np.stack([probes.unpacked(text) for text in texts]) if texts and all(texts) else None
+
+    def best_floor(self, dataset: str, key: str = "") -> Row | None:
+        """The floor with the highest mean, None where the table has no floors to compare with or none has run."""
+        floors = [row for row in self.table.rows if row.kind == "floor" and self.scores(row, dataset, key)]
+        if not floors or not self.table.floors:
+            return None
+        return max(floors, key=lambda row: float(np.mean(list(self.scores(row, dataset, key).values()))))
 
     def as_published(self, row: Row, dataset: str) -> Summary | None:
         """The summary of a cell, scored the way the published value was."""
@@ -77,11 +99,19 @@ def read(tables: Iterable[Table], ledger: Ledger) -> list[FilledTable]:
 # ------------------------------------------------------------------------------- the page
 
 
-def page(filled: Sequence[FilledTable], figures: Mapping[str, str]) -> str:
-    """The whole of docs/reproduce.md; `figures` are file names with captions."""
+def page(filled: Sequence[FilledTable], figures: Mapping[str, str], choice: str = "") -> str:
+    """The whole of docs/reproduce.md; `figures` are file names with captions, `choice` is about the default."""
     tables = [f for f in filled if f.table.name != "figures"]
     maps = [_map_silhouettes(f) for f in filled if f.table.name == "figures"]
-    parts = [_overview(tables), *map(_section, tables), _figures(figures), *maps, _costs(filled)]
+    parts = [
+        _overview(tables),
+        _against_floors(tables),
+        choice,
+        *map(_section, tables),
+        _figures(figures),
+        *maps,
+        _costs(filled),
+    ]
     return report.page("The paper's evidence, again", "`rae reproduce` (`make paper` runs all of it)", _WORDS, parts)
 
 
@@ -96,36 +126,120 @@ _WORDS = (
 
 def _overview(filled: Sequence[FilledTable]) -> str:
     """One row a table: how many published cells were reproduced, and how many of ours clear their floors."""
-
-    def count(words: Sequence[str], order: Sequence[str]) -> str:
-        return ", ".join(f"{words.count(word)} {word}" for word in order if word in words) or "–"
-
     columns: list[Column] = [
         ("table", lambda f, _: f"[{f.table.title}](#{report.anchor(f.table.title)})"),
-        ("cells with a published value", lambda f, _: count(list(_verdicts(f).values()), VERDICTS)),
+        ("cells with a published value", lambda f, _: _count(list(_verdicts(f).values()), VERDICTS)),
         (
             "our cells against their best floor",
-            lambda f, _: count([place for place, _ in _floor_places(f).values()], PLACES),
+            lambda f, _: _count([place for place, _ in _floor_places(f).values()], PLACES),
         ),
     ]
     return report.table(filled, columns)
 
 
+def _count(words: Sequence[str], order: Sequence[str]) -> str:
+    return ", ".join(f"{words.count(word)} {word}" for word in order if word in words) or "–"
+
+
+def _against_floors(filled: Sequence[FilledTable]) -> str:
+    """Our cells against their best floor, table by table: exact, untrained and trained rows apart."""
+    places: dict[tuple[str, str], list[str]] = {}
+    for table in filled:
+        for row, floor, dataset, key in _compared(table):
+            gap = table.gap(row, floor, dataset, key)
+            places.setdefault((table.table.name, row.family), []).append("undecided" if gap is None else gap.place)
+    if not places:
+        return ""
+    families = [family for family in FAMILIES if any(family == other for _, other in places)]
+    rows = [
+        [f"[{f.table.title}](#{report.anchor(f.table.title)})"]
+        + [_count(places.get((f.table.name, family), []), BY_ERROR) for family in families]
+        for f in filled
+        if any((f.table.name, family) in places for family in families)
+    ]
+    totals = [[p for (_, other), cell in places.items() if other == family for p in cell] for family in families]
+    rows.append(["**in all**", *(f"**{_count(total, BY_ERROR)}**" for total in totals)])
+    return report.section(
+        "Our cells against their best floor",
+        report.paragraph(
+            "A cell is a row, a data set and a number that is judged (some tables judge clusters beside a reader). "
+            "*Level* means within one standard error of the difference, paired by seed, or by test node where all runs "
+            "share one test set; the words of the table above go by the 95 % interval, so they call more cells level."
+        ),
+        report.grid(["", *families], rows),
+        _training(filled),
+    )
+
+
+def _compared(filled: FilledTable) -> Iterator[tuple[Row, Row, str, str]]:
+    """Each cell of ours that has runs: row, best floor, data set and key of the number."""
+    for dataset in filled.table.datasets:
+        for key in filled.table.keys:
+            if floor := filled.best_floor(dataset, key):
+                for row in filled.table.rows:
+                    if row.kind == "ours" and filled.scores(row, dataset, key):
+                        yield row, floor, dataset, key
+
+
+def _training(filled: Sequence[FilledTable]) -> str:
+    """What training brings: the best trained row against the untrained and the exact one, cell by cell."""
+    places: dict[tuple[str, str], list[str]] = {}
+    for table in filled:
+        for dataset in table.table.datasets:
+            for key in table.table.keys:
+                best = {
+                    family: _best_of_family(table, family, dataset, key) for family in ("trained", "untrained", "exact")
+                }
+                for family in ("untrained", "exact"):
+                    trained, other = best["trained"], best[family]
+                    if trained and other and table.table.floors and (gap := table.gap(trained, other, dataset, key)):
+                        places.setdefault((table.table.title, family), []).append(gap.place)
+    titles = dict.fromkeys(title for title, _ in places)
+    rows = [[t, *(_count(places.get((t, f), []), BY_ERROR) for f in ("untrained", "exact"))] for t in titles]
+    if not rows:
+        return ""
+    helps = [
+        t for t in titles if places.get((t, "exact"), []).count("above") > places.get((t, "exact"), []).count("below")
+    ]
+    words = (
+        f"Training is above the exact solution in most cells of: {'; '.join(helps)}."
+        if helps
+        else ("In no table is training above the exact solution in more cells than it is below.")
+    )
+    return "\n\n".join(
+        [
+            "**What training brings**: the best trained row of each cell.",
+            report.grid(["", "against untrained", "against the exact solution"], rows),
+            report.paragraph(words) if any(family == "exact" for _, family in places) else "",
+        ]
+    ).rstrip()
+
+
+def _best_of_family(filled: FilledTable, family: str, dataset: str, key: str) -> Row | None:
+    rows = [
+        row
+        for row in filled.table.rows
+        if row.kind == "ours" and row.family == family and filled.scores(row, dataset, key)
+    ]
+    return max(rows, key=lambda row: float(np.mean(list(filled.scores(row, dataset, key).values()))), default=None)
+
+
 def _section(filled: FilledTable) -> str:
     table = filled.table
     special = {"toy": _t_test, "inductive": _accuracy_lost}.get(table.name, lambda _: "")
-    parts = [_cells(filled), _floors_not_cleared(filled), _ablations(filled), special(filled), _details(filled)]
-    return report.section(table.title, f"{table.unit}. {table.protocol}", *parts)
+    judged = [f"**{table.also[key]}**\n\n{_cells(filled, key)}" for key in table.judged]
+    notes = [_floors_not_cleared(filled), _ablations(filled), special(filled), _details(filled)]
+    return report.section(table.title, f"{table.unit}. {table.protocol}", _cells(filled), *judged, *notes)
 
 
-def _cells(filled: FilledTable) -> str:
-    """Rows by data sets, then the rows that are quoted as published."""
+def _cells(filled: FilledTable, key: str = "") -> str:
+    """Rows by data sets, then the rows that are quoted as published; of the score, or of another number."""
     table = filled.table
     names = [display(name) for name in table.datasets]
     if table.published_as:
         names = [f"{name}: {table.unit} / {table.also[table.published_as]} (published)" for name in names]
-    rows = [[_row_title(row), *(_cell(filled, row, d) for d in table.datasets)] for row in table.rows]
-    for quoted in table.quoted:
+    rows = [[_row_title(row), *(_cell(filled, row, d, key) for d in table.datasets)] for row in table.rows]
+    for quoted in (each for each in table.quoted if each.key == key):
         values = [f"{quoted.values[d]:.1f}" if d in quoted.values else "–" for d in table.datasets]
         rows.append([f"*{quoted.name}, as published ({quoted.source})*", *values])
     return report.grid(["", *names], rows)
@@ -136,10 +250,12 @@ def _row_title(row: Row) -> str:
     return f"**{title}**" if row.kind == "ours" else title
 
 
-def _cell(filled: FilledTable, row: Row, dataset: str) -> str:
-    cell = filled.summary(row, dataset)
+def _cell(filled: FilledTable, row: Row, dataset: str, key: str = "") -> str:
+    cell = filled.summary(row, dataset, key)
     if cell is None:
         return _reason_empty(filled, row, dataset)
+    if key:
+        return mean_sd(cell)
     other = filled.summary(row, dataset, filled.table.published_as) if filled.table.published_as else None
     return mean_sd(cell) + (f" / {other.mean:.1f}" if other else "") + _published(filled, row, dataset)
 
@@ -155,18 +271,12 @@ def _reason_empty(filled: FilledTable, row: Row, dataset: str) -> str:
     return "–" if not planned else "data not present" if dataset in filled.absent else "not run"
 
 
-def _floor_places(filled: FilledTable) -> dict[tuple[str, str], tuple[str, str]]:
-    """Where each of our cells stands against the best floor of its data set, and that floor; by row and data set."""
-    table = filled.table
+def _floor_places(filled: FilledTable) -> dict[tuple[str, str, str], tuple[str, str]]:
+    """Where each cell of ours stands against its best floor, and that floor; by row, data set and key of the number."""
     places = {}
-    for dataset in table.datasets if table.floors else ():
-        floors = [(f.mean, row) for row in table.rows if row.kind == "floor" and (f := filled.summary(row, dataset))]
-        if not floors:
-            continue
-        best = max(floors, key=lambda pair: pair[0])[1]
-        for row in table.rows:
-            if row.kind == "ours" and (scores := filled.scores(row, dataset)):
-                places[row.name, dataset] = against_floor(scores, filled.scores(best, dataset)), best.name
+    for row, floor, dataset, key in _compared(filled):
+        gap = filled.gap(row, floor, dataset, key)
+        places[row.name, dataset, key] = "undecided against" if gap is None else gap.against, floor.name
     return places
 
 
@@ -174,16 +284,17 @@ def _floors_not_cleared(filled: FilledTable) -> str:
     """Which of our rows do not clear which floor."""
     places = _floor_places(filled)
     rows: dict[tuple[str, str, str], list[str]] = {}
-    for (row, dataset), (place, floor) in places.items():
+    for (row, dataset, key), (place, floor) in places.items():
         if place != "above":
-            rows.setdefault((dataset, place, floor), []).append(row)
+            where = display(dataset) + (f", {filled.table.also[key]}" if key else "")
+            rows.setdefault((where, place, floor), []).append(row)
     if places and not rows:
         return "Every row of ours is above every floor."
     return report.listing(
         "**Floors that are not cleared**",
         (
-            f"{display(d)}: **{place}** the floor “{floor}”: {'; '.join(names)}."
-            for (d, place, floor), names in rows.items()
+            f"{where}: **{place}** the floor “{floor}”: {'; '.join(names)}."
+            for (where, place, floor), names in rows.items()
         ),
     )
 
@@ -254,7 +365,7 @@ def _details(filled: FilledTable) -> str:
         ("runs", lambda cell, f: str(len(f.scores(*cell)))),
         ("published", lambda cell, f: str(f.table.published.get(_key(cell), ""))),
         ("verdict", lambda cell, _: verdicts.get(_key(cell), "")),
-        ("best floor", lambda cell, _: " ".join(places.get(_key(cell), ()))),
+        ("best floor", lambda cell, _: " ".join(places.get((*_key(cell), ""), ()))),
     ]
     for key, title in filled.table.also.items():
         columns.append((title, lambda cell, f, key=key: mean_sd(f.summary(*cell, key))))  # type: ignore[misc]

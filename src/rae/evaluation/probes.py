@@ -7,17 +7,25 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.cluster import KMeans
 from sklearn.decomposition import PCA
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import adjusted_rand_score, homogeneity_completeness_v_measure, silhouette_score
-from sklearn.model_selection import StratifiedKFold, StratifiedShuffleSplit
+from sklearn.metrics import (
+    adjusted_rand_score,
+    f1_score,
+    homogeneity_completeness_v_measure,
+    silhouette_score,
+    v_measure_score,
+)
+from sklearn.model_selection import ShuffleSplit, StratifiedKFold, StratifiedShuffleSplit
 from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import StandardScaler, normalize
 
 from rae.datasets import Split
+from rae.evaluation.table_spec import Effort
 
 Array = np.ndarray[Any, Any]
 
@@ -54,6 +62,182 @@ def transfer_accuracy(z: Any, labels: Array, other: Any, other_labels: Array) ->
     """Percent right on all other rows, by a reader fitted on these; columns are standardised by these."""
     probe = make_pipeline(StandardScaler(), softmax()).fit(z, labels)
     return 100 * float(probe.score(other, other_labels))
+
+
+# ----------------------------------------------------------------- a reader with C and scaling chosen by validation
+
+CS = tuple(10.0**k for k in range(-3, 4))
+SCALINGS = ("rows of length one", "columns standardised")
+FOLDS = 5  # of the training rows, where no rows are given for the choice
+ONE_FOLD_FROM = 5000  # training rows: one fold of so many is as sure as five of few
+MOST_STEPS = 200  # of the solver: a larger C of the grid may not converge, and then it is not chosen for that
+
+
+def grid(effort: Effort) -> tuple[float, ...]:
+    """The values of C to choose from: one for a trial."""
+    return CS if effort.steps is None else (1.0,)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a tuned reader says of the test rows."""
+
+    accuracy: float  # in percent
+    right: Array  # (t,) whether each test row is right
+    validation: float  # accuracy on the rows of the choice, in percent
+    scaling: str
+    C: float
+
+    def also(self) -> dict[str, Any]:
+        """What a line keeps beside the accuracy."""
+        return {"validation": round(self.validation, 3), "scaling": self.scaling, "C": self.C}
+
+
+def tuned(z: Any, labels: Array, split: Split, cs: tuple[float, ...] = CS) -> Reading:
+    """Softmax regression on the training rows, with the scaling and C that do best on the validation rows."""
+    best = _best_choice(z, labels, [(split.train, split.val)], cs)
+    return _read(z[split.train], labels[split.train], z[split.test], labels[split.test], best)
+
+
+def tuned_within(z: Any, labels: Array, train: Array, test: Array, seed: int, cs: tuple[float, ...] = CS) -> Reading:
+    """The same, with scaling and C chosen by folds of the training rows, drawn by this seed."""
+    return tuned_elsewhere(z[train], labels[train], z[test], labels[test], seed, cs)
+
+
+def tuned_elsewhere(
+    z: Any, labels: Array, other: Any, other_labels: Array, seed: int, cs: tuple[float, ...] = CS
+) -> Reading:
+    """What a reader of these rows, scaling and C chosen by folds of them, says of other rows."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # a class may have fewer rows than there are folds
+        folds = list(StratifiedKFold(FOLDS, shuffle=True, random_state=seed).split(labels, labels))
+    best = _best_choice(z, labels, folds[: 1 if len(labels) > ONE_FOLD_FROM else None], cs)
+    return _read(z, labels, other, other_labels, best)
+
+
+def fifth(labels: Array, seed: int) -> tuple[Array, Array]:
+    """Rows for training and a fifth for the test, of the rows that have a label; stratified where classes allow it."""
+    rows = np.flatnonzero(labels >= 0)
+    splitter = ShuffleSplit if np.unique(labels[rows], return_counts=True)[1].min() < 2 else StratifiedShuffleSplit
+    train, test = next(splitter(1, test_size=0.2, random_state=seed).split(rows, labels[rows]))
+    return rows[train], rows[test]
+
+
+def _best_choice(
+    z: Any, labels: Array, parts: list[tuple[Array, Array]], cs: tuple[float, ...]
+) -> tuple[float, str, float]:
+    """Validation accuracy, scaling and C of the best choice, the smallest C among equals.
+
+    C grows, each reader begins where the one before ended, and ends where two values in a row did worse than the best.
+    """
+    best = -1.0, SCALINGS[0], cs[0]
+    for scaling in SCALINGS:
+        data = [(*_coordinates(z[train], z[check], scaling), labels[train], labels[check]) for train, check in parts]
+        readers = [LogisticRegression(max_iter=MOST_STEPS, warm_start=True) for _ in parts]
+        highest, worse = -1.0, 0
+        for C in cs:
+            scores = [
+                _fit(reader.set_params(C=C), fitted, known).score(other, asked)
+                for reader, (fitted, other, known, asked) in zip(readers, data, strict=True)
+            ]
+            score = 100 * float(np.mean(scores))
+            highest, worse = max(highest, score), worse + 1 if score < highest else 0
+            best = max(best, (score, scaling, C), key=lambda choice: choice[0])
+            if worse == 2:
+                break
+    return best
+
+
+def _read(z: Any, labels: Array, other: Any, other_labels: Array, choice: tuple[float, str, float]) -> Reading:
+    validation, scaling, C = choice
+    fitted, others = _coordinates(z, other, scaling)
+    reader = _fit(LogisticRegression(C=C, max_iter=MOST_STEPS), fitted, labels)
+    right = np.asarray(reader.predict(others) == other_labels)
+    return Reading(100 * float(right.mean()), right, validation, scaling, C)
+
+
+def _fit(reader: Any, z: Any, labels: Array) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return reader.fit(z, labels)
+
+
+def _coordinates(fitted: Any, other: Any, scaling: str) -> tuple[Any, Any]:
+    """Training rows and others, scaled alike (sparse ones are not centred), in at most as many columns as rows.
+
+    An L2-penalised reader sees nothing but inner products with the training rows, so it reads the same from their
+    coordinates in the space that these span.
+    """
+    if scaling == SCALINGS[0]:
+        fitted, other = normalize(fitted), normalize(other)
+    else:
+        scaler = StandardScaler(with_mean=not sp.issparse(fitted)).fit(fitted)
+        fitted, other = scaler.transform(fitted), scaler.transform(other)
+    if fitted.shape[0] >= fitted.shape[1]:
+        return fitted, other
+    fitted, other = _dense(fitted), _dense(other)
+    products, others = fitted @ fitted.T, other @ fitted.T
+    values, vectors = np.linalg.eigh(products)
+    kept = values > 1e-9 * max(values[-1], 1e-9)
+    vectors = vectors[:, kept] / np.sqrt(values[kept])
+    return products @ vectors, others @ vectors
+
+
+def _dense(x: Any) -> Array:
+    return np.asarray(x.toarray() if hasattr(x, "toarray") else x, np.float64)
+
+
+def packed(right: Array) -> str:
+    """Right or wrong of every test row as hexadecimal text, for a line of the ledger."""
+    return np.packbits(right).tobytes().hex()
+
+
+def unpacked(text: str) -> Array:
+    """What `packed` had, up to seven zeros at the end."""
+    return np.unpackbits(np.frombuffer(bytes.fromhex(text), np.uint8))
+
+
+# ------------------------------------------------------------------------------------------- other protocols
+
+
+def rone(z: Any, labels: Array, seed: int) -> tuple[float, float]:
+    """Micro and macro F1 in percent by RONE's protocol: 70/30 shuffled, unscaled, balanced, one against the rest."""
+    rows = np.flatnonzero(labels >= 0)
+    train, test = (rows[part] for part in next(ShuffleSplit(1, test_size=0.3, random_state=seed).split(rows)))
+    reader = OneVsRestClassifier(LogisticRegression(solver="liblinear", class_weight="balanced", random_state=0))
+    predicted = _fit(reader, z[train], labels[train]).predict(z[test])
+    micro, macro = (f1_score(labels[test], predicted, average=average) for average in ("micro", "macro"))
+    return 100 * float(micro), 100 * float(macro)
+
+
+def clusters(z: Any, labels: Array, seed: int) -> dict[str, float]:
+    """Agreement in percent of k-means with the labels, told their number: vectors as they come, and standardised."""
+    rows = np.flatnonzero(labels >= 0)
+    x = np.asarray(z, np.float64)
+    scores = {}
+    for name, vectors in (("", x), ("_standardised", StandardScaler().fit_transform(x))):
+        found = _k_means(vectors, len(np.unique(labels[rows])), seed)[rows]
+        scores[f"v_measure{name}"] = 100 * float(v_measure_score(labels[rows], found))
+        scores[f"ari{name}"] = 100 * float(adjusted_rand_score(labels[rows], found))
+    return scores
+
+
+def _k_means(x: Array, k: int, seed: int) -> Array:
+    with warnings.catch_warnings():  # there may be fewer distinct vectors than roles
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return np.asarray(KMeans(k, n_init=10, random_state=seed).fit_predict(x))
+
+
+def hubs_near_hubs(z: Any, degrees: Array, hubs: int = 20, near: int = 10) -> float:
+    """The median degree of the nodes nearest to the largest hubs, in percent of the smallest of these hubs' degrees."""
+    x = np.asarray(z, np.float64)
+    largest = np.argsort(-degrees, kind="stable")[:hubs]
+    around = []
+    for hub in largest:
+        distance = ((x - x[hub]) ** 2).sum(1)
+        distance[hub] = np.inf
+        around.append(degrees[np.argsort(distance, kind="stable")[:near]])
+    return 100 * float(np.median(np.concatenate(around))) / float(degrees[largest[-1]])
 
 
 @dataclass(frozen=True)
@@ -105,15 +289,13 @@ def silhouette(z: Array, labels: Array) -> float:
 def recovery(z: Array, labels: Array, seed: int) -> dict[str, float]:
     """GraphWave's protocol: standardise, five principal components, k-means with the true number of roles."""
     x = flat(z, 5)
-    with warnings.catch_warnings():  # there may be fewer distinct vectors than roles
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        clusters = KMeans(len(np.unique(labels)), n_init=10, random_state=seed).fit_predict(x)
-    homogeneity, completeness, v = homogeneity_completeness_v_measure(labels, clusters)
+    found = _k_means(x, len(np.unique(labels)), seed)
+    homogeneity, completeness, v = homogeneity_completeness_v_measure(labels, found)
     return {
         "v_measure": 100 * float(v),
         "homogeneity": 100 * float(homogeneity),
         "completeness": 100 * float(completeness),
-        "ari": 100 * float(adjusted_rand_score(labels, clusters)),
+        "ari": 100 * float(adjusted_rand_score(labels, found)),
         "silhouette": silhouette(x, labels),
     }
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from rae.errors import Argument, CollapseWarning, RaeError
 from rae.evaluation import data
 from rae.evaluation.ledger import RUN_DATE, SCORE_KEYS, Ledger, Line, identity, provenance, run_date
-from rae.evaluation.table_spec import Effort, Table, Work
+from rae.evaluation.table_spec import Effort, Scores, Table, Work
 
 Progress = Callable[[str, int, int, dict[str, float]], None]
 
@@ -54,11 +54,15 @@ def reproduce(
     jobs: int = 1,
     effort: Effort | None = None,
     progress: Progress | None = None,
+    wanted: Callable[[Work, str], bool] | None = None,
 ) -> Outcome:
-    """Compute and append every line that these tables lack; `runs` lowers how many each row gets."""
+    """Compute and append every line that these tables lack; `runs` lowers how many each row gets.
+
+    `wanted` says of a work and a data set whether to compute it; None wants all.
+    """
     outcome = Outcome()
     ledger.folder.mkdir(parents=True, exist_ok=True)  # fails before any work if it cannot be written
-    todo = list(_missing(tables, ledger, runs, effort or Effort(), outcome))
+    todo = list(_missing(tables, ledger, runs, effort or Effort(), outcome, wanted or (lambda work, dataset: True)))
     with contextlib.closing(_compute_all(todo, min(jobs, len(todo)))) as results:
         for done, (job, lines) in enumerate(results, 1):
             if isinstance(lines, str):
@@ -72,7 +76,12 @@ def reproduce(
 
 
 def _missing(
-    tables: Sequence[Table], ledger: Ledger, runs: int | None, effort: Effort, outcome: Outcome
+    tables: Sequence[Table],
+    ledger: Ledger,
+    runs: int | None,
+    effort: Effort,
+    outcome: Outcome,
+    wanted: Callable[[Work, str], bool],
 ) -> Iterator[Job]:
     """The jobs whose lines are not all in the ledger, by data set, so that each is loaded few times."""
     for table in tables:
@@ -83,7 +92,7 @@ def _missing(
                 continue
             for number, work in enumerate(table.works):
                 count = work.runs if runs is None else min(runs, work.runs)
-                for seed in range(count if dataset in work.datasets else 0):
+                for seed in range(count if dataset in work.datasets and wanted(work, dataset) else 0):
                     job = Job(table.name, number, dataset, seed, effort)
                     if all(identity(line) in recorded for line in _line_keys(job, table, work)):
                         outcome.present += len(work.rows)
@@ -106,11 +115,16 @@ def compute(job: Job) -> list[Line]:
 
     table = TABLES[job.table]
     work = table.works[job.work]
+    return scored_lines(_line_keys(job, table, work), lambda: work.compute(job.dataset, job.seed, job.effort))
+
+
+def scored_lines(keys: Sequence[Line], compute_scores: Callable[[], Scores]) -> list[Line]:
+    """The lines of these keys, each with the score of its row, what the computation cost, and where it ran."""
     _reset_peak()
     began, cpu = time.perf_counter(), time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CollapseWarning)  # an untrained or tiny model is a row, not a mistake
-        scores = work.compute(job.dataset, job.seed, job.effort)
+        scores = compute_scores()
     for name, score in scores.items():
         if not math.isfinite(score.score):
             raise RaeError(f"{name} has no finite score")
@@ -118,11 +132,11 @@ def compute(job: Job) -> list[Line]:
         "seconds": round(time.perf_counter() - began, 3),
         "cpu_seconds": round(time.process_time() - cpu, 3),  # a busy machine stretches the other
         "peak_mb": _peak_mb(),
-        "rows_together": len(work.rows),
+        "rows_together": len(keys),
     }
     return [
         {**line, "score": round(score.score, 4), "also": dict(score.also), **cost, **provenance()}
-        for line in _line_keys(job, table, work)
+        for line in keys
         for score in [scores[line["row"]]]
     ]
 
@@ -133,7 +147,7 @@ def _compute_all(todo: Sequence[Job], jobs: int) -> Generator[tuple[Job, list[Li
         for job in todo:
             yield job, _try_compute(job)
         return
-    with _environment(), ProcessPoolExecutor(jobs, get_context("spawn"), _init_worker) as pool:
+    with environment(), ProcessPoolExecutor(jobs, get_context("spawn"), init_worker) as pool:
         pending = iter(todo)
         running: dict[Future[list[Line] | str], Job] = {}
         try:
@@ -166,7 +180,7 @@ def _try_compute(job: Job) -> list[Line] | str:
         return f"{type(error).__name__}: {error}"
 
 
-def _init_worker() -> None:
+def init_worker() -> None:
     """One thread in a worker process, because there is a process for every core."""
     import signal
 
@@ -180,7 +194,7 @@ def _init_worker() -> None:
 
 
 @contextlib.contextmanager
-def _environment() -> Iterator[None]:
+def environment() -> Iterator[None]:
     """The environment of worker processes: one thread in every library, and the date of this run."""
     settings = {**_ENVIRONMENT, RUN_DATE: run_date()}
     before = {name: os.environ.get(name) for name in settings}

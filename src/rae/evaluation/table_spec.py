@@ -6,6 +6,7 @@ concatenation are rows too).
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,8 +14,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from rae.config import PRESETS, Config
+from rae.config import PRESETS, Config, ExactConfig, Settings
 
+FAMILIES = ("exact", "exact, one block", "untrained", "trained")  # of our rows
 KINDS = ("floor", "other", "ours", "ablation")  # of rows, in the order of a table; other: somebody else's method
 
 
@@ -33,10 +35,21 @@ class Row:
         """Whether this row runs RAE itself."""
         return self.settings.get("method", "rae") == "rae" and self.kind in ("ours", "ablation")
 
-    def config(self, seed: int, effort: Effort) -> Config:
-        """The settings of this row as a Config: `preset` and every other setting by name."""
+    @property
+    def family(self) -> str:
+        """How the vectors of a row of ours are made, one of FAMILIES."""
+        if self.settings.get("model") == "exact":
+            return "exact, one block" if "block" in self.settings else "exact"
+        return "untrained" if self.settings.get("steps") == 0 else "trained"
+
+    def config(self, seed: int, effort: Effort) -> Any:
+        """The settings of this row: an ExactConfig for `model: exact`, else a Config; `preset` and others by name."""
+        if self.settings.get("model") == "exact":
+            names = {f.name for f in dataclasses.fields(ExactConfig)}
+            return ExactConfig(**{k: v for k, v in self.settings.items() if k in names}, seed=seed)
         changes = {k: v for k, v in self.settings.items() if k in Config.__dataclass_fields__}
-        config = PRESETS[self.settings.get("preset", "default")].replace(**changes, seed=seed)
+        config = PRESETS[self.settings.get("preset", "trained")].replace(**changes, seed=seed)
+        assert isinstance(config, Config)
         return config if effort.steps is None else config.replace(steps=min(config.steps, effort.steps))
 
 
@@ -103,6 +116,7 @@ class Quoted:
     name: str
     values: Mapping[str, float]
     source: str
+    key: str = ""  # the key of `also` that it was published of; the score without one
 
 
 @dataclass(frozen=True)
@@ -118,6 +132,7 @@ class Table:
     published: Mapping[tuple[str, str], Published] = field(default_factory=dict)  # by row and data set
     quoted: tuple[Quoted, ...] = ()
     also: Mapping[str, str] = field(default_factory=dict)  # further numbers to print: key of `also`, and its heading
+    judged: tuple[str, ...] = ()  # the keys of `also` that are scores of their own, compared with floors too
     from_files: bool = True  # data sets are files that may be absent
     floors: bool = True  # compare our rows with the floors
     published_as: str = ""  # the key of `also` that is scored as the published values were, where a line has it
@@ -128,6 +143,11 @@ class Table:
         """Every row once, floors first."""
         by_name = {row.name: row for work in self.works for row in work.rows}
         return tuple(sorted(by_name.values(), key=lambda row: KINDS.index(row.kind)))
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The numbers of a run that are judged: the score, which has no key, and those of `judged`."""
+        return ("", *self.judged)
 
     def row(self, name: str) -> Row:
         """The row of this name."""
@@ -146,15 +166,17 @@ class Table:
         return tuple(dict.fromkeys(name for work in self.works for name in work.datasets))
 
 
-def digest(config: Config) -> str:
-    """A hash of every setting but the seed, eight hexadecimal digits."""
-    text = json.dumps({name: value for name, value in config.as_dict().items() if name != "seed"}, sort_keys=True)
+def digest(config: Settings) -> str:
+    """A hash of every setting that this config's loss reads, but the seed, eight hexadecimal digits."""
+    loss = getattr(config, "loss", None)
+    read = [f.name for f in dataclasses.fields(config) if f.metadata.get("loss", loss) == loss]  # type: ignore[arg-type]
+    text = json.dumps({name: getattr(config, name) for name in read if name != "seed"}, sort_keys=True)
     return hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
 
 
-def quoted(name: str, source: str, datasets: Sequence[str], *values: float | None) -> Quoted:
+def quoted(name: str, source: str, datasets: Sequence[str], *values: float | None, key: str = "") -> Quoted:
     """A row of published values, one per data set, None where there is none."""
-    return Quoted(name, {d: v for d, v in zip(datasets, values, strict=True) if v is not None}, source)
+    return Quoted(name, {d: v for d, v in zip(datasets, values, strict=True) if v is not None}, source, key)
 
 
 def published(rows: Sequence[str], datasets: Sequence[str], values: Sequence[Sequence[Any]]) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from rae.baselines import Degree, GraphWave, Node2Vec, ReFeX
-from rae.estimator import RAE
+from rae.evaluation import floors, models
 from rae.evaluation.table_spec import Effort, Row
 from rae.features import structural_features
 from rae.graph import Graph
@@ -21,25 +21,47 @@ def settings_of(embedder: Any) -> dict[str, Any]:
 
 DEGREE = Row("degree", "floor", {"method": "degree"}, "log-degree alone")
 FEATURES = Row("structural features", "floor", {"method": "features"}, "what RAE is given")
+DEGREE_TRIANGLES = Row("log-degree and log-triangles", "floor", {"method": "degree and triangles"}, "in graph units")
+STATISTICS = Row("39 two-hop statistics", "floor", {"method": "two-hop statistics"}, "degree, triangles, clustering")
 REFEX = Row("ReFeX-style features", "other", {"method": "refex", **settings_of(ReFeX())})
 GRAPHWAVE = Row("GraphWave", "other", {"method": "graphwave", **settings_of(GraphWave())})
 NODE2VEC = Row(
     "node2vec", "other", {"method": "node2vec", **settings_of(Node2Vec(walks=50))}, "50 walks: the graphs are small"
 )
+EXACT = Row("RAE, exact solution", "ours", {"method": "rae", "model": "exact"})
+PLACE = Row("RAE, exact solution, place alone", "ours", {"method": "rae", "model": "exact", "block": "place"})
 UNTRAINED = Row("RAE, untrained", "ours", {"method": "rae", "steps": 0})
 WITHIN = Row("RAE, J_within", "ours", {"method": "rae", "loss": "within"})
 NEIGHBOR = Row("RAE, J_neighbor", "ours", {"method": "rae", "loss": "neighbor"})
 
-ROWS = (DEGREE, FEATURES, REFEX, GRAPHWAVE, NODE2VEC, UNTRAINED, WITHIN, NEIGHBOR)
+FLOORS = (DEGREE, DEGREE_TRIANGLES, STATISTICS, FEATURES)
+ROWS = (*FLOORS, REFEX, GRAPHWAVE, NODE2VEC, EXACT, UNTRAINED, WITHIN, NEIGHBOR)
+
+_MADE: dict[str, Any] = {
+    "features": structural_features,
+    "degree and triangles": floors.degree_and_triangles,
+    "two-hop statistics": floors.two_hop_statistics,
+}
 
 
 def vectors(row: Row, graph: Graph, seed: int, effort: Effort) -> np.ndarray[Any, Any]:
-    """The vectors that the method of this row gives the nodes.  -> (n, d)"""
+    """The vectors that the method of this row gives the nodes, as distances take them.  -> (n, d)"""
+    return np.asarray(both_vectors(row, graph, seed, effort)[0])
+
+
+def both_vectors(row: Row, graph: Graph, seed: int, effort: Effort) -> tuple[Any, Any]:
+    """The vectors of a row as distances take them, and as readers that learn take them."""
     method = row.settings["method"]
     if method == "rae":
-        return RAE(row.config(seed, effort)).fit_transform(graph)
-    if method == "features":
-        return structural_features(graph)
+        model = models.fitted(row, seed, effort, graph)
+        z = model.transform(graph)
+        return models.for_distances(row, model, z), models.chosen(row, model, z)
+    z = _MADE[method](graph) if method in _MADE else _baseline(row, graph, seed, effort)
+    return z, z
+
+
+def _baseline(row: Row, graph: Graph, seed: int, effort: Effort) -> np.ndarray[Any, Any]:
+    method = row.settings["method"]
     embedder: Any = {"degree": Degree, "refex": ReFeX, "graphwave": GraphWave, "node2vec": Node2Vec}[method]
     settings = {name: value for name, value in row.settings.items() if name != "method"}
     if method == "node2vec":
