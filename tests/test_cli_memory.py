@@ -250,19 +250,19 @@ def test_the_key_differs_where_any_input_of_the_vectors_differs():
     renamed = Graph.from_edges([("a", "b"), ("b", "d")])
     x, y = np.ones((3, 2), np.float32), np.zeros((3, 2), np.float32)
     keys = [
-        vectors_key(graph, None, Config(), "1"),
-        vectors_key(other, None, Config(), "1"),
-        vectors_key(renamed, None, Config(), "1"),
-        vectors_key(graph, x, Config(), "1"),
-        vectors_key(graph, y, Config(), "1"),
-        vectors_key(graph, None, Config(), "2"),
-        vectors_key(graph, None, Config(), "1", half=True),
-        vectors_key(graph, None, Config(), "1", dtype="float16"),
+        vectors_key(graph, None, "1"),
+        vectors_key(other, None, "1"),
+        vectors_key(renamed, None, "1"),
+        vectors_key(graph, x, "1"),
+        vectors_key(graph, y, "1"),
+        vectors_key(graph, None, "2"),
+        vectors_key(graph, None, "1", half=True),
+        vectors_key(graph, None, "1", dtype="float16"),
     ]
 
     assert len({json.dumps(key) for key in keys}) == len(keys)
     again = Graph.from_edges([("a", "b"), ("b", "c")])
-    assert vectors_key(again, None, Config(), "1") == keys[0]
+    assert vectors_key(again, None, "1") == keys[0]
 
 
 # ------------------------------------------------------------------------------ what is advised
@@ -342,8 +342,11 @@ def test_in_python_the_advice_names_arguments(large, monkeypatch):
 def test_a_fit_refuses_a_budget_before_it_trains(here, capsys, monkeypatch):
     monkeypatch.setattr("rae.estimator.RAE.fit", lambda *_, **__: pytest.fail("trained"))
 
-    assert main(["fit", "edges.csv", "--out", "run", "--memory", "100MB", *SMALL]) == 2
-    assert "--memory must be 0." in capsys.readouterr().err
+    assert main(["fit", "edges.csv", "--out", "run", "--memory", "600MB", *SMALL]) == 2
+    assert re.search(r"--memory must be 0\.\d\d GiB or more for .* nodes", capsys.readouterr().err)
+    assert main(["fit", "no file", "--out", "run", "--memory", "10MiB", *SMALL]) == 2  # refused before it is read
+    says = "--memory must be 0.56 GiB or more, which the program takes before any data, got 0.01 GiB"
+    assert says in capsys.readouterr().err
     assert sorted(p.name for p in here.iterdir()) == ["edges.csv", "model.safetensors"]
 
 

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from rae import RAE, Graph, Run
+from rae.blocks import Block, side_by_side
 from rae.cli.program import main
 from rae.cli.roles import table
 from rae.io import read_embeddings, write_embeddings
@@ -89,7 +90,7 @@ def test_a_weak_number_is_called_weak(tmp_path, model, capsys):
 
     assert record["criterion"] == "prediction strength"
     assert record["weak"] is True
-    assert max(strength for _, strength in record["curve"]) < record["threshold"] == 0.8
+    assert max(strength for _, strength in record["curve"]) < record["threshold"] == 0.7
     assert "a weak choice" in out
     assert "--k N sets the number" in " ".join(out.split())
     assert "a weak choice" not in rae(capsys, "roles", run.path, "--k", "3", "--force")[1]
@@ -255,10 +256,95 @@ def test_a_wrong_call_is_refused_in_one_sentence(run, capsys, words, message):
     assert message in err
 
 
+# ------------------------------------------------------------------------ weights, names and labels
+
+
+@pytest.fixture
+def blocks_run(tmp_path, model):
+    """A run whose vectors are two blocks, one of noise that no distance sees, with display names."""
+    graph = make_houses()
+    z = model.transform(graph)
+    noise = 30 * np.random.default_rng(0).normal(size=z.shape).astype(np.float32)
+    blocks = side_by_side([Block("place", 0, z.shape[1]), Block("around", 0, z.shape[1], weight=0.0)])
+
+    def write(path, checksum):
+        write_embeddings(path, graph.id_column, np.hstack([z, noise]), model=checksum, blocks=blocks)
+        return 2 * z.shape[1]
+
+    run = Run.create(tmp_path / "blocks", model, graph.id_column, write, graph=graph)
+    run.set_names([f"Node {i}" for i in graph.ids])
+    return run
+
+
+def test_weights_at_the_command_line(blocks_run, run, capsys):
+    plain = run_json(capsys, "roles", run.path)
+    by_place = run_json(capsys, "roles", blocks_run.path)
+    by_noise = run_json(capsys, "roles", blocks_run.path, "--weights", "place=0,around=1", "--force")
+
+    assert [c["size"] for c in by_place["cards"]] == [c["size"] for c in plain["cards"]]
+    assert by_place["weights"] == {"place": 1.0, "around": 0.0}
+    assert by_noise["cards"] != by_place["cards"]
+    assert run_json(capsys, "roles", blocks_run.path, "--weights", "around=1,place=0")["weights"] == by_noise["weights"]
+    code, _, err = rae(capsys, "roles", blocks_run.path, "--weights", "around=2")
+    assert (code, "other weights (place=0,around=1)" in err) == (2, True)
+    near = run_json(capsys, "similar", blocks_run.path, "c3", "-k", "4")["similar"][0]["matches"]
+    assert [m["id"] for m in near] == [
+        m["id"] for m in run_json(capsys, "similar", run.path, "c3", "-k", "4")["similar"][0]["matches"]
+    ]
+    far = run_json(capsys, "similar", blocks_run.path, "c3", "--weights", "around=1")["similar"][0]["matches"]
+    assert far[0]["distance"] > 0.1
+    code, _, err = rae(capsys, "similar", blocks_run.path, "c3", "--weights", "arond=1")
+    assert (code, "did you mean 'around'" in err) == (2, True)
+
+
+def test_display_names_are_shown(blocks_run, capsys):
+    _, out, _ = rae(capsys, "roles", blocks_run.path)
+    _, alike, _ = rae(capsys, "similar", blocks_run.path, "c3")
+
+    assert "Node " in out
+    assert "most alike to c3 Node c3 (role" in alike
+    assert run_json(capsys, "similar", blocks_run.path, "c3")["similar"][0]["matches"][0]["name"].startswith("Node c")
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_labels_are_shown_by_role(run, tmp_path, capsys, monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+    table = tmp_path / "nodes.csv"
+    table.write_text("node,kind\n" + "".join(f"{i},{'cycle' if i[0] == 'c' else 'house'}\n" for i in make_houses().ids))
+    _, out, _ = rae(capsys, "roles", run.path, "--labels", table, "--label-column", "kind", "--id-column", "node")
+    result = run_json(capsys, "roles", run.path, "--labels", table)
+
+    assert "kind by role: nodes, share of the role, lift" in out
+    assert "(100 %, " in out
+    assert max(map(len, out.split("kept in")[0].split("written")[0].splitlines())) <= width
+    assert result["labels"]["labels"] == ["house", "cycle"]
+    assert len(result["labels"]["lift"]) == result["k"]
+    assert rae(capsys, "roles", run.path, "--label-column", "kind")[0] == 2
+    assert rae(capsys, "roles", run.path, "--labels", table, "--against", run.path)[0] == 2
+
+
+def test_a_name_column_is_no_feature(tmp_path, capsys):
+    (tmp_path / "edges.csv").write_text("a,b\n1,2\n2,3\n3,1\n3,4\n")
+    (tmp_path / "nodes.csv").write_text("id,login,age\n1,ann,30\n2,bob,40\n3,cid,50\n4,dan,60\n")
+    small = ["--dims", "4", "--fanout", "2", "--steps", "2", "--no-page"]
+    with_features = ["--features", tmp_path / "nodes.csv", "--name-column", "login"]
+    run_json(capsys, "fit", tmp_path / "edges.csv", *with_features, *small, "--out", tmp_path / "one")
+    names = ["--names", tmp_path / "nodes.csv", "--name-column", "login"]
+    run_json(capsys, "fit", tmp_path / "edges.csv", *names, *small, "--out", tmp_path / "two")
+
+    assert Run.open(tmp_path / "one").feature_names == ("age",)
+    assert Run.open(tmp_path / "one").names().to_pylist() == ["ann", "bob", "cid", "dan"]
+    assert Run.open(tmp_path / "two").names().to_pylist() == ["ann", "bob", "cid", "dan"]
+    code, _, err = rae(
+        capsys, "fit", tmp_path / "edges.csv", "--name-column", "login", *small, "--out", tmp_path / "no"
+    )
+    assert (code, "--names" in err) == (2, True)
+
+
 # ------------------------------------------------------------------------------- rae similar
 
 
-def test_look_alikes_are_shown_with_their_cosine_and_role(run, capsys):
+def test_look_alikes_are_shown_with_their_distance_and_role(run, capsys):
     run_json(capsys, "roles", run.path)
     code, out, _ = rae(capsys, "similar", run.path, "c3", "h1.2", "-k", "4")
     result = run_json(capsys, "similar", run.path, "c3", "-k", "4")
@@ -267,7 +353,7 @@ def test_look_alikes_are_shown_with_their_cosine_and_role(run, capsys):
     assert "most alike to c3 (role" in out
     assert out.count("most alike") == 2
     assert {m["id"][0] for m in result["similar"][0]["matches"]} == {"c"}
-    assert result["similar"][0]["matches"][0]["cosine"] == pytest.approx(1, abs=1e-4)
+    assert result["similar"][0]["matches"][0]["distance"] == pytest.approx(0, abs=1e-4)
     assert result["method"] == "exact"
     assert "role" in result["similar"][0]["matches"][0]
 

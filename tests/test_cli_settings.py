@@ -10,23 +10,24 @@ import pytest
 from rae.cli.flags import flag, in_flags
 from rae.cli.program import app
 from rae.cli.settings import config_options
-from rae.config import PAPER, TOY, Config
+from rae.config import PAPER, TOY, Config, ExactConfig, Settings
 from rae.errors import ConfigError
 
 
 @click.command()
 @config_options
-def command(config: Config) -> Config:
+def command(config: Settings) -> Settings:
     return config
 
 
-def config_from(*args: str) -> Config:
-    config: Config = command.main(list(args), standalone_mode=False)
+def config_from(*args: str) -> Settings:
+    config: Settings = command.main(list(args), standalone_mode=False)
     return config
 
 
 def test_no_flags_are_the_library_s_own_defaults():
-    assert config_from() == Config()
+    assert config_from() == ExactConfig()
+    assert config_from("--preset", "trained") == Config()
     assert config_from("--preset", "paper") == PAPER
 
 
@@ -34,7 +35,8 @@ def test_every_setting_has_a_flag_that_shows_its_default():
     fit = app.commands["fit"]
     flags = {option for parameter in fit.params for option in parameter.opts}
 
-    assert {flag(f.name) for f in dataclasses.fields(Config)} <= flags
+    for kind in (Config, ExactConfig):
+        assert {flag(f.name) for f in dataclasses.fields(kind)} <= flags
     with click.Context(fit, max_content_width=200, terminal_width=200) as ctx:
         text = fit.get_help(ctx)
     assert "[default: 192,64]" in text
@@ -51,11 +53,28 @@ def test_every_setting_has_a_flag_that_shows_its_default():
         (["--learning-rate", "0.5"], {"learning_rate": 0.5}),
         (["--no-exclude-neighbors", "--add-structure"], {"exclude_neighbors": False, "add_structure": True}),
         (["--projections", "1", "--loss", "both"], {"projections": 1, "loss": "both"}),
-        (["--seed", str(2**63 - 1)], {"seed": 2**63 - 1}),
+        (["--steps", "5", "--seed", str(2**63 - 1)], {"steps": 5, "seed": 2**63 - 1}),
     ],
 )
 def test_a_flag_sets_its_field(args, expected):
     assert config_from(*args) == Config(**expected)
+
+
+@pytest.mark.parametrize(
+    ("args", "expected"),
+    [
+        (["--seed", "7"], {"seed": 7}),
+        (["--views", "3", "--no-relative"], {"views": 3, "relative": False}),
+        (["--level-weights", "1,.5"], {"level_weights": (1.0, 0.5)}),
+    ],
+)
+def test_a_flag_of_the_exact_model_sets_its_field(args, expected):
+    assert config_from(*args) == ExactConfig(**expected)
+
+
+def test_flags_of_both_models_are_refused():
+    with pytest.raises(ConfigError, match="is a setting of the trained model"):
+        config_from("--steps", "5", "--views", "3")
 
 
 def test_a_preset_sets_what_no_flag_sets():

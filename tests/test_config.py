@@ -10,6 +10,7 @@ import pytest
 from rae import PAPER, TOY, Config
 from rae.config import PRESETS
 from rae.errors import ConfigError
+from rae.runtime import set_threads, threads
 
 
 def test_the_papers_setting_is_what_the_paper_says():
@@ -20,8 +21,8 @@ def test_the_papers_setting_is_what_the_paper_says():
     assert PAPER.steps * PAPER.batch_size == 51_200
     assert PAPER.replace(loss="both").width == 512
     assert (TOY.dims, TOY.fanout, TOY.steps) == ((8, 2), (2, 4), 100)
-    assert set(PRESETS) == {"default", "paper", "toy"}
-    assert PRESETS["default"] == Config()
+    assert list(PRESETS) == ["exact", "trained", "actions", "paper", "toy"]
+    assert PRESETS["trained"] == Config()
 
 
 def test_the_default_differs_from_the_paper_in_its_degree_features_alone():
@@ -41,7 +42,7 @@ def test_a_config_survives_a_round_trip_and_tells_what_differs():
     [
         ({"n_steps": 5}, "unknown setting 'n_steps'; did you mean 'steps'"),
         ({"epochs_total": 5}, "unknown setting 'epochs_total'; the settings are loss, dims"),
-        ({"loss": "between"}, "loss must be one of 'within', 'neighbor', 'both', got 'between'"),
+        ({"loss": "between"}, "loss must be one of 'within', 'neighbor', 'both', 'agree', got 'between'"),
         ({"loss": "neighbour"}, "did you mean 'neighbor'"),
         ({"loss": 3}, "loss must be a word"),
         ({"steps": -1}, "steps must be 0 or more, got -1"),
@@ -65,3 +66,11 @@ def test_a_config_survives_a_round_trip_and_tells_what_differs():
 def test_a_wrong_setting_is_refused_in_a_sentence(settings, says):
     with pytest.raises(ConfigError, match=says):
         PAPER.replace(**settings)
+
+
+@pytest.mark.parametrize("count", ["x", 0, -1, 1.5, True])
+def test_threads_that_are_no_number_from_one_are_refused(count):
+    before = threads()
+    with pytest.raises(ConfigError, match="threads must be a whole number from 1, or None for all cores, got"):
+        set_threads(count)
+    assert threads() == before

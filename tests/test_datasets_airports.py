@@ -44,6 +44,25 @@ def test_damaged_labels_are_refused(labels, match, tmp_path):
         load("brazil", home=_home(tmp_path, labels=labels))
 
 
+def _actors(tmp_path, labels):
+    (tmp_path / "rone").mkdir()
+    (tmp_path / "rone" / "actor.edge").write_text("0 2\n2 1\n1 1\n")
+    (tmp_path / "rone" / "actor.lbl").write_text(labels)
+    return Home(tmp_path, tmp_path / "cache", {})
+
+
+def test_actors_without_an_influence_have_the_label_minus_one(tmp_path):
+    data = load("actor", home=_actors(tmp_path, "0 3\n2 1\n"))
+
+    assert dict(zip(data.graph.ids.tolist(), data.labels.tolist(), strict=True)) == {0: 3, 1: -1, 2: 1}
+
+
+@pytest.mark.parametrize("labels", ["0 3\n2\n", "0 3\n0 1\n", "0 -1\n", "0 high\n"])
+def test_damaged_labels_of_actors_are_refused(labels, tmp_path):
+    with pytest.raises(DatasetError, match=r"actor\.lbl must"):
+        load("actor", home=_actors(tmp_path, labels))
+
+
 def test_the_web_graph_is_read_under_either_name(tmp_path):
     (tmp_path / "web-Google").mkdir()
     (tmp_path / "web-Google" / "web-Google.txt.gz").write_text("# a comment\n0\t5\n5\t0\n")
@@ -62,6 +81,14 @@ def test_the_published_counts(data_home, name, nodes, edges, loops, smallest):
     assert (data.graph.n_nodes, data.graph.n_edges, data.graph.counts.self_loops) == (nodes, edges, loops)
     assert data.n_classes == 4
     assert np.bincount(data.labels).min() == smallest
+
+
+@pytest.mark.data
+def test_the_published_counts_of_actors(data_home):
+    data = load("actor")
+
+    assert (data.graph.n_nodes, data.graph.n_edges, data.graph.counts.self_loops) == (7_758, 26_646, 87)
+    assert np.bincount(data.labels + 1).tolist() == [594, 1_782, 1_787, 1_798, 1_797]
 
 
 @pytest.mark.data

@@ -14,6 +14,7 @@ from rae.graph import Graph
 def test_the_names_are_all_there():
     assert {"house", "barbell", "planted-roles", "planted-actions", "power-law", "stdlib"} < set(datasets.names())
     assert {"cora", "citeseer", "pubmed", "brazil", "europe", "usa", "MUTAG", "IMDB-BINARY"} < set(datasets.names())
+    assert {"facebook-pages", "chameleon", "squirrel", "actor", "PROTEINS"} < set(datasets.names())
     assert list(datasets.names()) == sorted(datasets.names(), key=str.lower)
 
 
@@ -25,7 +26,7 @@ def test_an_unknown_name_is_refused_with_the_nearest(name, near):
 
 @pytest.mark.parametrize("name", ["", "zzzzzzzz", 7, None])
 def test_an_unknown_name_without_a_similar_one_lists_all_names(name):
-    with pytest.raises(DatasetError, match="the names are barbell, "):
+    with pytest.raises(DatasetError, match="the names are actor, barbell, "):
         datasets.load(name)
 
 
@@ -63,6 +64,8 @@ def test_rows_that_do_not_fit_the_graph_are_refused():
     graph = Graph.from_edges([(0, 1)])
     with pytest.raises(DatasetError, match="labels must have one row per node"):
         Dataset("tiny", graph, labels=np.zeros(3, np.int64))
+    with pytest.raises(DatasetError, match="node_names must be one per node"):
+        Dataset("tiny", graph, node_names=("a",))
     with pytest.raises(RaeError, match="labels must be one per graph"):
         GraphCollection("tiny", (graph,), np.zeros(2, np.int64))
 

@@ -260,8 +260,8 @@ def _same_order(one, other):
 
 
 @pytest.mark.data
-@pytest.mark.parametrize("name", ["IMDB-BINARY", "IMDB-MULTI"])
-def test_both_forms_of_imdb_are_equal_graph_by_graph(data_home, name):
+@pytest.mark.parametrize("name", tu.FOLDS_FIT_THE_ZIP)
+def test_both_forms_are_equal_graph_by_graph_where_the_folds_fit_both(data_home, name):
     text = load(name)
     packed = tu.collection(name, tu.read_zip(data_home / name / f"{name}.zip", name))
 
@@ -276,6 +276,7 @@ def test_both_forms_of_imdb_are_equal_graph_by_graph(data_home, name):
         ("MUTAG", 188, 3371, 3721, [63, 125], False),
         ("IMDB-BINARY", 1000, 19773, 96531, [500, 500], True),
         ("IMDB-MULTI", 1500, 19502, 98903, [500, 500, 500], True),
+        ("PROTEINS", 1113, 43471, 81044, [663, 450], False),
         ("REDDIT-BINARY", 2000, 859254, 995508, [1000, 1000], True),
     ],
 )

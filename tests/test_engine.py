@@ -21,7 +21,7 @@ import scipy.sparse as sp
 from plain import random_graph
 from rae import RAE, Config, FeatureTable, Run, read_embeddings, read_features, set_threads, write_embeddings
 from rae.cli.program import main
-from rae.engine import TILE, embed_to, embedding, memory_bytes
+from rae.engine import TILE, embed_to, embedding, memory_bytes, models_of
 from rae.engine.embedding import JobDescription
 from rae.engine.layout import PROGRAM, Layout, Sizes, layout
 from rae.engine.tasks import Task, perform
@@ -41,12 +41,12 @@ FEATURES = {"structure": None, "dense": WORDS.toarray(), "sparse": WORDS}
 
 
 def in_memory(path, model, graph, x, dtype="float32"):
-    write_embeddings(path, graph.id_column, model.transform(graph, x), dtype=dtype)
+    write_embeddings(path, graph.id_column, model.transform(graph, x), dtype=dtype, blocks=model.blocks)
     return path.read_bytes()
 
 
 def on_disk(path, model, graph, x, cut=MANY, **options):
-    embed_to(path, model.encoders, Features.of(graph, x, model.config, check=False), cut=cut, **options)
+    embed_to(path, models_of(model.fitted, graph, x, check=False), cut=cut, blocks=model.blocks, **options)
     return path.read_bytes()
 
 
@@ -213,7 +213,7 @@ def test_tasks_described_by_plain_data_run_in_other_processes(tmp_path, z, given
 
     assert os.getpid() not in elsewhere.ids
     assert all("neighbor-2-vectors" in name for name in here)  # the last level is made where the vectors are wanted
-    write_embeddings(z, GRAPH.id_column, vectors)
+    write_embeddings(z, GRAPH.id_column, vectors, blocks=model.blocks)
     assert z.read_bytes() == expected
 
 
@@ -453,7 +453,7 @@ def test_the_estimator_reports_and_refuses(z):
     with pytest.raises(FileError, match="float32 or float16, got dtype 'int8'"):
         model.embed_to(z, GRAPH, memory="1GiB", dtype="int8")
     wider = RAE(SMALL).fit(GRAPH, WORDS)
-    with pytest.raises(FeatureError, match="fitted on 30 feature columns, got 29"):
+    with pytest.raises(FeatureError, match="reads 30 feature columns, got 29"):
         wider.embed_to(z, GRAPH, WORDS[:, :29], memory="1GiB")
     with pytest.raises(FeatureError, match=r"one row per node \(5,000\), got 4,999"):
         wider.embed_to(z, GRAPH, WORDS.toarray()[1:], memory="1GiB")

@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from plain import random_graph
 from rae import RAE, Config, Run, estimator, set_threads, write_embeddings
 from rae.cli.program import main
-from rae.engine import embed, embed_to, stream
+from rae.engine import embed, embed_to, encoder_models, stream
 from rae.engine.layout import Layout
 from rae.errors import ConfigError, FeatureError, FileError, GraphError, NotFittedError
 from rae.features import Features
@@ -29,7 +29,7 @@ FEATURES = {"structure": None, "dense": WORDS.toarray(), "half": WORDS.toarray()
 
 
 def in_memory(path, model, graph, x, dtype="float32"):
-    write_embeddings(path, graph.id_column, model.transform(graph, x), dtype=dtype)
+    write_embeddings(path, graph.id_column, model.transform(graph, x), dtype=dtype, blocks=model.blocks)
     return path.read_bytes()
 
 
@@ -110,9 +110,9 @@ def test_the_vectors_of_all_nodes_are_never_in_memory(z, monkeypatch):
     model = RAE(dims=(120, 8), fanout=(3, 3), steps=0).fit(graph, x)
     whole = 4 * graph.n_nodes * 128
 
-    features = Features.of(graph, x, model.config)
-    assert peak(lambda: embed(model.encoders, features)) > whole
-    assert peak(lambda: embed_to(z, model.encoders, features)) < 0.5 * whole
+    models = encoder_models(model.encoders, Features.of(graph, x, model.config))
+    assert peak(lambda: embed(models)) > whole
+    assert peak(lambda: embed_to(z, models)) < 0.5 * whole
 
 
 @pytest.mark.parametrize("bounds", [[], ["--dtype", "float16"]])
@@ -174,7 +174,7 @@ def test_what_cannot_be_embedded_is_refused_and_leaves_no_file(z):
     with pytest.raises(FileError, match="float32 or float16, got dtype 'int8'"):
         model.embed_to(z, GRAPH, dtype="int8")
     wider = RAE(SMALL).fit(GRAPH, WORDS)
-    with pytest.raises(FeatureError, match="fitted on 30 feature columns, got 29"):
+    with pytest.raises(FeatureError, match="reads 30 feature columns, got 29"):
         wider.embed_to(z, GRAPH, WORDS[:, :29])
     assert list(z.parent.iterdir()) == []
 
@@ -194,7 +194,7 @@ def test_vectors_that_are_not_finite_are_refused_and_leave_no_file(z, threads, c
 def test_a_reader_that_stops_early_leaves_nobody_at_work(threads):
     threads(2)
     model = RAE(SMALL).fit(GRAPH)
-    rows = stream(model.encoders, Features.of(GRAPH, None, model.config))
+    rows = stream(encoder_models(model.encoders, Features.of(GRAPH, None, model.config)))
 
     assert next(rows).shape == (N, 32)
     rows.close()

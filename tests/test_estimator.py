@@ -119,7 +119,7 @@ def test_progress_and_history_tell_what_happens():
         (
             lambda: RAE(SMALL).fit(GRAPH, X).transform(GRAPH, X[:, :3]),
             FeatureError,
-            "fitted on 5 feature columns, got 3",
+            "reads 5 feature columns, got 3",
         ),
         (lambda: RAE(SMALL).fit(GRAPH, X[:9]), FeatureError, r"one row per node \(60\), got 9"),
         (lambda: RAE(SMALL).fit(GRAPH, X, feature_names=["a"]), FeatureError, r"one entry per column \(5\), got 1"),
@@ -159,12 +159,15 @@ def test_a_failed_fit_keeps_the_old_model():
 
 def test_a_diverged_fit_says_so_and_what_to_change():
     with pytest.raises(TrainingError, match=r"diverged.*lower learning_rate"):
-        RAE(SMALL).fit(GRAPH, X * np.float32(1e38))
+        RAE(SMALL, learning_rate=1000).fit(GRAPH, X * np.float32(1e17))
 
 
 def test_vectors_that_are_not_finite_are_refused():
+    model = RAE(SMALL, steps=0).fit(GRAPH, X)
+    for weights in model.encoders["within"].parameters():
+        weights.data *= 1e30
     with pytest.raises(FeatureError, match="scale the features"):
-        RAE(SMALL, steps=0).fit_transform(GRAPH, X * np.float32(1e38))
+        model.transform(GRAPH, X * np.float32(1e16))
 
 
 def test_a_collapsed_fit_says_so_and_what_to_change():
@@ -286,11 +289,12 @@ def test_the_encoder_works_in_a_plain_torch_loop():
 def test_the_public_names_are_these():
     assert rae.__all__ == sorted(rae.__all__, key=lambda n: (not n.isupper(), not n[0].isupper(), n))
     assert set(rae.__all__) == {
-        "PAPER", "RAE", "TOY", "Config", "Encoder", "Exact", "FeatureTable", "Features", "Graph", "Roles", "Run",
-        "any_other", "build_graph", "contrast", "datasets", "embed_file", "errors", "exact_blocks", "fit_run", "key",
+        "ACTIONS", "PAPER", "RAE", "TOY", "Config", "Decoder", "Encoder", "ExactConfig", "FeatureTable", "Features",
+        "Graph", "Roles", "Run", "agreement", "any_other", "build_graph", "contrast", "datasets", "embed_file",
+        "errors", "exact_blocks", "fit_run", "hide_neighbors", "key",
         "non_neighbor", "open_graph", "random_neighbor", "read_edges", "read_embeddings", "read_features",
         "sample_blocks", "set_threads", "shuffle_neighbors", "similar", "step_loss", "structural_features",
-        "write_embeddings", "write_graph",
+        "telling", "walk_end", "write_embeddings", "write_graph",
     }  # fmt: skip
     for name in rae.__all__:
         assert getattr(rae, name) is not None

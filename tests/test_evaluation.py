@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +23,7 @@ from rae.evaluation import figures, floors, probes, runner, table_spec
 from rae.evaluation import paper_report as report
 from rae.evaluation.ledger import SCORE_KEYS, Ledger, identity, lines_of_cell, provenance
 from rae.evaluation.publish import publish
-from rae.evaluation.statistics import against_floor, summary, two_sample, verdict
+from rae.evaluation.statistics import Gap, against_floor, gap_on_nodes, paired_gap, summary, two_sample, verdict
 from rae.evaluation.table_spec import Effort, Published, Row, Score, Table, Work
 from rae.evaluation.tables import GROUPS, TABLES
 from rae.features import structural_features
@@ -230,6 +231,31 @@ def test_one_run_decides_nothing():
     assert against_floor({0: 70.1}, {0: 70.0}) == "undecided against"
 
 
+def test_a_gap_is_judged_by_its_standard_error_and_by_its_interval():
+    gap = paired_gap(by_seed(80.0, 82.0, 81.0), by_seed(79.0, 81.5, 80.9))
+    apart = np.array([1.0, 0.5, 0.1])
+
+    assert (gap.mean, gap.error) == pytest.approx((apart.mean(), stats.sem(apart)))
+    assert (gap.place, gap.against) == ("above", "level with")  # one error, and the wider interval
+    assert paired_gap({0: 80.0}, {0: 70.0}).place == "undecided"
+    assert paired_gap({0: 80.0}, {1: 70.0, 2: 60.0}) is None
+    assert Gap(-5.0, 1.0).in_errors == -5
+    assert Gap(5.0, 0.0).in_errors == 10
+    assert Gap(5.0, None).in_errors == 0
+
+
+def test_on_one_test_set_the_error_is_that_over_its_nodes():
+    draw = np.random.default_rng(0)
+    other = (draw.random((1, 400)) < 0.7).astype(int)
+    ours = other.copy()
+    ours[0, :40] = 1
+
+    gap = gap_on_nodes(ours, other)
+    assert gap.mean == pytest.approx(100 * (ours.mean() - other.mean()))
+    assert gap.error == pytest.approx(100 * stats.sem((ours - other)[0]))
+    assert gap_on_nodes(np.vstack([ours, ours]), other).error == pytest.approx(gap.error)  # runs do not lower it
+
+
 def test_the_t_test_is_the_textbooks():
     a, b = [1.0, 2.0, 3.0, 4.0], [2.0, 3.0, 4.0, 6.0]
 
@@ -260,6 +286,58 @@ def test_neighbour_statistics_are_those_of_a_plain_loop():
     for u in range(graph.n_nodes):
         near = own[graph.neighbors(u)] if graph.degrees[u] else np.zeros(1)
         np.testing.assert_allclose(columns[u, :5], [own[u], near.mean(), near.std(), near.min(), near.max()], atol=1e-7)
+
+
+def test_hops_are_plain_averages_and_the_symmetric_ones_weigh_by_both_degrees():
+    graph = Graph.from_edges([(0, 1), (1, 2), (1, 3)])
+    x = np.array([[1, 1], [0, 2], [4, 0], [3, 1]], np.float32)
+    share = x / x.sum(1, keepdims=True)
+    loops = graph.to_scipy().toarray() + np.eye(4)
+    degree = loops.sum(1)
+
+    for symmetric, step in ((False, loops / degree[:, None]), (True, loops / np.sqrt(np.outer(degree, degree)))):
+        for hops in (0, 1, 3):
+            want = np.linalg.matrix_power(step, hops) @ share
+            want /= np.linalg.norm(want, axis=1, keepdims=True)
+            got = floors.hop_mean(graph, x, hops, symmetric=symmetric).toarray()
+            np.testing.assert_allclose(got, want, atol=1e-12)
+
+
+def test_words_beside_their_means_keep_the_node_out_of_its_neighbours():
+    graph = Graph.from_edges([(0, 1), (1, 2)])
+    x = np.eye(3, dtype=np.float32)
+
+    parts = floors.words_beside_means(graph, x).toarray()
+    assert parts[0].tolist()[:6] == [1, 0, 0, 0, 1, 0]  # own, then near
+    np.testing.assert_allclose(parts[0, 6:], np.array([1, 0, 1]) / np.sqrt(2))
+
+
+def test_two_hop_statistics_are_those_of_a_plain_loop():
+    graph = datasets.load("planted-roles", n_nodes=120, seed=3).graph
+    columns = floors.two_hop_statistics(graph)
+    triangles = np.array([sum(graph.adjacent(*np.array(list(combinations(graph.neighbors(u), 2)) or [(0, 0)]).T))
+                          for u in range(graph.n_nodes)])  # fmt: skip
+    pairs = graph.degrees * (graph.degrees - 1) / 2
+    own = np.stack([np.log1p(graph.degrees), np.log1p(triangles), triangles / np.maximum(pairs, 1)], 1)
+
+    def around(u, values):
+        near = values[graph.neighbors(u)]
+        return near.mean(0), near.std(0), near.min(0), near.max(0)
+
+    one = np.array([np.stack(around(u, own), 1).ravel() for u in range(graph.n_nodes)])
+    two = np.array([np.hstack(around(u, one)[:2]) for u in range(graph.n_nodes)])
+    assert columns.shape == (graph.n_nodes, 39)
+    np.testing.assert_allclose(columns, np.hstack([own, one, two]), atol=1e-6)
+
+
+def test_units_of_a_graph_do_not_depend_on_its_size_and_a_constant_column_is_zero():
+    x = np.array([[1.0, 7.0], [2.0, 7.0], [6.0, 7.0]])
+
+    np.testing.assert_allclose(floors.in_own_units(x), floors.in_own_units(10 * x + 3))
+    assert floors.in_own_units(x)[:, 1].tolist() == [0, 0, 0]
+    star = floors.degree_and_triangles(Graph.from_edges([(0, 1), (0, 2), (0, 3)]))
+    assert star[0, 0] == pytest.approx(np.sqrt(3))
+    assert star[:, 1].tolist() == [0] * 4  # no triangle anywhere
 
 
 def test_a_trailing_isolated_node_has_no_neighbour_statistics():
@@ -311,6 +389,93 @@ def test_perfect_vectors_recover_perfect_roles():
     scores = probes.recovery(np.eye(house.n_classes)[house.labels], house.labels, 0)
     assert scores["v_measure"] == pytest.approx(100)
     assert scores["ari"] == pytest.approx(100)
+
+
+def _blobs(n=90, d=4, seed=0):
+    draw = np.random.default_rng(seed)
+    labels = np.arange(n) % 3
+    return 3 * np.eye(3, d)[labels] + draw.normal(size=(n, d)), labels
+
+
+def test_the_tuned_reader_is_the_one_that_validation_prefers():
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.preprocessing import StandardScaler
+
+    z, labels = _blobs()
+    split = datasets.Split(np.arange(30), np.arange(30, 60), np.arange(60, 90))
+    scaler = StandardScaler().fit(z[:30])
+    reading = probes.tuned(z, labels, split)
+
+    for C in probes.CS:
+        reader = LogisticRegression(C=C, max_iter=2000).fit(scaler.transform(z[:30]), labels[:30])
+        assert reading.validation >= 100 * reader.score(scaler.transform(z[split.val]), labels[split.val]) - 1e-9
+    assert reading.accuracy == 100 * reading.right.mean()
+
+
+def test_more_columns_than_rows_are_read_from_their_coordinates_alike(monkeypatch):
+    monkeypatch.setattr(probes, "SCALINGS", ("rows of length one",))  # which a turn of the space leaves as it is
+    z, labels = _blobs(d=4)
+    turn = np.linalg.qr(np.random.default_rng(1).normal(size=(200, 4)))[0]  # the same inner products in 200 columns
+    split = datasets.Split(np.arange(30), np.arange(30, 60), np.arange(60, 90))
+
+    plain, dense, sparse = (
+        probes.tuned(x, labels, split, (0.1, 10.0)) for x in (z, z @ turn.T, sp.csr_array(z @ turn.T))
+    )
+    assert plain.accuracy > 80
+    for wide in (dense, sparse):
+        assert (wide.C, wide.validation, wide.right.tolist()) == (plain.C, plain.validation, plain.right.tolist())
+
+
+def test_a_choice_within_the_training_rows_never_sees_the_test_rows():
+    z, labels = _blobs()
+    train, test = probes.fifth(labels, 0)
+    changed = labels.copy()
+    changed[test] = (changed[test] + 1) % 3
+
+    one, other = (probes.tuned_within(z, x, train, test, 0) for x in (labels, changed))
+    assert (one.scaling, one.C, one.validation) == (other.scaling, other.C, other.validation)
+    assert one.accuracy > 80
+    assert other.accuracy < 20
+
+
+def test_a_fifth_leaves_nodes_without_a_label_out_and_takes_classes_of_one():
+    labels = np.array([0, 1] * 20 + [-1] * 10)
+    train, test = probes.fifth(labels, 0)
+
+    assert (len(train), len(test)) == (32, 8)
+    assert labels[test].tolist().count(0) == 4
+    assert len(np.concatenate(probes.fifth(np.array([0] * 9 + [1]), 0))) == 10
+
+
+def test_right_and_wrong_survive_a_line_of_the_ledger():
+    right = np.random.default_rng(0).random(21) < 0.5
+
+    assert probes.unpacked(probes.packed(right))[:21].tolist() == right.astype(int).tolist()
+
+
+def test_clusters_of_perfect_vectors_agree_and_those_of_noise_do_not():
+    z, labels = np.eye(3)[np.arange(60) % 3], np.arange(60) % 3
+
+    assert list(probes.clusters(z, labels, 0).values()) == pytest.approx([100] * 4)
+    noise = probes.clusters(np.random.default_rng(0).normal(size=(60, 3)), labels, 0)
+    assert noise["ari"] < 20
+
+
+def test_hubs_are_near_hubs_by_degree_and_not_by_its_opposite():
+    degrees = np.arange(1, 201)
+    folded = np.abs(degrees - 100.5)  # the largest beside the smallest
+
+    assert probes.hubs_near_hubs(degrees[:, None], degrees) > 95
+    assert probes.hubs_near_hubs(folded[:, None], degrees) < 80
+
+
+def test_rone_reads_separable_classes_and_leaves_nodes_without_a_label_out():
+    z, labels = _blobs(120)
+    labels = np.where(np.arange(120) < 20, -1, labels)
+
+    micro, macro = probes.rone(4 * z, labels, 0)
+    assert micro > 80
+    assert abs(micro - macro) < 10
 
 
 def test_spread_of_equals_is_zero_only_for_equal_vectors():
@@ -499,6 +664,32 @@ def test_the_page_says_reproduced_better_or_worse_and_which_floor_is_not_cleared
     assert "| 1.0 ± 1.0 |" in page  # the further number
     assert "![What it shows.](figures/a.png)" in page
     assert "Together 0 minutes of one core" in page
+
+
+def test_the_page_counts_exact_untrained_and_trained_cells_apart():
+    rows = (
+        Row("floor", "floor", {"method": "none"}),
+        Row("solution", "ours", {"model": "exact"}),
+        Row("place", "ours", {"model": "exact", "block": "place"}),
+        Row("random", "ours", {"steps": 0}),
+        Row("fitted", "ours", {"loss": "within"}),
+    )
+    works = (Work(rows, lambda *_: {}, ("cora",), 3),)
+    spec = Table("judged", "Judged", "%", "How.", works, also={"more": "More"}, judged=("more",))
+    scores = {"floor": (75, 10), "solution": (80, 20), "place": (75, 10), "random": (70, 5), "fitted": (70, 30)}
+    work = spec.works[0]
+    lines = [
+        line(scores[row.name][0] + seed / 10, table="judged", row=row.name, dataset="cora", seed=seed,
+             settings=spec.line_settings(work, row, "cora", Effort()), also={"more": scores[row.name][1] + seed / 10})
+        for row in rows for seed in range(3)
+    ]  # fmt: skip
+
+    page = report.page([report.fill(spec, lines)], {})
+    assert "|  | exact | exact, one block | untrained | trained |" in page
+    assert "| **in all** | **2 above** | **2 level** | **2 below** | **1 above, 1 below** |" in page
+    assert "| Judged | 1 above, 1 level | 1 above, 1 below |" in page  # trained against untrained, against exact
+    assert "**More**" in page
+    assert "Cora, More: **below** the floor “floor”: random." in page
 
 
 def test_a_page_without_lines_still_reads(judged):

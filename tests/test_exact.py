@@ -1,4 +1,4 @@
-"""The exact solution of J_within: its laws, its formulas written plainly, and what its vectors are good for."""
+"""The exact model: its laws, its formulas written plainly, and what its vectors are good for."""
 
 from __future__ import annotations
 
@@ -7,30 +7,40 @@ import json
 import numpy as np
 import pytest
 import scipy.linalg
+import scipy.sparse as sp
 import torch
 from safetensors.torch import load_file, save_file
 from sklearn.cluster import KMeans
 from sklearn.metrics import v_measure_score
 from sklearn.preprocessing import StandardScaler
 
-import rae
 from plain import random_graph, relabel
-from rae import Exact, Graph, datasets, set_threads
-from rae.errors import CheckpointError, CollapseWarning, ConfigError, GraphError, NotFittedError
+from rae import RAE, Config, ExactConfig, FeatureTable, Graph, Roles, datasets, read_embeddings, set_threads
+from rae.engine import embed_to, models_of
+from rae.engine.layout import Layout
+from rae.errors import CheckpointError, CollapseWarning, ConfigError, FeatureError, GraphError, NotFittedError
 from rae.features import measures
-from rae.model.exact import ExactConfig, Solution, view
-from rae.ops import gather
+from rae.features.columns import Encoding
+from rae.io.embeddings import embeddings_blocks
+from rae.model.actions import far_weights
+from rae.model.structure import view
+from rae.ops import gather, structure
 from rae.ops.library import reference_only
 
 GRAPH = random_graph(200, 500, seed=3)
 OTHER = random_graph(120, 400, seed=8)
 RING = Graph.from_edges([(i, (i + 1) % 12) for i in range(12)])
+RNG = np.random.default_rng(4)
+WORDS = sp.random_array((200, 90), density=0.1, rng=RNG, dtype=np.float32).tocsr()
+DENSE = (RNG.normal(size=(200, 7)) * [1, 1e6, 1e-4, 1, 1, 1, 1] + 3).astype(np.float32)
+TOWNS = RNG.integers(5, size=200)
+FEATURES = {"structure": None, "words": WORDS, "dense": DENSE}
 
 
 @pytest.fixture(scope="module")
-def fitted() -> Exact:
+def fitted() -> RAE:
     set_threads(1)
-    return Exact().fit(GRAPH)
+    return RAE().fit(GRAPH)
 
 
 # ------------------------------------------------------------------------------ the formulas
@@ -50,65 +60,165 @@ def plain_moments(graph: Graph, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.stack([r.mean(0) for r in rows]), np.stack([r.std(0) for r in rows])
 
 
+def plain_means(graph: Graph, x: np.ndarray, count: int) -> list[np.ndarray]:
+    means = []
+    for _ in range(count):
+        x = plain_moments(graph, x)[0]
+        means.append(x)
+    return means
+
+
 def plain_statistics(graph: Graph, own: np.ndarray) -> np.ndarray:
     h0 = own * [1.5, 1, 0.3, 1]
-    h1 = 0.5 * np.hstack(plain_moments(graph, h0))
-    h2 = 0.5 * np.hstack(plain_moments(graph, np.hstack([h0, h1])))
-    means = [h0]
-    for _ in range(4):
-        means.append(plain_moments(graph, means[-1])[0])
-    return np.hstack([h0, h1, h2, means[3] / 8, means[4] / 16])
+    first, second, third, fourth = plain_means(graph, h0, 4)
+    return np.hstack([h0, first / 2, plain_moments(graph, h0)[1] / 2, second / 4, third / 8, fourth / 16])
 
 
-def plain_vectors(graph: Graph, frequencies: np.ndarray, phases: np.ndarray) -> np.ndarray:
+def plain_structure(graph: Graph, frequencies: np.ndarray, phases: np.ndarray) -> np.ndarray:
     """fit_transform in NumPy: every formula once, nothing shared with the model but views and frequencies."""
     x = plain_measures(graph)
     mean, deviation = x.mean(0), np.maximum(x.std(0), 0.1)
     own = (x - mean) / deviation
     phi = plain_statistics(graph, own)
     centered = phi - phi.mean(0)
-    views = [view(graph, ExactConfig(), i) for i in range(4)]
+    views = [view(graph, ExactConfig(), i) for i in range(8)]
     noisy = np.stack([plain_statistics(v, (plain_measures(v) - mean) / deviation) for v in views])
     within = sum(np.cov(noisy[:, u], rowvar=False) for u in range(graph.n_nodes)) / graph.n_nodes
-    values, w = scipy.linalg.eigh(centered.T @ centered / len(phi), within + 0.1 * np.eye(44))
+    values, w = scipy.linalg.eigh(centered.T @ centered / len(phi), within + 0.1 * np.eye(24))
     values, w = values[::-1], w[:, ::-1]
-    w = w * np.sign(w[np.abs(w).argmax(0), np.arange(44)])
+    w = w * np.sign(w[np.abs(w).argmax(0), np.arange(24)])
     scaled = w * np.where(values > 1e-9 * values[0], np.abs(values), 0) ** 0.25
     place = centered @ scaled
-    place = place / np.sqrt(place.var(0).sum()) @ (scipy.linalg.hadamard(64)[:44] / 8)
+    place = place / np.sqrt(place.var(0).sum()) @ (scipy.linalg.hadamard(64)[:24] / 8)
     angle = own @ frequencies + phases
-    waves = [np.hstack([np.cos(angle), np.sin(angle)])]
-    for _ in range(2):
-        waves.append(plain_moments(graph, waves[-1])[0])
-    around = np.hstack(waves) - np.hstack(waves).mean(0)
-    return np.hstack([place, around / np.sqrt(around.var(0).sum()) / 4])
+    waves = np.hstack([np.cos(angle), np.sin(angle)])
+    near = [*range(16), *range(32, 48)]
+    first, second, third = plain_means(graph, waves, 3)
+    return np.hstack([place, np.hstack([waves[:, near], first[:, near], second, third]) * 0.5 / np.sqrt(96)])
 
 
-def test_the_vectors_are_those_of_the_formulas(fitted):
-    solution = fitted._solution
-    plain = plain_vectors(GRAPH, solution.frequencies.numpy(), solution.phases.numpy())
+def plain_block(source: np.ndarray, width: int, words: bool) -> np.ndarray:
+    """Principal axes with the first eigenvalue that is left out taken off; rows of words of one length; variance 1."""
+    source = source - source.mean(0)
+    values, axes = np.linalg.eigh(source.T @ source / len(source))
+    values, axes = np.maximum(values[::-1], 0), axes[:, ::-1]
+    axes = axes * np.sign(axes[np.abs(axes).argmax(0), np.arange(len(axes))])
+    left_out = values[width] if len(values) > width else 0
+    z = source @ axes[:, :width] * np.sqrt(np.maximum(values[:width] - left_out, 0) / np.maximum(values[:width], 1e-12))
+    if words:
+        z = z / np.maximum(np.linalg.norm(z, axis=1, keepdims=True), 1e-12)
+    z = z - z.mean(0)
+    return z / np.sqrt((z**2).sum(1).mean())
+
+
+def test_the_structural_blocks_are_those_of_the_formulas(fitted):
+    solution = fitted.fitted.structure
+    plain = plain_structure(GRAPH, solution.frequencies.numpy(), solution.phases.numpy())
 
     assert np.allclose(fitted.transform(GRAPH), plain, atol=1e-5)
+
+
+@pytest.mark.parametrize("given", ["words", "dense"])
+def test_the_blocks_of_features_are_those_of_the_formulas(given):
+    graph = GRAPH.subgraph(GRAPH.ids[GRAPH.degrees > 0])  # nodes without neighbours have a test of their own
+    x = FEATURES[given][GRAPH.degrees > 0]
+    n = graph.n_nodes
+    if given == "words":
+        x = x.toarray() * np.sqrt(np.log1p(n / np.maximum((x.toarray() != 0).sum(0), 1)))
+        x = x / np.sqrt(np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12))
+    else:
+        x = (x - x.mean(0, dtype=np.float64)) / x.std(0, dtype=np.float64)
+    hops = plain_means(graph, x, 4)
+    far = sum(weight * hop for weight, hop in zip(far_weights(), hops, strict=True))
+    model = RAE(block_columns=90, structure=False).fit(graph, FEATURES[given][GRAPH.degrees > 0])
+    z = model.transform(graph, FEATURES[given][GRAPH.degrees > 0])
+
+    assert [block.name for block in model.blocks] == ["own", "near", "mid", "far"]
+    for block, source in zip(model.blocks, [x, hops[0], hops[1], far], strict=True):
+        plain = plain_block(source, block.width, given == "words")
+        ours = z[:, block.start : block.stop]
+        # an axis has no sign, and axes of equal variance no order: compare inner products
+        assert np.allclose(ours @ ours.T, plain @ plain.T, atol=2e-3)
+        assert np.allclose(ours.var(0), plain.var(0), atol=1e-3)
 
 
 def test_the_reference_operations_give_the_same_vectors(fitted):
     with reference_only():
-        plain = Exact().fit_transform(GRAPH)
+        plain = RAE().fit_transform(GRAPH)
 
     assert np.allclose(fitted.transform(GRAPH), plain, atol=1e-5)
 
 
-def test_the_blocks_have_their_columns_and_variances(fitted):
+def test_the_structural_blocks_have_their_columns_and_scales(fitted):
     z = fitted.transform(GRAPH)
     place, around = fitted.blocks
 
-    assert (place.name, place.start, place.stop, place.variance) == ("place", 0, 64, 1)
-    assert (around.name, around.start, around.stop, around.variance) == ("around", 64, 256, 1 / 16)
+    assert (place.name, place.start, place.stop, place.variance, place.weight) == ("place", 0, 64, 1, 1)
+    assert (around.name, around.start, around.stop, around.weight) == ("around", 64, 256, 0)
     assert z.dtype == np.float32
-    assert z.shape == (200, 256)
-    for block in fitted.blocks:
-        assert z[:, block.start : block.stop].var(0).sum() == pytest.approx(block.variance, rel=1e-4)
-    assert z[:, :64].var(0) == pytest.approx(np.full(64, 1 / 64), rel=1e-3)
+    assert z[:, :64].var(0).sum() == pytest.approx(1, rel=1e-4)
+    assert z[:, :64].var(0) == pytest.approx(np.full(64, 1 / 64), rel=1e-3)  # a reader that standardises undoes nothing
+    assert np.linalg.norm(z[:, 64:], axis=1).max() <= 0.5 + 1e-6
+
+
+def test_features_and_structure_stand_side_by_side():
+    model = RAE().fit(GRAPH, WORDS)
+    z = model.transform(GRAPH, WORDS)
+
+    assert [(b.name, b.width) for b in model.blocks] == [
+        *((name, 32) for name in ("own", "near", "mid", "far")),
+        *(("place", 64), ("around", 192)),
+    ]
+    assert z.shape == (200, model.blocks[-1].stop)
+    own = model.blocks[0]
+    assert z[:, own.start : own.stop].var(0).sum() == pytest.approx(1, rel=0.02)
+    place = model.blocks[4]
+    assert np.allclose(z[:, place.start : place.stop] * 4, RAE().fit_transform(GRAPH)[:, :64], atol=1e-6)
+
+
+def test_every_column_and_every_category_of_a_table_counts_alike():
+    """Columns of any scale, and categories whose values are one column each, stored sparse or dense."""
+    one_hot = np.eye(5, dtype=np.float32)[TOWNS]
+    matrix = np.hstack([DENSE[:, :2], one_hot])
+    names = ("age", "income", *(f"town={t}" for t in range(5)))
+    kept = (Encoding("town", "category", 5),)
+    dense, sparse = (FeatureTable(GRAPH.id_column, m, names, encodings=kept) for m in (matrix, sp.csr_array(matrix)))
+    model = RAE(structure=False).fit(GRAPH, dense)
+    scale = model.fitted.actions.scale.numpy()
+
+    assert (matrix[:, :2].std(0, dtype=np.float64) * scale[:2]) == pytest.approx([1, 1])
+    assert ((one_hot * scale[2:]).var(0).sum()) == pytest.approx(1, rel=1e-5)
+    assert np.allclose(model.transform(GRAPH, dense), RAE(structure=False).fit_transform(GRAPH, sparse), atol=1e-4)
+
+
+def test_a_list_of_one_table_is_that_table():
+    one_hot = np.eye(5, dtype=np.float32)[TOWNS]
+    names = tuple(f"town={t}" for t in range(5))
+    table = FeatureTable(GRAPH.id_column, sp.csr_array(one_hot), names, encodings=(Encoding("town", "category", 5),))
+    alone, listed = RAE().fit(GRAPH, table), RAE().fit([GRAPH], [table])
+
+    assert not listed.fitted.actions.words
+    assert np.array_equal(alone.transform(GRAPH, table), listed.transform(GRAPH, table))
+
+
+def test_stored_zeros_are_no_words():
+    values, rows = np.append(WORDS.data, np.zeros(3, np.float32)), np.repeat(np.arange(200), np.diff(WORDS.indptr))
+    places = np.append(rows, [0, 1, 2]), np.append(WORDS.indices, [89, 88, 87])
+    padded = sp.csr_array((values, places), shape=WORDS.shape)
+
+    assert padded.nnz > WORDS.nnz
+    assert np.array_equal(RAE().fit_transform(GRAPH, padded), RAE().fit_transform(GRAPH, WORDS))
+
+
+def test_a_node_without_neighbours_is_at_the_center_of_what_neighbours_do():
+    graph = Graph.from_edges([(i, i + 1) for i in range(50)], ids=range(60))
+    x = RNG.normal(size=(60, 4)).astype(np.float32)
+    model = RAE().fit(graph, x)
+    z = model.transform(graph, x)
+
+    near, far = model.blocks[1], model.blocks[3]
+    assert not z[55:, near.start : far.stop].any()
+    assert z[55:, : near.start].any()
 
 
 def test_a_view_drops_a_tenth_of_the_edges_and_adds_as_many():
@@ -123,29 +233,61 @@ def test_a_view_drops_a_tenth_of_the_edges_and_adds_as_many():
     assert np.array_equal(noisy.edges(), view(graph, ExactConfig(), 0).edges())
 
 
+def test_cycles_are_estimated_beyond_a_number_of_paths(monkeypatch, caplog):
+    graph = datasets.load("power-law", n_nodes=2000, n_edges=20_000).graph
+    exact = [np.log1p(f(graph)) for f in (measures.triangles, measures.four_cycles)]
+    again = Graph(graph.offsets, graph.targets, graph.id_column)
+    monkeypatch.setattr(measures, "MOST_PATHS", 1000)
+
+    estimates = [np.log1p(f(again)) for f in (measures.triangles, measures.four_cycles)]
+    assert caplog.text.count("estimated from 64 pairs of neighbours") == 1
+    for estimate, count in zip(estimates, exact, strict=True):
+        assert 0 < np.sqrt(((estimate - count) ** 2).mean()) < 0.5 * count.std()
+    assert np.isfinite(RAE().fit_transform(again)).all()
+    few = graph.degrees * (graph.degrees - 1) // 2 <= 64  # all pairs are looked at
+    assert np.array_equal(estimates[0][few], exact[0][few])
+
+
+def test_estimates_have_no_bias():
+    graph = datasets.load("power-law", n_nodes=500, n_edges=5000).graph
+    runs = [structure.estimate_cycles(graph.offsets, graph.targets, 16, key) for key in range(60)]
+
+    for estimates, count in zip(zip(*runs, strict=True), (measures.triangles, measures.four_cycles), strict=True):
+        total = np.array([e.sum() for e in estimates])
+        expected = float(count(graph).sum())
+        assert abs(total.mean() - expected) < 4 * total.std() / np.sqrt(len(total))
+
+
 # -------------------------------------------------------------------------------------- laws
 
 
-def test_relabelling_permutes_the_rows(fitted):
+@pytest.mark.parametrize("given", FEATURES)
+def test_relabelling_permutes_the_rows(given):
+    x = FEATURES[given]
+    model = RAE().fit(GRAPH, x)
     order = np.random.default_rng(0).permutation(200)
+    moved = model.transform(relabel(GRAPH, order), None if x is None else x[order])
 
-    assert np.allclose(fitted.transform(relabel(GRAPH, order)), fitted.transform(GRAPH)[order], atol=1e-5)
+    assert np.allclose(moved, model.transform(GRAPH, x)[order], atol=1e-4)
 
 
-def test_the_same_seed_gives_the_same_bytes_and_another_seed_does_not():
-    first, second, other = (Exact(seed=seed).fit_transform(GRAPH) for seed in (5, 5, 6))
+@pytest.mark.parametrize("given", FEATURES)
+def test_the_same_seed_gives_the_same_bytes_and_another_seed_does_not(given):
+    first, second, other = (RAE(seed=seed).fit_transform(GRAPH, FEATURES[given]) for seed in (5, 5, 6))
 
     assert first.tobytes() == second.tobytes()
-    assert not np.allclose(first[:, :64], other[:, :64], atol=1e-4)
+    assert not np.allclose(first, other, atol=1e-4)
 
 
-def test_any_number_of_threads_gives_the_same_bytes(monkeypatch):
+@pytest.mark.parametrize("words", [False, True])
+def test_any_number_of_threads_gives_the_same_bytes(monkeypatch, words):
     monkeypatch.setattr(gather, "MIN_ENTRIES", 64)
     graph = datasets.load("power-law", n_nodes=10_000, n_edges=20_000).graph
+    x = sp.random_array((10_000, 300), density=0.01, rng=RNG, dtype=np.float32).tocsr() if words else None
     vectors = []
     for count in (1, 2, 5):
         set_threads(count)
-        vectors.append(Exact(views=2).fit_transform(graph).tobytes())
+        vectors.append(RAE().fit_transform(graph, x).tobytes())
 
     assert len(set(vectors)) == 1
 
@@ -155,25 +297,51 @@ def test_the_number_of_threads_of_torch_and_its_random_state_stay_as_they_were()
     expected = torch.rand(3)
     torch.manual_seed(1)
     torch.set_num_threads(2)
-    Exact(views=2).fit_transform(OTHER)
+    RAE(views=2).fit_transform(OTHER, np.eye(120, dtype=np.float32))
 
     assert torch.get_num_threads() == 2
     assert torch.equal(torch.rand(3), expected)
 
 
+@pytest.mark.parametrize("given", FEATURES)
+@pytest.mark.parametrize("cut", [Layout(2048, 200), Layout(2048, 5), Layout(4096, 33)], ids=str)
+def test_the_bytes_are_the_same_in_memory_and_out_of_core(tmp_path, given, cut):
+    graph = random_graph(5000, 15_000, seed=2)
+    x = {
+        "structure": None,
+        "words": sp.random_array((5000, 300), density=0.01, rng=np.random.default_rng(1), dtype=np.float32).tocsr(),
+        "dense": np.random.default_rng(1).normal(size=(5000, 8)).astype(np.float32),
+    }[given]
+    model = RAE(frequencies=8).fit(graph, x)
+    embed_to(tmp_path / "z.parquet", models_of(model.fitted, graph, x), cut=cut, blocks=model.blocks)
+
+    assert np.array_equal(read_embeddings(tmp_path / "z.parquet")[1], model.transform(graph, x))
+    assert embeddings_blocks(tmp_path / "z.parquet") == model.blocks
+
+
+@pytest.mark.parametrize("given", FEATURES)
+def test_some_nodes_get_the_vectors_they_have_among_all(given):
+    model = RAE().fit(GRAPH, FEATURES[given])
+    chosen = [7, 3, 150]
+
+    some = model.transform(GRAPH, FEATURES[given], nodes=list(GRAPH.ids[chosen]))
+    assert np.allclose(some, model.transform(GRAPH, FEATURES[given])[chosen], atol=1e-6)
+
+
 @pytest.mark.parametrize("relative", [True, False])
 def test_an_unseen_graph_is_embedded(relative):
-    model = Exact(relative=relative).fit(GRAPH)
+    model = RAE(relative=relative).fit(GRAPH)
     z = model.transform(OTHER)
 
     assert z.shape == (120, 256)
     assert np.isfinite(z).all()
     assert len(np.unique(z.round(4), axis=0)) > 60
+    assert (np.abs(z[:, :64].mean(0)).max() < 1e-5) == relative  # a relative model takes the center of each graph
 
 
 def test_units_of_the_fitted_graph_do_not_depend_on_what_is_beside_a_graph():
     together = Graph.disjoint_union([OTHER, RING])
-    own_units, fitted_units = (Exact(relative=relative).fit(GRAPH) for relative in (True, False))
+    own_units, fitted_units = (RAE(relative=relative).fit(GRAPH) for relative in (True, False))
 
     assert np.allclose(fitted_units.transform(together)[:120], fitted_units.transform(OTHER), atol=1e-5)
     assert not np.allclose(own_units.transform(together)[:120], own_units.transform(OTHER), atol=1e-2)
@@ -188,13 +356,26 @@ def test_two_copies_of_a_graph_get_equal_vectors(fitted):
 
 def test_nodes_in_equal_positions_get_equal_vectors():
     data = datasets.load("house")
-    z = Exact().fit_transform(data.graph)
+    z = RAE().fit_transform(data.graph)
 
     for role in np.unique(data.labels):
         assert np.allclose(z[data.labels == role], z[data.labels == role][0], atol=1e-5)
 
 
-# ------------------------------------------------------------------------ graphs that say little
+def test_whole_graphs_are_counts_means_and_sums_in_the_units_of_the_fit():
+    model = RAE().fit([GRAPH, OTHER])
+    z = model.embed_graphs([GRAPH, OTHER, GRAPH])
+    by_node = RAE(relative=False).fit([GRAPH, OTHER]).transform(OTHER)
+
+    assert z.shape == (3, 2 + 2 * 192)  # without `place`
+    assert np.array_equal(z[0], z[2])
+    assert z[1, :2] == pytest.approx([120, np.log1p(120)])
+    assert np.allclose(z[1, 2:194], by_node[:, 64:].mean(0), atol=1e-5)
+    assert np.allclose(z[1, 194:], by_node[:, 64:].sum(0), atol=1e-3)
+    assert model.embed_graphs([OTHER], readout="mean").shape == (1, 256)
+
+
+# ------------------------------------------------------------------------ graphs and features that say little
 
 
 @pytest.mark.parametrize(
@@ -204,15 +385,16 @@ def test_nodes_in_equal_positions_get_equal_vectors():
 )
 def test_graphs_whose_nodes_are_alike_give_zeros_and_a_warning(graph):
     with pytest.warns(CollapseWarning, match="look alike"):
-        z = Exact().fit_transform(graph)
+        z = RAE().fit_transform(graph)
 
     assert z.shape == (graph.n_nodes, 256)
-    assert np.abs(z).max() < 1e-6
+    assert np.abs(z[:, :64]).max() < 1e-6
+    assert np.allclose(z, z[0])
 
 
 def test_a_model_of_a_graph_whose_nodes_are_alike_embeds_others():
     with pytest.warns(CollapseWarning):
-        model = Exact().fit(RING)
+        model = RAE().fit(RING)
 
     assert np.isfinite(model.transform(GRAPH)).all()
 
@@ -223,90 +405,99 @@ def test_a_fitted_model_embeds_graphs_that_say_little(fitted, graph):
 
 
 def test_a_star_with_isolated_nodes_is_finite():
-    z = Exact().fit_transform(Graph.from_edges([(0, i) for i in range(1, 50)], ids=range(60)))
+    z = RAE().fit_transform(Graph.from_edges([(0, i) for i in range(1, 50)], ids=range(60)))
 
     assert np.isfinite(z).all()
     assert z[:, :64].var(0).sum() == pytest.approx(1, rel=1e-4)
 
 
+@pytest.mark.parametrize(
+    "x",
+    [np.zeros((200, 3)), np.full((200, 3), 7.1), sp.csr_array((200, 4), dtype=np.float32)],
+    ids=["zero", "constant", "no words"],
+)
+def test_features_that_do_not_vary_give_zeros_and_a_warning(x):
+    with pytest.warns(CollapseWarning, match="no feature column varies"):
+        model = RAE().fit(GRAPH, x)
+    z = model.transform(GRAPH, x)
+
+    assert not z[:, : model.blocks[3].stop].any()
+    assert z[:, model.blocks[3].stop :].any()
+
+
+def test_one_giant_value_leaves_the_other_columns_what_they_are():
+    giant = DENSE.copy()
+    giant[5, 2] = 1e17
+    model = RAE(structure=False).fit(GRAPH, giant)
+    z = model.transform(GRAPH, giant)
+
+    assert np.isfinite(z).all()
+    own = z[:, : model.blocks[0].stop]
+    rest = np.delete(own, 5, axis=0)
+    assert np.linalg.matrix_rank(rest - rest.mean(0), tol=1e-3) >= 6
+
+
 # ------------------------------------------------------------------------------------- files
 
 
-def test_a_saved_model_is_loaded_bit_by_bit(fitted, tmp_path):
-    fitted.save(tmp_path / "model.safetensors")
-    again = Exact.load(tmp_path / "model.safetensors")
+@pytest.mark.parametrize("given", FEATURES)
+def test_a_saved_model_is_loaded_bit_by_bit(given, tmp_path):
+    model = RAE().fit(GRAPH, FEATURES[given])
+    model.save(tmp_path / "model.safetensors")
+    again = RAE.load(tmp_path / "model.safetensors")
 
-    assert again.config == fitted.config
-    assert again.blocks == fitted.blocks
-    for name in Solution.shapes(fitted.config):
-        assert torch.equal(getattr(again._solution, name), getattr(fitted._solution, name))
-    assert again.transform(OTHER).tobytes() == fitted.transform(OTHER).tobytes()
+    assert again.config == model.config
+    assert again.blocks == model.blocks
+    assert again.structural == (given == "structure")
+    kept = again.fitted.tensors()
+    assert all(torch.equal(tensor, kept[name]) for name, tensor in model.fitted.tensors().items())
+    assert again.transform(GRAPH, FEATURES[given]).tobytes() == model.transform(GRAPH, FEATURES[given]).tobytes()
     again.save(tmp_path / "again.safetensors")
     assert (tmp_path / "again.safetensors").read_bytes() == (tmp_path / "model.safetensors").read_bytes()
     assert len(list(tmp_path.iterdir())) == 2
 
 
 def test_settings_travel_with_the_file(tmp_path):
-    model = Exact(levels=1, moments=1, frequencies=8, weights=[1, 0, 0, 2], relative=False, seed=4).fit(GRAPH)
+    model = RAE(level_weights=(0.5,), frequencies=8, measure_weights=[1, 0, 0, 2], relative=False, seed=4).fit(GRAPH)
     model.save(tmp_path / "m")
 
-    assert Exact.load(tmp_path / "m").config == model.config
+    assert RAE.load(tmp_path / "m").config == model.config
     assert model.transform(GRAPH).shape == (200, 64 + 48)
 
 
-def test_foreign_files_are_refused(fitted, tmp_path):
-    path = tmp_path / "m"
-    with pytest.raises(CheckpointError, match="no model file"):
-        Exact.load(path)
-    path.write_bytes(b"\0" * 100)
-    with pytest.raises(CheckpointError, match="not a whole safetensors file"):
-        Exact.load(path)
-    save_file({"x": torch.zeros(2)}, path)
-    with pytest.raises(CheckpointError, match="not one that rae wrote"):
-        Exact.load(path)
-    rae.RAE(dims=(4,), fanout=(2,), steps=0).fit(GRAPH).save(path)
-    with pytest.raises(CheckpointError, match="holds a trained model"):
-        Exact.load(path)
-    fitted.save(path)
-    with pytest.raises(CheckpointError, match="holds an exact model"):
-        rae.RAE.load(path)
-    path.write_bytes(path.read_bytes()[:-50])
-    with pytest.raises(CheckpointError, match="not a whole safetensors file"):
-        Exact.load(path)
-
-
-@pytest.mark.parametrize("name", list(Solution.shapes(ExactConfig())))
 @pytest.mark.parametrize("damage", ["absent", "shape", "nan", "type"])
-def test_every_tensor_of_a_file_is_checked(fitted, tmp_path, name, damage):
+def test_every_tensor_of_a_file_is_checked(tmp_path, damage):
     path = tmp_path / "m"
-    fitted.save(path)
-    header = {"rae": json.dumps({"format": 1, "model": "exact", "config": fitted.config.as_dict()})}
-    tensors = load_file(path)
-    if damage == "absent":
-        del tensors[name]
-    else:
-        whole = tensors[name]
-        tensors[name] = {"shape": whole.new_zeros((3, 2)), "nan": whole * float("nan"), "type": whole.float()}[damage]
-    save_file(tensors, path, metadata=header)
-
-    with pytest.raises(CheckpointError, match=f"does not hold the model its header describes .*{name}"):
-        Exact.load(path)
+    model = RAE().fit(GRAPH, WORDS)
+    model.save(path)
+    whole = load_file(path)
+    fields = {"format": 1, "model": "exact", "config": model.config.as_dict(), "feature_names": None, "words": True}
+    header = {"rae": json.dumps(fields)}
+    save_file(whole, path, metadata=header)
+    RAE.load(path)
+    for name, tensor in whole.items():
+        tensors = dict(whole)
+        if damage == "absent":
+            del tensors[name]
+        else:
+            other = tensor.double() if tensor.dtype == torch.float32 else tensor.float()
+            tensors[name] = {"shape": tensor.new_zeros((3, 2, 2)), "nan": tensor * float("nan"), "type": other}[damage]
+        save_file(tensors, path, metadata=header)
+        with pytest.raises(CheckpointError, match="does not hold the model its header describes"):
+            RAE.load(path)
 
 
 @pytest.mark.parametrize(
-    "config", [None, {}, {"levles": 3}, {"levels": 3}, {"sigma": "1"}, {"frequencies": 10**12}, [1]], ids=str
+    "config", [None, {"views_": 3}, {"level_weights": [1, 2]}, {"noise": "1"}, {"frequencies": 10**12}, [1]], ids=str
 )
 def test_a_header_that_does_not_fit_the_tensors_is_refused(fitted, tmp_path, config):
     path = tmp_path / "m"
     fitted.save(path)
-    fields = {"format": 1, "model": "exact"} | ({} if config is None else {"config": config})
+    fields = {"format": 1, "model": "exact", "feature_names": None} | ({} if config is None else {"config": config})
     save_file(load_file(path), path, metadata={"rae": json.dumps(fields)})
 
-    if config == {}:  # the defaults, which are what was fitted
-        assert Exact.load(path).config == fitted.config
-        return
     with pytest.raises(CheckpointError, match="does not hold the model"):
-        Exact.load(path)
+        RAE.load(path)
 
 
 # --------------------------------------------------------------------------------- arguments
@@ -314,59 +505,61 @@ def test_a_header_that_does_not_fit_the_tensors_is_refused(fitted, tmp_path, con
 
 def test_what_is_asked_before_a_fit_is_refused(tmp_path):
     with pytest.raises(NotFittedError, match="call fit"):
-        Exact().transform(GRAPH)
+        RAE().transform(GRAPH)
     with pytest.raises(NotFittedError, match="call fit"):
-        Exact().save(tmp_path / "m")
-    with pytest.raises(GraphError, match="expected a Graph, got list"):
-        Exact().fit([(0, 1)])
+        RAE().save(tmp_path / "m")
+    with pytest.raises(GraphError, match="got"):
+        RAE().fit([(0, 1)])
+
+
+def test_other_features_than_those_of_the_fit_are_refused():
+    model = RAE().fit(GRAPH, WORDS)
+
+    with pytest.raises(FeatureError, match="fitted on 90 feature columns, got 80"):
+        model.transform(GRAPH, WORDS[:, :80])
+    with pytest.raises(FeatureError, match="got none"):
+        model.transform(GRAPH)
+    with pytest.raises(FeatureError, match="structure alone"):
+        RAE().fit(GRAPH).transform(GRAPH, WORDS)
 
 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"views": 1}, "views must be from 2"),
+        ({"views": 1}, "views must be 0 or 2 or more"),
         ({"views": 2.5}, "views must be a whole number"),
-        ({"noise": float("nan")}, "noise must be a finite number"),
-        ({"noise": True}, "noise must be a finite number"),
-        ({"ridge": 0}, "ridge must be from"),
-        ({"weights": (1, 2)}, "weights must be 4 numbers"),
+        ({"noise": float("nan")}, "noise must be finite"),
+        ({"noise": True}, "noise must be a number"),
+        ({"ridge": 0}, "ridge must be 1e-09 or more"),
+        ({"frequencies": 7}, "frequencies must be even"),
+        ({"measure_weights": (1, 2)}, "measure_weights must be 4 numbers"),
         ({"relative": 1}, "relative must be True or False"),
-        ({"levels": 1}, "moments must be at most levels"),
+        ({"level_weights": ()}, "level_weights must name at least one level"),
         ({"view": 3}, "unknown setting 'view'"),
+        ({"views": 3, "steps": 5}, "steps is a setting of the trained model, views of the exact one"),
     ],
 )
 def test_settings_are_checked(settings, message):
     with pytest.raises(ConfigError, match=message):
-        Exact(**settings)
+        RAE(**settings)
 
 
-def test_a_model_shows_the_settings_that_differ():
-    assert repr(Exact(ExactConfig(seed=2), views=8)) == "Exact(views=8, seed=2)"
-    with pytest.raises(ConfigError, match="must be an ExactConfig, got Config"):
-        Exact(rae.PAPER)
+def test_the_names_of_settings_say_which_model():
+    assert isinstance(RAE().config, ExactConfig)
+    assert isinstance(RAE(seed=3).config, ExactConfig)
+    assert isinstance(RAE(steps=3).config, Config)
+    assert isinstance(RAE(Config()).config, Config)
+    assert repr(RAE(ExactConfig(seed=2), views=8)) == "RAE(views=8, seed=2)"
+    assert RAE(steps=0).fit(GRAPH).blocks[0][:3] == ("within", 0, 256)
 
 
 # ------------------------------------------------------------------- what the vectors are good for
 
 
 @pytest.mark.parametrize("seed", [0, 1])
-def test_hubs_are_near_hubs_on_a_power_law_graph(seed):
-    """Of the 20 largest hubs, the ten nearest nodes have a median degree of half of the 20th largest or more."""
-    graph = datasets.load("power-law", n_nodes=5000, n_edges=20_000, seed=seed).graph
-    place = Exact().fit_transform(graph)[:, :64]
-    hubs = np.argsort(-graph.degrees, kind="stable")[:20]
-
-    for hub in hubs:
-        distance = np.linalg.norm(place - place[hub], axis=1)
-        distance[hub] = np.inf
-        nearest = np.argsort(distance)[:10]
-        assert np.median(graph.degrees[nearest]) >= graph.degrees[hubs[-1]] / 2
-
-
-@pytest.mark.parametrize("seed", [0, 1])
 def test_clusters_of_noisy_houses_are_closer_to_the_roles_than_those_of_degree_and_triangles(seed):
     data = datasets.load("house", noise=0.1, seed=seed)
-    place = Exact().fit_transform(data.graph)[:, :64]
+    place = RAE().fit_transform(data.graph)[:, :64]
     counts = np.stack([data.graph.degrees, measures.triangles(data.graph)], 1)
     floor = StandardScaler().fit_transform(np.log1p(counts))
 
@@ -375,3 +568,14 @@ def test_clusters_of_noisy_houses_are_closer_to_the_roles_than_those_of_degree_a
         return v_measure_score(data.labels, KMeans(k, n_init=10, random_state=0).fit_predict(x))
 
     assert score(place) > score(floor)
+
+
+def test_the_seven_positions_of_a_barbell_are_apart():
+    data = datasets.load("barbell")
+    place = RAE().fit_transform(data.graph)[:, :64]
+    centers = np.stack([place[data.labels == label].mean(0) for label in np.unique(data.labels)])
+    gaps = np.linalg.norm(centers[:, None] - centers, axis=2)
+    within = max(np.abs(place[data.labels == label] - center).max() for label, center in enumerate(centers))
+
+    assert gaps[np.triu_indices(len(centers), 1)].min() > 100 * within
+    assert Roles().fit(place).n_roles == len(centers) == 7

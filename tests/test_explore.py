@@ -35,7 +35,7 @@ from rae.explore.sample import map_rows
 from rae.explore.serve import page_server
 from rae.features import FeatureTable
 from rae.ops.library import reference_only
-from rae.search import nearest_by_cosine, unit_rows
+from rae.search import nearest_rows
 
 EVIL = ("<img src=x onerror=alert(1)>", "</script><script>alert(1)</script>", '=HYPERLINK("x")', 'a,b\n"c"', "𝔘𝔫𝔦 שלום")
 DTYPES = {"u1": np.uint8, "u2": np.uint16, "u4": np.uint32, "f4": np.float32}
@@ -123,7 +123,7 @@ def test_the_page_says_which_nodes_it_shows():
 
 
 def nearest(z: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-    return nearest_by_cosine(z, z, k, skip=np.arange(len(z)))
+    return nearest_rows(z, z, k, skip=np.arange(len(z)))
 
 
 def groups(n: int = 300, width: int = 8) -> tuple[np.ndarray, np.ndarray]:
@@ -163,8 +163,8 @@ def test_equal_vectors_do_no_harm(z):
 
 def test_attraction_is_symmetric_and_strongest_between_the_nearest():
     z, _ = groups(60)
-    index, cosine = nearest(z, 5)
-    weight = layout.attraction(index, cosine).toarray()
+    index, distance = nearest(z, 5)
+    weight = layout.attraction(index, distance).toarray()
 
     assert np.allclose(weight, weight.T)
     assert weight.max() <= 1 + 1e-6
@@ -173,12 +173,12 @@ def test_attraction_is_symmetric_and_strongest_between_the_nearest():
 
 def test_the_compiled_layout_equals_the_reference():
     z, _ = groups(25)
-    index, cosine = nearest(z, 4)
-    index[0], index[1, 1:], cosine[2] = -1, -1, 1
+    index, distance = nearest(z, 4)
+    index[0], index[1, 1:], distance[2] = -1, -1, 0
 
     def positions():
-        edges = layout.attraction(index, cosine)
-        start = layout.principal_axes(unit_rows(z))
+        edges = layout.attraction(index, distance)
+        start = layout.principal_axes(z)
         return start, layout.optimize_layout(start, edges.row, edges.col, edges.data.max() / edges.data, 3, 5)
 
     start, moved = positions()

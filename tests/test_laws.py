@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from plain import random_graph, relabel
 from rae import PAPER, RAE, Graph, set_threads
-from rae.engine import embed
+from rae.engine import embed, encoder_models
 from rae.features import Features
 
 SMALL = PAPER.replace(dims=(16, 8), fanout=(3, 4), steps=5, batch_size=32)
@@ -75,7 +75,9 @@ def test_the_tile_size_does_not_matter(graph, words, tile):
     model = RAE(SMALL).fit(graph, words)
     features = Features.of(graph, words, model.config)
 
-    assert np.allclose(embed(model.encoders, features, tile=tile), model.transform(graph, words), atol=1e-6)
+    assert np.allclose(
+        embed(encoder_models(model.encoders, features), tile=tile), model.transform(graph, words), atol=1e-6
+    )
 
 
 @pytest.mark.parametrize("sparse", [False, True])

@@ -42,7 +42,7 @@ def test_a_median_among_many_equals_stands_in_their_middle():
 
     assert profiles[0]["degree"] == {
         "quartiles": [1, 1, 1], "percentiles": [40.0, 40.0, 40.0], "percentile": 40.0, "overall": 1,
-        "zero": 0.0, "one": 1.0,
+        "zero": 0.0, "one": 1.0, "others": 0.0,
     }  # fmt: skip
     assert profiles[1]["degree"]["quartiles"] == [5, 5, 9]
     assert profiles[2] == {}

@@ -80,23 +80,42 @@ def test_means_over_neighborhoods_of_any_width(threads, width, dtype, graph):
     assert torch.allclose(fast[u].double(), around, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("width", [1, 4, 12, 64])
+@pytest.mark.parametrize("width", [1, 4, 12, 70])
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
 @pytest.mark.parametrize("graph", [GRAPH, wide(GRAPH), HUB], ids=["32", "64", "hub"])
-def test_moments_over_neighbors(threads, monkeypatch, width, graph):
+def test_moments_over_neighbors(threads, monkeypatch, width, graph, dtype):
     monkeypatch.setattr(gather, "MIN_ENTRIES", 64)
-    x = rows_of(graph.n_nodes, width, np.float64) + 1e6  # large numbers: a difference of squares would cancel
+    x = rows_of(graph.n_nodes, width, dtype) + 100  # large numbers: a difference of squares would cancel
+    spread = -(-width // 2)
+    some = np.array([3, graph.n_nodes - 1, 3])
 
-    fast, plain = both(lambda: gather.moments(x, graph.offsets, graph.targets))
-    mean, plain_mean = both(lambda: gather.neighbor_mean(x, graph.offsets, graph.targets))
+    fast, plain = both(lambda: gather.moments(x, graph.offsets, graph.targets, spread=spread))
+    listed, plain_listed = both(lambda: gather.moments(x, graph.offsets, graph.targets, some, spread=spread))
 
-    assert torch.allclose(fast, plain, rtol=1e-12, atol=1e-7)
-    assert torch.allclose(mean, plain_mean, rtol=1e-12)
-    assert torch.equal(mean, fast[:, :width])
+    assert fast.dtype == torch.float32
+    assert torch.allclose(fast, plain, rtol=1e-5, atol=1e-5)
+    assert torch.allclose(listed, plain_listed, rtol=1e-5, atol=1e-5)
+    assert torch.equal(listed, fast[some])
     for u in (3, graph.n_nodes - 1):
-        around = x[graph.neighbors(u).tolist()]
-        assert torch.allclose(fast[u, width:], around.std(0, correction=0), atol=1e-7)
+        around = x[graph.neighbors(u).tolist()].double()[:, :spread]
+        assert torch.allclose(fast[u, width:].double(), around.std(0, correction=0), atol=1e-5)
     alone = np.flatnonzero(graph.degrees == 0)
     assert not fast[alone].any()
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.1, 0.7, 1.0])
+def test_a_noisy_copy_of_a_graph(threads, noise):
+    graph, added = random_graph(600, 3000, seed=1), random_graph(600, 300, seed=2)
+
+    fast, plain = both(lambda: structure.view(graph.offsets, graph.targets, (added.offsets, added.targets), 7, noise))
+
+    assert np.array_equal(fast[0], plain[0])
+    assert np.array_equal(fast[1], plain[1])
+    edges = {tuple(e) for e in added.edges().tolist()}
+    copy = Graph(*fast, graph.id_column)
+    assert edges <= {tuple(e) for e in copy.edges().tolist()}
+    if noise == 0:
+        assert {tuple(e) for e in copy.edges().tolist()} == edges | {tuple(e) for e in graph.edges().tolist()}
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
@@ -222,6 +241,23 @@ def test_products_and_their_gradients_do_not_depend_on_threads():
 
     assert len(set(bytes_by_count)) == 1
     assert torch.allclose(dense.product(x, weight), x @ weight, atol=1e-5)
+
+
+def test_products_of_columns_and_their_gradient_do_not_depend_on_threads():
+    x, pull = rows_of(3000, 40).requires_grad_(), rows_of(40, 40)
+    bytes_by_count = []
+    for count in (1, 2, 5):
+        set_threads(count)
+        y = dense.gram(x)
+        gradient = torch.autograd.grad(y, x, pull)[0]
+        bytes_by_count.append((y.detach().numpy().tobytes(), gradient.numpy().tobytes()))
+    set_threads(1)
+
+    assert len(set(bytes_by_count)) == 1
+    with reference_only():
+        plain = dense.gram(x)
+        assert torch.allclose(y, plain, atol=1e-3)
+        assert torch.allclose(gradient, torch.autograd.grad(plain, x, pull)[0], atol=1e-4)
 
 
 # ------------------------------------------------------------------------------- sampling

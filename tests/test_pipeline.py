@@ -229,8 +229,8 @@ ENDS = "a,b\nb,c\n"
     ("files", "options", "in_python", "on_the_command_line"),
     [
         ({"e": "x,y\n"}, {"header": True}, "(pass header=False if they are", "(pass --no-header if they are"),
-        ({"e": ENDS, "f": "id,town\na,Rome\nb,Oslo\n"}, {}, "with columns=, or pass feature='town' if",
-         "with --columns, or pass --feature-column town if"),
+        ({"e": ENDS, "f": "id,town\na,Rome\na,Oslo\n"}, {}, "pass feature='town' if", "pass --feature-column town if"),
+        ({"e": ENDS, "f": "id,x,y\na,1,2\nb,nan,3\n"}, {}, "with drop=['x']", "with --drop-columns x"),
         ({"e": ENDS, "f": "id,x\na,1\n"}, {}, "pass missing='zero' to give", "pass --missing zero to give"),
         ({"e": ENDS, "f": "id,x\na,1\n"}, {"value": "x"}, "value= goes with feature=, the column of words; pass both "
          "or columns=", "--value-column goes with --feature-column, the column of words; pass both or --columns"),
@@ -241,7 +241,6 @@ ENDS = "a,b\nb,c\n"
          "source and target must be two columns", "--source and --target must be two columns"),
         ({"e": ENDS, "f": "id,x\na,1\nz,1\n"}, {"unknown": "error"}, "pass unknown='isolated' to make",
          "pass --unknown isolated to make"),
-        ({"e": "a,a\nb,b\n"}, {}, "check the edges, or use steps=0", "check the edges, or use --steps 0"),
     ],
 )  # fmt: skip
 def test_the_same_error_names_arguments_in_python_and_flags_on_the_command_line(

@@ -11,6 +11,7 @@ import pytest
 from sklearn.metrics import adjusted_rand_score
 
 from rae import RAE, Graph, Roles
+from rae.blocks import Block, side_by_side
 from rae.datasets import load
 from rae.errors import CheckpointError, ConfigError, FeatureError, GraphError, NotFittedError, RunError
 from rae.io import read_embeddings
@@ -325,7 +326,7 @@ def _rewrite_header(path, change):
     ("change", "words"),
     [
         (lambda h, t: h["__metadata__"].pop("rae roles"), "holds no roles"),
-        (lambda h, t: t.update(format=9), "reads up to 1; upgrade"),
+        (lambda h, t: t.update(format=9), "reads up to 2; upgrade"),
         (lambda h, t: t.pop("format"), "header .* is damaged"),
         (lambda h, t: t.pop("radius"), "does not hold the roles"),
         (lambda h, t: t.update(radius=-1), "settings are missing"),
@@ -438,3 +439,53 @@ def test_a_curve_needs_four_rows_per_role():
     x = np.random.default_rng(0).normal(size=(9, 2))
 
     assert set(choose_number(x, find_positions(x), 2, 20, 0).curve) == {2}
+
+
+# ---------------------------------------------------------------------------------- blocks
+
+
+def blocks_of(*widths, off=()):
+    return side_by_side(Block(f"b{i}", 0, width, weight=float(i not in off)) for i, width in enumerate(widths))
+
+
+def test_a_block_of_weight_zero_never_enters_distances():
+    z, truth = make_blobs(3)
+    noise = 50 * np.random.default_rng(1).normal(size=(len(z), 5)).astype(np.float32)
+    blocks = blocks_of(12, 5, off=[1])
+    roles = Roles(max_k=6).fit(np.hstack([z, noise]), blocks=blocks)
+
+    assert adjusted_rand_score(truth, roles.labels) > 0.99
+    assert roles.parameters.weights == {"b0": 1.0, "b1": 0.0}
+    np.testing.assert_array_equal(roles.predict(np.hstack([z, -noise])), roles.labels)
+    assert adjusted_rand_score(truth, Roles(3, weights="b1=1").fit(np.hstack([z, noise]), blocks=blocks).labels) < 0.5
+
+
+def test_weights_are_factors_of_the_blocks():
+    z, _ = make_blobs(4)
+    scaled = z * np.repeat([1, 0.25], 6).astype(np.float32)
+
+    weighted = Roles(3, weights={"b1": 0.25}).fit(z, blocks=blocks_of(6, 6))
+    np.testing.assert_array_equal(weighted.labels, Roles(3).fit(scaled).labels)
+
+
+def test_stored_roles_remember_blocks_and_weights(tmp_path):
+    z, _ = make_blobs(3)
+    roles = Roles(max_k=6, weights="b1=0").fit(z, blocks=blocks_of(6, 6))
+    roles.save(tmp_path / "roles.safetensors")
+    again = Roles.load(tmp_path / "roles.safetensors")
+
+    assert again.parameters.blocks == roles.parameters.blocks
+    assert again.parameters.weights == {"b0": 1.0, "b1": 0.0}
+    assert "weights={'b0': 1.0" in repr(again)
+    np.testing.assert_array_equal(again.memberships(z), roles.memberships(z))
+    with pytest.raises(FeatureError, match="width 12, got width 6"):
+        again.assign(z[:, :6])
+    assert make_record(again, roles.assignment, [])["weights"] == {"b0": 1.0, "b1": 0.0}
+
+
+def test_blocks_that_do_not_fit_are_refused():
+    z, _ = make_blobs(2)
+    with pytest.raises(FeatureError, match=r"12 columns\), got 5"):
+        Roles().fit(z, blocks=blocks_of(5))
+    with pytest.raises(ConfigError, match="these vectors have none"):
+        Roles(weights="place=1").fit(z)

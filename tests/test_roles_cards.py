@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -10,11 +12,12 @@ import pytest
 import scipy.sparse as sp
 
 from rae import RAE, FeatureTable, Graph, Roles, Run
+from rae.datasets import load
 from rae.errors import FeatureError, FileError, GraphError, RunError
 from rae.roles.actions import distinctive_features
 from rae.roles.cards import profile_roles, structural_measures
 from rae.roles.storage import describe_number, read_record, read_table
-from rae.roles.summary import describe_rank, distinguish, summarize
+from rae.roles.summary import describe_rank, distinguish, summarize_roles
 
 
 def make_stars(count=6, leaves=12):
@@ -66,7 +69,7 @@ def test_cards_of_stars_separate_hubs_from_leaves(graph, table):
     assert [a["feature"] for a in leaves.actions] == ["buys"]
     assert hubs.actions[0]["share"] == 1
     assert hubs.actions[0]["overall"] == pytest.approx(6 / 78, abs=1e-4)
-    assert leaves.summary.startswith("leaves next to hubs")
+    assert leaves.summary.startswith("leaves of hubs: neighbours average degree 14")
     assert "whose neighbours are leaves" not in leaves.summary
     assert "sells" in hubs.summary
     json.dumps([c.as_dict() for c in (leaves, hubs)])
@@ -167,10 +170,94 @@ def test_random_features_have_no_large_lift():
 # ------------------------------------------------------------------------------------ summary
 
 
+def cards_of(edges, role_of, **options):
+    """The cards of a graph whose roles are known, by the name of the role."""
+    graph = Graph.from_edges(edges)
+    names = sorted({role_of(i) for i in graph.ids})
+    z = np.eye(len(names))[[names.index(role_of(i)) for i in graph.ids]]
+    roles = Roles(k=len(names)).fit(z)
+    cards = roles.cards(graph.id_column, graph=graph, **options)
+    return {role_of(card.prototypes[0]): card for card in cards}
+
+
+def clique(name, size):
+    return [(f"{name}.{i}", f"{name}.{j}") for i in range(size) for j in range(i)]
+
+
+def town():
+    """Hubs with leaves, cliques, brokers that tie cliques together, chains between hubs, and pairs."""
+    edges = [(f"hub{h}", f"leaf{h}.{i}") for h in range(6) for i in range(40)]
+    for c in range(30):
+        edges += clique(f"member{c}", 5)
+        edges += [(f"broker{c}", f"member{(c + step) % 30}.0") for step in range(6)]
+    for h in range(5):
+        chain = [f"hub{h}", *(f"chain{h}.{i}" for i in range(8)), f"hub{h + 1}"]
+        edges += list(pairwise(chain))
+    return edges + [(f"pair{i}.a", f"pair{i}.b") for i in range(10)]
+
+
+def kind(id):
+    return id.rstrip("0123456789.ab") if id.startswith("pair") else id.split(".")[0].rstrip("0123456789")
+
+
+def test_roles_get_the_nouns_that_an_analyst_knows():
+    summary = {name: card.summary for name, card in cards_of(town(), kind).items()}
+
+    assert summary["leaf"].startswith("leaves of hubs: neighbours average degree 41 to 42, 100 % of edges lead to role")
+    assert summary["hub"].startswith("hubs with mostly leaves around: degree 41 to 42 in the top 5 %")
+    assert summary["pair"] == "leaves in pairs: neighbours average degree 1, 100 % of edges stay inside"
+    assert summary["chain"].startswith("links of chains: neighbours average degree 2")
+    assert summary["broker"].startswith("brokers between groups (degree 6)")
+    assert summary["member"].startswith("mid-sized nodes in tight groups (degree 4)")
+
+
+def test_a_dense_core_is_not_called_hubs():
+    edges = clique("core", 20) + [(f"core.{i}", f"leaf{i}") for i in range(20)]
+    edges += [(f"ring{i}", f"ring{(i + 1) % 60}") for i in range(60)]
+    summary = {name: card.summary for name, card in cards_of(edges, kind).items()}
+
+    assert summary["core"].startswith("members of the dense core: degree 20 in the top 10 %")
+
+
+def test_a_summary_holds_for_the_middle_half_and_begins_differently_for_every_role():
+    graph = load("power-law", n_nodes=3000, seed=1).graph
+    degree = np.asarray(graph.degrees)
+    labels = np.digitize(degree, np.quantile(degree, [0.3, 0.6, 0.85, 0.97]))
+    labels = np.unique(labels, return_inverse=True)[1]
+    cards = Roles(k=int(labels.max()) + 1).fit(np.eye(labels.max() + 1)[labels]).cards(graph.id_column, graph=graph)
+
+    assert len({card.summary.split(":")[0] for card in cards}) == len(cards)
+    for card in cards:
+        members = degree[labels == labels[graph.ids.tolist().index(card.prototypes[0])]]
+        low, high = [int(n) for n in re.search(r"degree (\d+)(?: to (\d+))?", card.summary).groups(default="0")]
+        assert np.mean((members >= low) & (members <= max(low, high))) >= 0.5
+
+
+def test_the_share_of_other_roles_in_a_range_says_how_telling_it_is():
+    values = np.array([1, 2, 3, 4, 1, 2, 9, 9, 2, 2, 2, 2])
+    profile = profile_roles({"degree": values}, np.repeat([0, 1, 2], 4), 3)
+
+    assert profile[0]["degree"]["quartiles"] == [2, 3, 3]  # the nearest values
+    assert profile[0]["degree"]["others"] == pytest.approx((1 / 4 + 1) / 2)
+    assert profile[1]["degree"]["others"] == pytest.approx((3 / 4 + 1) / 2)
+
+
+def test_words_come_first_where_the_place_tells_nothing():
+    ring = [(i, (i + 1) % 100) for i in range(100)] + [(i, (i + 2) % 100) for i in range(100)]
+    graph = Graph.from_edges(ring)
+    labels = (graph.id_column.to_numpy() // 50) % 2
+    x = np.eye(2, dtype=np.float32)[labels]
+    roles = Roles(k=2).fit(np.eye(2)[labels])
+    for card in roles.cards(graph.id_column, graph=graph, features=x, names=["sells", "buys"]):
+        assert card.summary.startswith("set apart by ")
+        assert "degree" not in card.summary  # which all share
+
+
 def spread(*quartiles, at=50, zero=0.0, one=0.0):
     quartiles = quartiles * 3 if len(quartiles) == 1 else quartiles
     at = at if isinstance(at, tuple) else (at,) * 3
-    return {"quartiles": quartiles, "percentiles": at, "overall": 4, "zero": zero, "one": one}
+    shares = {"zero": zero, "one": one, "others": 0.0}
+    return {"quartiles": quartiles, "percentiles": at, "as_degree": at, "overall": 4, **shares}
 
 
 def structure(degree, around=None, clustering=None, **more):
@@ -182,85 +269,60 @@ def structure(degree, around=None, clustering=None, **more):
 ISOLATED, LEAVES = spread(0, at=10, zero=1.0), spread(1, at=20, one=1.0)
 
 
+def summarize(facts, edges=None, actions=()):
+    return summarize_roles([facts], [edges or {}], [list(actions)])[0]
+
+
 @pytest.mark.parametrize(
     ("facts", "words"),
     [
         (structure(ISOLATED, spread(0, at=10)), "isolated nodes"),
-        (structure(LEAVES, spread(1, at=5)), "leaves whose only neighbour is a leaf"),
-        (structure(LEAVES, spread(40, at=95)), "leaves next to hubs"),
+        (structure(LEAVES, spread(1, at=5)), "leaves in pairs: neighbours average degree 1"),
+        (structure(LEAVES, spread(40, at=95)), "leaves of hubs: neighbours average degree 40"),
+        (structure(LEAVES, spread(6, at=80)), "leaves of well-connected nodes: neighbours average degree 6"),
+        (structure(LEAVES, spread(2, 3, 4, at=10)), "leaves of small nodes: neighbours average degree 2 to 4"),
+        (structure(LEAVES, spread(2, 3, 5, at=10)), "leaves: neighbours average degree 2 to 5"),
         (
             structure(spread(90, at=99.5), spread(1, at=3), spread(0)),
-            "hubs whose neighbours are leaves: degree 90 in the top 1 %, clustering near 0",
+            "hubs with leaves around: degree 90 in the top 1 %, neighbours average degree 1",
         ),
-        (structure(spread(90, at=96)), "well-connected nodes: degree 90 in the top 5 %, clustering 0.20"),
+        (structure(spread(9, at=99), spread(9, at=50)), "nodes (degree 9): neighbours average degree 9"),
+        (structure(spread(2, at=40), spread(2, at=40), spread(0)), "links of chains: neighbours average degree 2"),
         (
-            structure(spread(9, at=50), spread(1.2, 1.3, 1.4, at=3), spread(0)),
-            "nodes of middling degree whose neighbours are mostly leaves: degree 9, clustering near 0",
+            structure(spread(1, 1, 7, at=(24, 24, 99), one=0.6), spread(1, 30, 90)),
+            "mostly leaves: degree 1 to 7, neighbours average degree 1 to 90",
         ),
-        (
-            structure(spread(20, at=85), spread(20, at=80), spread(1.0)),
-            "well-connected nodes next to well-connected nodes: degree 20 in the top quarter, "
-            "all neighbours tied to each other",
-        ),
-        (
-            structure(spread(2, at=15), spread(3, at=10), spread(0.6)),
-            "sparsely connected nodes among sparsely connected neighbours: degree 2 in the lowest quarter, "
-            "tight groups (clustering 0.60)",
-        ),
-        (structure(spread(3, 5, 8)), "nodes of middling degree: degree 3 to 8, clustering 0.20"),
-        (structure(spread(3, 4, 4, at=(10, 30, 40))), "nodes of lower degree: degree 3 to 4, clustering 0.20"),
+        (structure(spread(0, 0, 1, zero=0.6, one=0.4), spread(0, 0, 1)), "mostly isolated nodes: 60 % of them"),
+        (structure(spread(0, zero=0.997), spread(0)), "mostly isolated nodes: over 99 % of them isolated"),
     ],
-)
+)  # fmt: skip
 def test_a_summary_follows_from_its_facts(facts, words):
-    assert summarize(0, facts, {}) == words
+    assert summarize(facts).startswith(words)
 
 
-def test_a_role_is_named_after_its_middle_half():
-    mixed = spread(1, 1, 7, at=(24.7, 24.7, 98.9), one=0.6)
-    assert summarize(0, structure(mixed, spread(1, 30, 90)), {}) == "mostly leaves: degree 1 to 7"
-    assert summarize(0, structure(mixed, spread(40, 50, 90)), {}).startswith(
-        "mostly leaves next to hubs: degree 1 to 7"
-    )
-    some = spread(1, 1, 7, at=(24.7, 24.7, 98.9), one=0.4)
-    assert summarize(0, structure(some), {}) == "nodes of differing degree: degree 1 to 7"
-    assert "in the" not in summarize(0, structure(spread(4, 9, 30, at=(70, 90, 99))), {})
-    assert "in the top quarter" in summarize(0, structure(spread(9, 20, 300, at=(80, 97, 99.9))), {})
+def test_a_small_degree_is_not_that_of_a_hub_whatever_its_rank():
+    assert not summarize(structure(spread(3, at=99))).startswith("hubs")
+    assert summarize(structure(spread(30, at=99))).startswith("hubs: degree 30 in the top 1 %")
+    assert not summarize(structure(spread(12, at=99))).startswith("hubs")  # not four times the median degree of 4
 
 
-def test_a_small_degree_is_not_called_well_connected_whatever_its_rank():
-    assert summarize(0, structure(spread(3, at=99)), {}).startswith("nodes of higher degree: degree 3 in the top 1 %")
-    assert "next to" not in summarize(0, structure(LEAVES, spread(4, at=95)), {})
-    assert "next to well-connected nodes" in summarize(0, structure(LEAVES, spread(6, at=95)), {})
+def test_facts_that_other_roles_share_are_left_out():
+    facts = structure(spread(5), spread(7), spread(0.4))
+    facts["neighbor_degree"]["others"], facts["clustering"]["others"] = 0.5, 0.1
+    assert summarize(facts) == "nodes (degree 5): clustering 0.4"
 
 
-def test_neighbours_above_the_median_degree_are_not_called_sparse_whatever_their_rank():
-    assert "among sparsely connected" in summarize(0, structure(LEAVES, spread(2, 3, 4, at=10)), {})
-    assert "among sparsely connected" not in summarize(0, structure(LEAVES, spread(2, 3, 5, at=10)), {})
-    some = spread(0, 0, 1, zero=0.6, one=0.4)
-    assert summarize(0, structure(some, spread(0, 0, 1, at=10)), {}).startswith("mostly isolated nodes: 60 %")
-
-
-@pytest.mark.parametrize(
-    ("degree", "words"),
-    [
-        (spread(3, 4, 5, zero=0.14), "nodes of middling degree: 14 % of them isolated, degree 3 to 5"),
-        (spread(3, 4, 5, zero=0.0004), "nodes of middling degree: under 1 % of them isolated, degree 3 to 5"),
-        (spread(0, zero=0.997), "mostly isolated nodes: over 99 % of them isolated"),
-        (spread(0, 0, 1, zero=0.6, one=0.4), "mostly isolated nodes: 60 % of them isolated, degree 0 to 1"),
-        (spread(0, 1, 1, zero=0.3, one=0.7), "mostly leaves: 30 % of them isolated, degree 0 to 1"),
-    ],
-)
-def test_isolated_members_are_counted(degree, words):
-    assert summarize(0, structure(degree), {}).removesuffix(", clustering 0.20") == words
-
-
-def test_clustering_is_described_by_its_middle_half():
-    describe = lambda *c: summarize(0, structure(spread(5), clustering=spread(*c)), {})  # noqa: E731
-
-    assert describe(0.1, 1.0, 1.0).endswith("clustering 0.10 to 1.00")
-    assert describe(0, 0, 0.4).endswith("clustering 0.00 to 0.40")
-    assert describe(0, 0, 0.08).endswith("clustering 0.00 to 0.08")
-    assert describe(0.5, 0.7, 0.9).endswith("tight groups (clustering 0.50 to 0.90)")
+def test_equal_nouns_are_told_apart_by_the_range_that_overlaps_least():
+    pair = [structure(LEAVES, spread(20, 30, 40, at=80)), structure(LEAVES, spread(70, 80, 90, at=80))]
+    assert summarize_roles(pair, [{"to": []}] * 2, [[], []]) == [
+        "leaves whose neighbours average degree 20 to 40",
+        "leaves whose neighbours average degree 70 to 90",
+    ]
+    bands = [structure(spread(4, 5, 6, at=60), clustering=spread(c)) for c in (0.1, 0.3)]
+    assert [text.split(":")[0] for text in summarize_roles(bands, [{"to": []}] * 2, [[], []])] == [
+        "nodes of clustering 0.1",
+        "nodes of clustering 0.3",
+    ]
 
 
 def test_the_facts_of_a_summary_are_those_of_the_graph():
@@ -282,8 +344,8 @@ def test_equal_summaries_get_the_fact_that_differs_most():
     edges = [{"to": [0.1, 0.9]}, {"to": [0.9, 0.1]}]
 
     assert distinguish(["leaves", "leaves"], [near, far], [edges[0]] * 2) == [
-        "leaves; neighbours of degree 40",
-        "leaves; neighbours of degree 90",
+        "leaves; neighbours average degree 40",
+        "leaves; neighbours average degree 90",
     ]
     assert distinguish(["leaves", "leaves"], [near, far], edges) == [
         "leaves; 90 % of edges lead to role 1",
@@ -297,9 +359,9 @@ def test_equal_summaries_are_split_until_none_are_equal():
     distinct = distinguish(["x"] * 3, facts, [{"to": [0.5, 0.25, 0.25]}] * 3)
 
     assert distinct == [
-        "x; neighbours of degree 10",
-        "x; neighbours of degree 80; core number 1",
-        "x; neighbours of degree 80; core number 9",
+        "x; neighbours average degree 10",
+        "x; neighbours average degree 80; core number 1",
+        "x; neighbours average degree 80; core number 9",
     ]
 
 
@@ -322,8 +384,8 @@ def test_cards_of_different_roles_have_different_summaries():
     summaries = [card.summary for card in Roles(k=3).fit(z).cards(graph.id_column, graph=graph)]
 
     assert summaries[:2] == [
-        "leaves next to hubs: 100 % of edges lead to role 2; neighbours of degree 60",
-        "leaves next to hubs: 100 % of edges lead to role 2; neighbours of degree 20",
+        "leaves whose neighbours average degree 60: 100 % of edges lead to role 2",
+        "leaves whose neighbours average degree 20: 100 % of edges lead to role 2",
     ]
 
 
@@ -341,24 +403,77 @@ def test_a_summary_says_where_edges_lead_if_that_differs_from_all_edges():
     facts = structure(spread(5))
     to = lambda to, expected: {"to": to, "expected": expected, "inside": to[0]}  # noqa: E731
 
-    assert "90 % of edges lead to role 1" in summarize(0, facts, to([0.1, 0.9], [0.5, 0.5]))
-    assert "80 % of edges stay inside" in summarize(0, facts, to([0.8, 0.2], [0.5, 0.5]))
-    assert "edges" not in summarize(0, facts, to([0.55, 0.45], [0.5, 0.5]))
-    assert "edges" not in summarize(0, facts, to([1.0], [1.0]))
+    assert "90 % of edges lead to role 1" in summarize(facts, to([0.1, 0.9], [0.5, 0.5]))
+    assert "80 % of edges stay inside" in summarize(facts, to([0.8, 0.2], [0.5, 0.5]))
+    assert "edges" not in summarize(facts, to([0.55, 0.45], [0.5, 0.5]))
+    assert "edges" not in summarize(facts, to([1.0], [1.0]))
 
 
 def test_actions_are_named_with_their_strength():
-    text = summarize(0, {}, {}, [{"feature": "a", "lift": 3.21}, {"feature": "b", "shift": -1.04}])
+    text = summarize({}, {}, [{"feature": "a", "lift": 3.21}, {"feature": "b", "shift": -1.04}])
 
     assert text == "set apart by a (3.2x), b (-1.0 sd)"
 
 
 def test_ranks_cover_every_percentile():
-    assert [describe_rank(p) for p in (0, 10, 50, 80, 90, 95, 100)][::3] == [
+    assert [describe_rank(p) for p in (0, 10, 50, 75, 90, 95, 100)][::3] == [
         "in the lowest 10 %",
         "in the top quarter",
         "in the top 1 %",
     ]
+
+
+# ----------------------------------------------------------------------------- names and labels
+
+
+def test_prototypes_have_display_names_where_there_are_some(graph):
+    z = np.eye(2)[np.array([i.startswith("hub") for i in graph.ids]).astype(int)]
+    roles = Roles().fit(z)
+    _, hubs = roles.cards(graph.id_column, display_names={"hub0": "Zero", "hub3": "Three"})
+    named = dict(zip(hubs.prototypes, hubs.names, strict=True))
+
+    assert named["hub0"] == "Zero"
+    assert named["hub1"] is None
+    assert hubs.as_dict()["names"] == list(hubs.names)
+    assert roles.cards(graph.id_column)[0].names == ()
+    rows = [i.upper() for i in graph.ids]
+    assert roles.cards(graph.id_column, display_names=rows)[1].names[0].startswith("HUB")
+    with pytest.raises(FeatureError, match="one entry per node"):
+        roles.cards(graph.id_column, display_names=["a"])
+
+
+def test_the_label_table_has_counts_shares_and_lift():
+    roles = Roles().fit(np.eye(2).repeat([6, 4], axis=0))
+    labels = ["a", "a", "a", "b", None, None, "b", "b", "b", "c"]
+    table = roles.label_table(labels, column="party")
+
+    assert table.labels == ("b", "a", "c")
+    assert table.counts.tolist() == [[1, 3, 0], [3, 0, 1]]
+    assert table.unlabelled.tolist() == [2, 0]
+    np.testing.assert_allclose(table.share, [[0.25, 0.75, 0], [0.75, 0, 0.25]])
+    np.testing.assert_allclose(table.lift, [[0.5, 2, 0], [1.5, 0, 2]])
+    assert json.loads(json.dumps(table.as_dict()))["column"] == "party"
+    assert roles.label_table([1.0, None] * 5).labels == ("1",)
+    assert roles.label_table(labels[:6], np.eye(2).repeat([6, 4], axis=0)[:6]).counts.sum() == 4
+    for wrong, words in ((["a"], "one entry per node"), ([None] * 10, "got none"), ([["x"]] * 10, "text or numbers")):
+        with pytest.raises(FeatureError, match=words):
+            roles.label_table(wrong)
+
+
+def test_a_run_keeps_names_and_reads_labels(run, graph, tmp_path):
+    assert run.names() is None
+    run.set_names({"hub1": "First"})
+    run.fit_roles()
+    table = tmp_path / "nodes.csv"
+    table.write_text("id,kind\n" + "".join(f"{i},{i[:3]}\n" for i in graph.ids))
+    found = run.label_table(table, "kind")
+
+    assert run.names().to_pylist()[graph.ids.tolist().index("hub1")] == "First"
+    assert "names.parquet" in run.files()
+    assert len(run.role_record()["cards"][0]["names"]) == 5
+    assert set(found.labels) == {"hub", "lea"}
+    assert found.counts.sum() == graph.n_nodes
+    assert run.label_table([i[:3] for i in graph.ids]).counts.tolist() == found.counts.tolist()
 
 
 # ------------------------------------------------------------------------------------ run

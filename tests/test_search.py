@@ -1,4 +1,4 @@
-"""The nearest nodes by cosine, exact or with a measured recall; the row of an id, or a suggestion."""
+"""The nearest nodes, exact or with a measured recall; the row of an id, or a suggestion."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ import threadpoolctl
 
 import rae
 from rae import search
+from rae.blocks import Block
 from rae.errors import ConfigError, FeatureError, GraphError, MissingExtraError, RunError
 from rae.runtime import set_threads
-from rae.search import Index, nearest_by_cosine, row_of, similar, similar_to_each
+from rae.search import Index, nearest_rows, row_of, similar, similar_to_each
 
 Z = np.random.default_rng(0).normal(size=(300, 8)).astype(np.float32)
 
@@ -30,22 +31,24 @@ class FakeRun:
 
 
 def truth(z, row, k):
-    unit = z / np.linalg.norm(z, axis=1, keepdims=True)
-    cosine = unit @ unit[row]
-    cosine[row] = -2
-    order = np.argsort(-cosine, kind="stable")[:k]
-    return order, cosine[order]
+    """The nearest rows by definition, in units of the root mean square distance of two rows taken at random."""
+    z = z.astype(np.float64)
+    unit = np.sqrt(((z[:, None] - z[None]) ** 2).sum(-1).mean())
+    distance = np.linalg.norm(z - z[row], axis=1) / unit
+    distance[row] = np.inf
+    order = np.argsort(distance, kind="stable")[:k]
+    return order, distance[order]
 
 
 @pytest.mark.parametrize("block", [1 << 26, 1 << 12, 64])
 def test_the_nearest_are_those_of_the_whole_product(block, monkeypatch):
     monkeypatch.setattr(search, "BLOCK", block)
-    near, cosine = nearest_by_cosine(Z, Z[:20], 7, skip=np.arange(20))
+    near, distance = nearest_rows(Z, Z[:20], 7, skip=np.arange(20))
 
     for row in range(20):
         rows, values = truth(Z, row, 7)
         np.testing.assert_array_equal(near[row], rows)
-        np.testing.assert_allclose(cosine[row], values, atol=1e-5)
+        np.testing.assert_allclose(distance[row], values, atol=1e-5)
 
 
 def test_the_public_function_names_nodes():
@@ -58,13 +61,31 @@ def test_the_public_function_names_nodes():
     assert (answer.method, answer.recall) == ("exact", 1.0)
 
 
-def test_length_does_not_matter_and_a_node_is_not_its_own_neighbour():
-    z = np.array([[1, 0], [100, 1], [0, 5], [0, 0]], np.float32)
+def test_length_matters_and_a_node_is_not_its_own_neighbour():
+    z = np.array([[1, 0], [100, 1], [2, 0], [0, 0]], np.float32)
     answer = similar(z, "a", k=10, ids=list("abcd"))
 
-    assert [name for name, _ in answer.matches] == ["b", "c", "d"]
-    assert answer.matches[0][1] == pytest.approx(1, abs=1e-3)
-    assert answer.matches[2][1] == 0
+    assert [name for name, _ in answer.matches] == ["c", "d", "b"]
+    assert answer.matches[0][1] == answer.matches[1][1] < 0.1 < answer.matches[2][1]
+
+
+def test_two_nodes_taken_at_random_are_at_distance_one():
+    z = 100 + 7 * np.random.default_rng(1).normal(size=(400, 5)).astype(np.float32)
+    _, distance = nearest_rows(z, z, 400)
+
+    assert np.sqrt((distance.astype(np.float64) ** 2).mean()) == pytest.approx(1, abs=1e-4)
+    assert not nearest_rows(np.ones((5, 2)), np.ones((1, 2)), 5)[1].any()
+
+
+def test_near_vectors_far_from_the_others_are_told_apart():
+    """Squares of distances by products lose what single precision cannot hold."""
+    z = np.zeros((2000, 4), np.float32)
+    z[:1000] = np.random.default_rng(0).normal(size=(1000, 4))
+    z[1000:, 0] = 1000 + np.arange(1000) / 1000
+    near, _ = nearest_rows(z, z[1500:1501], 3, np.array([1500]))
+
+    assert near[0, 0] in (1499, 1501)
+    assert set(near[0].tolist()) <= {1498, 1499, 1501, 1502}
 
 
 def test_among_equals_the_lower_row_comes_first():
@@ -80,22 +101,22 @@ def test_equal_vectors_come_in_row_order_whatever_the_block(block, monkeypatch):
     monkeypatch.setattr(search, "TILE", 150)
     kind = np.random.default_rng(2).integers(4, size=400)
     z = np.random.default_rng(3).normal(size=(4, 33)).astype(np.float32)[kind]
-    near, cosine = nearest_by_cosine(z, z, 9, skip=np.arange(400))
+    near, distance = nearest_rows(z, z, 9, skip=np.arange(400))
 
     for row in range(400):
         same = np.flatnonzero(kind == kind[row])
         assert near[row].tolist() == same[same != row][:9].tolist()
-    assert (cosine == 1).all()
+    assert (distance == 0).all()
 
 
 @pytest.mark.parametrize("block", [1 << 26, 1 << 12])
 def test_rows_that_are_ever_nearer_are_all_considered(block, monkeypatch):
     monkeypatch.setattr(search, "BLOCK", block)
-    angle = np.linspace(1.5, 0, 500)
-    near, cosine = nearest_by_cosine(np.stack([np.cos(angle), np.sin(angle)], 1), np.array([[1.0, 0.0]]), 4)
+    x = np.linspace(1.5, 0, 500)
+    near, distance = nearest_rows(np.stack([x, x], 1), np.array([[0.0, 0.0]]), 4)
 
     assert near.tolist() == [[499, 498, 497, 496]]
-    np.testing.assert_allclose(cosine, [np.cos(angle[:-5:-1])], atol=1e-6)
+    np.testing.assert_allclose(distance, [x[:-5:-1] / (np.sqrt(2) * x.std())], atol=1e-6)
 
 
 def test_the_number_of_threads_changes_nothing():
@@ -104,11 +125,11 @@ def test_the_number_of_threads_changes_nothing():
     for count in (1, 2, 3):
         set_threads(count)
         with threadpoolctl.threadpool_limits(count, user_api="blas"):
-            answers.append(nearest_by_cosine(z, z, 15, skip=np.arange(1500)))
+            answers.append(nearest_rows(z, z, 15, skip=np.arange(1500)))
 
-    for rows, cosine in answers[1:]:
+    for rows, distance in answers[1:]:
         assert np.array_equal(rows, answers[0][0])
-        assert np.array_equal(cosine, answers[0][1])
+        assert np.array_equal(distance, answers[0][1])
 
 
 def test_the_query_may_be_a_node_of_another_run():
@@ -116,7 +137,7 @@ def test_the_query_may_be_a_node_of_another_run():
     answer = similar(here, "a", k=2, among=there)
 
     assert answer.matches[0][0] == 8
-    assert answer.matches[0][1] == pytest.approx(1)
+    assert answer.matches[0][1] == 0
     assert similar(here, "a", k=1, among=([7, 8, 9], Z[[5, 0, 6]])).matches[0][0] == 8
     with pytest.raises(RunError, match="different models"):
         similar(here, "a", among=FakeRun([1], Z[:1], "other"))
@@ -131,6 +152,29 @@ def test_many_queries_at_once():
     assert [i for i, _ in both[1].matches] == [i for i, _ in similar(Z, 250, k=4).matches]
 
 
+# ------------------------------------------------------------------------------------- blocks
+
+BLOCKS = (Block("place", 0, 2), Block("own", 2, 4), Block("around", 4, 8, weight=0.0))
+
+
+def test_blocks_count_by_their_weights_and_those_of_weight_zero_never():
+    z = Z.copy()
+    z[:, 4:] *= 1000
+    run = FakeRun(np.arange(300), z)
+    run.blocks = BLOCKS
+    ids = lambda z: [i for i, _ in similar(z, 9).matches]  # noqa: E731
+    named = lambda **options: [i for i, _ in similar(z, 9, blocks=BLOCKS, **options).matches]  # noqa: E731
+
+    assert named() == ids(run) == ids(z[:, :4])
+    assert named(weights="own=0") == ids(z[:, :2])
+    assert named(weights={"own": 3}) == ids(z[:, :4] * [1, 1, 3, 3])
+    assert named(weights="place=0,own=0,around=1") == ids(z[:, 4:])
+    with pytest.raises(ConfigError, match=r"no block 'ownn'.*did you mean 'own'"):
+        named(weights="ownn=1")
+    with pytest.raises(ConfigError, match="these vectors have none"):
+        similar(z, 9, weights="own=1")
+
+
 # ------------------------------------------------------------------------------------- index
 
 
@@ -140,12 +184,12 @@ def test_an_index_finds_nearly_all_and_measures_how_many():
     z = (3 * draw.normal(size=(20, 16))[draw.integers(20, size=6000)] + draw.normal(size=(6000, 16))).astype(np.float32)
     index = Index(z, method="approximate")
     queries = np.arange(0, 6000, 60)
-    near, cosine = index.nearest(z[queries], 10, queries)
-    _, best = nearest_by_cosine(z, z[queries], 10, queries)
+    near, distance = index.nearest(z[queries], 10, queries)
+    _, best = nearest_rows(z, z[queries], 10, queries)
 
     assert index.method == "approximate"
     assert index.recall >= 0.95
-    assert (cosine >= best[:, -1:] - 1e-5).mean() > 0.9
+    assert (distance <= best[:, -1:] + 1e-5).mean() > 0.9
     assert not (near == queries[:, None]).any()
     assert similar(z, 5, method="approximate").recall == index.recall
 
@@ -181,10 +225,10 @@ def test_without_the_library_the_search_is_exact_and_says_so(monkeypatch):
 
 
 def test_without_rows_to_skip_a_vector_finds_itself():
-    near, cosine = Index(Z).nearest(Z[:1], 1)
+    near, distance = Index(Z).nearest(Z[:1], 1)
 
     assert near[0, 0] == 0
-    assert cosine[0, 0] == pytest.approx(1)
+    assert distance[0, 0] == 0
 
 
 def test_with_fewer_vectors_than_k_the_row_is_minus_one():
