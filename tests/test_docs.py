@@ -9,6 +9,7 @@ import platform
 import re
 import runpy
 import shlex
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -121,6 +122,39 @@ def test_links_between_pages_lead_somewhere():
     for page in [*PAGES, ROOT / "CONTRIBUTING.md"]:
         for target in re.findall(r"\]\((?!http)([^)#]+)", page.read_text(encoding="utf-8")):
             assert (page.parent / target).exists(), f"{page.name} points to {target}"
+
+
+def test_every_public_name_is_in_the_reference():
+    import rae
+
+    text = "".join((ROOT / "docs" / page).read_text(encoding="utf-8") for page in ("api.md", "settings.md"))
+    assert [name for name in rae.__all__ if not re.search(rf"\brae\.{name}\b", text)] == []
+
+
+def test_every_page_is_in_the_menu():
+    menu = (ROOT / "docs" / "index.md").read_text(encoding="utf-8").split()
+    pages = [*(ROOT / "docs").rglob("*.md"), *(ROOT / "docs").rglob("*.ipynb")]
+    names = {page.relative_to(ROOT / "docs").with_suffix("").as_posix() for page in pages}
+    assert names - {"index"} <= set(menu)
+
+
+def test_a_table_has_no_paragraphs():
+    for page in PAGES:
+        most = 25 if page.name == "README.md" else 60
+        cells = re.findall(r"(?<=\|)[^|\n]+(?=\|)", page.read_text(encoding="utf-8"))
+        assert [cell for cell in cells if len(cell.split()) > most] == [], page.name
+
+
+@pytest.mark.slow
+def test_the_site_is_built_without_a_warning_and_fetches_nothing(tmp_path):
+    for module in ("sphinx", "furo", "myst_nb"):
+        pytest.importorskip(module, reason="the extra docs is not installed")
+    command = [sys.executable, "-m", "sphinx", "--quiet", "--fail-on-warning", "--keep-going", ROOT / "docs", tmp_path]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    for page in tmp_path.rglob("*.html"):
+        loaded = re.findall(r"<(?:script|link|img|iframe|source)\b[^>]*https?:[^>]*>", page.read_text(encoding="utf-8"))
+        assert loaded == [], page.name
 
 
 def test_the_files_that_the_architecture_page_names_exist():
