@@ -38,6 +38,7 @@ html_title = "RAE"
 html_static_path = ["static"]
 html_css_files = ["site.css"]
 html_show_sphinx = False
+html_show_sourcelink = html_copy_source = False
 html_theme_options = {
     "light_css_variables": {"color-brand-primary": "#00618e", "color-brand-content": "#00618e"},
     "dark_css_variables": {"color-brand-primary": "#56b4e9", "color-brand-content": "#56b4e9"},
@@ -56,6 +57,12 @@ def _text_from_root(_: Any, page: str, source: list[str]) -> None:
         source[0] = re.sub(r"\]\((examples/|LICENSE|CHANGELOG)", r"](../\1", text) + source[0]
 
 
+def _short_types(_: Any, __: str, ___: str, ____: Any, _____: Any, signature: str | None, returns: str | None) -> Any:
+    """Signatures without the modules of types: `ndarray` for `~numpy.ndarray`."""
+    return tuple(text and re.sub(r"~?\b(?:[a-z_]\w*\.)+(?=[A-Za-z])", "", text) for text in (signature, returns))
+
+
 def setup(app: Any) -> None:
-    """Connect the two pages with their files."""
+    """Connect the two pages with their files, and shorten signatures."""
     app.connect("source-read", _text_from_root)
+    app.connect("autodoc-process-signature", _short_types)

@@ -47,11 +47,7 @@ def _filled_mark(found: re.Match[str]) -> str:
 
 
 def evaluate(call: str) -> str:
-    """The result of a call as pages write it: a name of FUNCTIONS and literals.
-
-    >>> evaluate('score("node", "J_within", "cora")')
-    '78.6'
-    """
+    """The result of a call as pages write it: a name of FUNCTIONS and literals."""
     node = ast.parse(call, mode="eval").body
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name) or node.func.id not in FUNCTIONS:
         raise ValueError(f"a mark must call one of {', '.join(FUNCTIONS)}, got {call}")

@@ -132,7 +132,7 @@ def test_every_public_name_is_in_the_reference():
 
 
 def test_every_page_is_in_the_menu():
-    menu = (ROOT / "docs" / "index.md").read_text(encoding="utf-8").split()
+    menu = re.findall(r"<(.+)>$", (ROOT / "docs" / "index.md").read_text(encoding="utf-8"), re.M)
     pages = [*(ROOT / "docs").rglob("*.md"), *(ROOT / "docs").rglob("*.ipynb")]
     names = {page.relative_to(ROOT / "docs").with_suffix("").as_posix() for page in pages}
     assert names - {"index"} <= set(menu)
