@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN    := .venv/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help demo test slow check bench paper docs page clean
+.PHONY: help demo test slow check bench paper docs generate notebooks page clean
 
 help:           ## this list
 	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' $(MAKEFILE_LIST)
@@ -23,6 +23,11 @@ help:           ## this list
 .venv/dev: .venv/user
 	@echo "installing the test tools into .venv ..."
 	@$(PIP) -e '.[dev]'
+	@touch $@
+
+.venv/docs: .venv/dev
+	@echo "installing what builds the documentation into .venv ..."
+	@$(PIP) -e '.[docs]'
 	@touch $@
 
 demo: .venv/user  ## embed the standard library of Python and show the result
@@ -47,11 +52,18 @@ bench: .venv/dev  ## measure, an hour and more; results go to results/ and docs/
 paper: .venv/dev  ## the paper's tables and figures, from the data in RAE_DATA
 	@$(BIN)/rae reproduce all
 
-docs: .venv/dev   ## make the generated pages of docs/ anew
+docs: .venv/docs  ## build the documentation site into site/; a warning is an error
+	@$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going docs site
+	@echo "open site/index.html"
+
+generate: .venv/dev  ## fill generated pages, numbers and tables of docs/ and README from results/
 	@$(BIN)/python docs/make.py
+
+notebooks: .venv/docs  ## run the notebooks of docs/ and save them with their outputs
+	@$(BIN)/python docs/notebooks/run.py
 
 page:             ## build the page of rae explore from web/ (needs Node; the result is committed)
 	@cd web && npm ci --no-audit --no-fund && node build.mjs
 
 clean:            ## remove what make made
-	@rm -rf .venv demo build src/*.egg-info src/rae/ops/_native*
+	@rm -rf .venv demo build site src/*.egg-info src/rae/ops/_native*

@@ -30,7 +30,7 @@ def agreement(first: Tensor, second: Tensor, near: Tensor, *, near_share: float,
 
     -1 is full agreement without any repetition. Row i of `first` and `second` are two views of one node, and
     of `near` a view of a node near it. With columns of mean 0 and length 1, a, b and c:
-    (decorrelation (|aᵀa - I|² + |bᵀb - I|²) / d - Σ a ((1 - near_share) b + near_share c)) / d.
+    `(decorrelation (|aᵀa - I|² + |bᵀb - I|²) / d - Σ a ((1 - near_share) b + near_share c)) / d`.
 
     >>> z = torch.tensor([[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]])
     >>> round(float(agreement(z, z, z, near_share=0.5, decorrelation=1.0)), 5)
@@ -55,7 +55,7 @@ def telling(z: Tensor, told: Tensor, lengths: Tensor, sizes: Tensor) -> Tensor:
     """Mean of (1 - cos(D z_u, x_u))²: how badly vectors tell features.  (b, d), (b, d), (b,), (b,) -> ()
 
     Neither x nor D z is here, so wide sparse features are never made dense: `told` = x D, since x · D z = (x D) · z;
-    `lengths` = |D z| (`Decoder.lengths`); `sizes` = |x|. Rows of zeros tell nothing and do not count.
+    `lengths` = `|D z|` (`Decoder.lengths`); `sizes` = `|x|`. Rows of zeros tell nothing and do not count.
     """
     exists = (sizes > 0).to(z.dtype)
     wrong = (1 - (z * told).sum(1) / (lengths * torch.where(sizes > 0, sizes, 1))).square()
