@@ -289,14 +289,20 @@ class Run:
         return read_table(self.path / ROLES)
 
     def label_table(self, labels: Any, column: str | None = None, *, id_column: str | None = None) -> LabelTable:
-        """How often each role has each label: `labels` is a table file, or one label per node in row order."""
+        """How often each role has each label.
+
+        `labels` is a table, in a file or a data frame, a mapping from ids, or one label per node in row order.
+        """
         import os
 
-        from rae.io.node_columns import read_node_columns
+        from rae.graph.frames import is_frame
+        from rae.io.node_columns import node_names, read_node_columns
         from rae.roles.labels import label_table
 
         ids, role, _, memberships = self.role_table()
-        if isinstance(labels, (str, os.PathLike)):
+        if isinstance(labels, Mapping):
+            labels = node_names(labels, ids)
+        elif isinstance(labels, (str, os.PathLike)) or is_frame(labels):
             found = read_node_columns(labels, ids, () if column is None else [column], id_column=id_column)
             column, labels = next(iter(found.items()))
         return label_table(role, labels, memberships.shape[1], column=column or "label")

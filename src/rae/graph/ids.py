@@ -120,14 +120,16 @@ def shown(column: pa.Array, most: int = 3) -> str:
 def _arrow(values: Any) -> pa.Array | pa.ChunkedArray:
     if isinstance(values, (str, bytes)) or not (hasattr(values, "__iter__") or hasattr(values, "__arrow_array__")):
         raise GraphError(f"ids must be a column, got {values!r}; pass [{values!r}]")
+    if hasattr(values, "columns"):
+        raise GraphError(f"ids must be one column, got a {type(values).__name__}; pass that column alone")
     if hasattr(values, "detach"):  # a torch tensor
         values = values.detach().cpu().numpy()
     try:
+        if hasattr(values, "__arrow_c_stream__"):
+            return pa.chunked_array(values)
         if hasattr(values, "__arrow_array__") and not isinstance(values, (np.ndarray, list, tuple)):
             return pa.array(values)
-        if hasattr(values, "to_arrow"):  # polars
-            return values.to_arrow()
-        if hasattr(values, "to_numpy"):  # pandas
+        if hasattr(values, "to_numpy"):  # an index
             values = values.to_numpy()
         if not isinstance(values, np.ndarray):
             values = list(values)
