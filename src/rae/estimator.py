@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import scipy.sparse as sp
 
+from rae import display
 from rae.blocks import Block
 from rae.config import Config, ExactConfig, Settings, settings_for
 from rae.engine import embed, embed_to, models_of
@@ -272,6 +273,20 @@ class RAE(GraphTransformer):
 
     def __repr__(self) -> str:
         return f"RAE({', '.join(f'{k}={v!r}' for k, v in self.config.changed().items())})"
+
+    def _repr_html_(self) -> str:
+        changed = [(name, repr(value)) for name, value in self.config.changed().items()]
+        kind = "exact model" if isinstance(self.config, ExactConfig) else "trained model"
+        if self._fitted is None:
+            return display.panel(f"RAE, {kind}, not fitted", display.table(changed or [("settings", "all by default")]))
+        blocks = self.blocks
+        rows = [(b.name, b.width, f"{b.weight:g}", b.about) for b in blocks]
+        return display.panel(
+            f"RAE, {kind}, fitted on " + ("structure alone" if self.structural else f"{self.n_features:,} features"),
+            *([display.table(changed)] if changed else []),
+            display.table(rows, ("block", "columns", "weight", "what it holds")),
+            display.strip("columns of a vector", [b.width for b in blocks], [b.name for b in blocks]),
+        )
 
     def _expected(self, features: Any) -> Any:
         """The features as the fitted model wants them: present or absent, columns in its order."""

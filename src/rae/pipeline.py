@@ -48,8 +48,8 @@ def fit_run(
     With `memory`, such as "4GiB", intermediate rows that do not fit lie on disk beside `out`, with `half` in half
     precision; the same call resumes where a killed one stopped. `dtype` is that of the embeddings file. `page` says
     whether roles are found and the page is written, by default up to 200,000 nodes. `names` are display names of
-    the nodes: a mapping from ids, one per node in row order, or a table (a file or a data frame); `name` is their column
-    in that table, or in that of the features, which `names` may also name. A `lean` run keeps no copy of
+    the nodes: a mapping from ids, one per node in row order, or a table (a file or a data frame); `name` is their
+    column in that table, or in that of the features, which `names` may also name. A `lean` run keeps no copy of
     the graph and the features. `force` replaces the run that is there. `progress` is True for bars (which a notebook
     shows anyway), or called with the stage, how much of it is done, its total, and a mapping of numbers worth showing.
 

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 
 from rae.blocks import Block, Weights, weighted
 from rae.errors import ConfigError, FeatureError, GraphError, MissingExtraError, RunError
+from rae.graph.frames import is_frame, vectors_of
 from rae.graph.ids import id_array, index_in, is_text, shown
 from rae.memory import row_chunks
 from rae.runtime import generator, in_ranges
@@ -70,9 +71,9 @@ def similar(
     """The k nodes whose vectors are nearest to that of `query`, each with its distance.
 
     A distance of 0 is the same vector, 1 as far apart as two nodes taken at random. `source` is a Run, a pair
-    (ids, vectors), or vectors with `ids` (row numbers where there are none); `query` is one of its ids, or the
-    display name of one of its nodes. `among`
-    is another Run of the same model, or such a pair, to search instead:
+    (ids, vectors), a data frame of vectors with ids, or vectors with `ids` (row numbers where there are none); `query`
+    is one of its ids, or the display name of a node of a Run. `among` is another Run of the same model, or such a pair,
+    to search instead:
     similar(read_embeddings("tomorrow.parquet"), "newcomer", among=run).
 
     `weights` say how much each block counts, as in "place=1,own=0.3" or a mapping; by default the blocks' own.
@@ -313,6 +314,9 @@ def vectors(source: Any, ids: Any = None) -> tuple[pa.Array, Floats]:
         return embeddings
     if isinstance(source, tuple):
         ids, source = source
+    if is_frame(source):
+        own, source = vectors_of(source)
+        ids = own if ids is None else ids
     z = np.ascontiguousarray(source, dtype=np.float32)
     if z.ndim != 2 or 0 in z.shape:
         raise FeatureError(f"vectors must be a matrix with a row per node, got shape {z.shape}")

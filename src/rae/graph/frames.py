@@ -14,7 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from rae.errors import FeatureError, GraphError, MissingExtraError
-from rae.graph.column_names import like_an_id
+from rae.graph.column_names import ID, like_an_id, usual
+from rae.graph.ids import id_array
 
 Floats = np.ndarray[Any, np.dtype[np.float32]]
 
@@ -76,6 +77,19 @@ def without_ids(df: Any) -> Any:
     except FeatureError as error:
         advice = "; turn text into numbers, or pass FeatureTable.from_dataframe(df), which does so for a table with ids"
         raise FeatureError(error, advice) from None
+
+
+def vectors_of(df: Any) -> tuple[pa.Array | None, Floats]:
+    """The ids of a frame of vectors, from its column id or its index, None without; and the vectors themselves.
+
+    >>> vectors_of(pa.table({"id": ["ann"], "place0": [1.0]}))[1].tolist()
+    [[1.0]]
+    """
+    table, index = as_table(df), own_index(df)
+    key = usual(table.column_names, ID)
+    if key is not None:
+        return id_array(table.column(key)), numbers(table.remove_column(key))
+    return None if index is None else id_array(index), numbers(table)
 
 
 # ------------------------------------------------------------------------------------------- out

@@ -20,7 +20,7 @@ def id_array(ids: Any) -> pa.Array:
     """Any column of ids as one Arrow array; missing ids, mixed kinds and kinds without order are refused."""
     column = ids if isinstance(ids, (pa.Array, pa.ChunkedArray)) else _arrow(ids)
     try:
-        column = _usable(column)
+        column = usable(column)
     except pa.ArrowException as error:
         raise _refusal(error) from None
     if isinstance(column, pa.ChunkedArray):  # combine_chunks of very long columns
@@ -163,16 +163,16 @@ def _as_unsigned(values: Any) -> pa.Array | None:
         return None
 
 
-def _usable(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+def usable(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     """The column in one piece and in a type that Arrow can work on, value for value the same."""
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
     kind = column.type
     if pa.types.is_dictionary(kind):
-        values = _usable(column.dictionary)  # views cannot be taken from, so not dictionary_decode
+        values = usable(column.dictionary)  # views cannot be taken from, so not dictionary_decode
         return values.take(column.indices)
     if pa.types.is_run_end_encoded(kind):
-        return _usable(pc.run_end_decode(column))
+        return usable(pc.run_end_decode(column))
     if pa.types.is_string_view(kind) or pa.types.is_large_string(kind):
         return column.cast(pa.string() if column.nbytes < 2**31 else pa.large_string())
     if pa.types.is_binary_view(kind):

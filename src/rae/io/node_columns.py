@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from rae.errors import Argument, FeatureError, FileError
 from rae.graph.column_names import ID, position, usual
 from rae.graph.frames import as_table, is_frame, own_index
-from rae.graph.ids import id_array, index_in, shown
+from rae.graph.ids import id_array, index_in, shown, usable
 from rae.io.tables import ArrowTable, Table, open_table, read_ids
 
 log = logging.getLogger("rae")
@@ -77,9 +77,7 @@ def _of_frame(df: Any, columns: Sequence[str], id_column: str | None, what: str)
     key = usual(names, ID) if id_column is None else _column_number(where, names, id_column)
     key = 0 if key is None and index is None else key
     chosen = [_column_number(where, names, name) for name in columns] or [i for i in range(len(names)) if i != key]
-    return id_array(index if key is None else table.column(key)), {
-        names[i]: _one_array(table.column(i)) for i in chosen
-    }
+    return id_array(index if key is None else table.column(key)), {names[i]: usable(table.column(i)) for i in chosen}
 
 
 def node_names(names: Any, ids: pa.Array, *, column: str | None = None, id_column: str | None = None) -> pa.Array:
@@ -127,17 +125,12 @@ def _values(table: Table, i: int) -> pa.Array:
     """One column as numbers or text; of a text file, as numbers if every cell that is not empty is one."""
     if isinstance(table, ArrowTable):
         (column,) = table.read([i])
-        return _one_array(column)
+        return usable(column)
     (column,) = table.read({i: pa.string()})
-    text = _one_array(column)
+    text = usable(column)
     text = pc.if_else(pc.equal(text, ""), pa.scalar(None, pa.string()), text)
     try:
         numbers = text.cast(pa.float64())
     except pa.ArrowInvalid:
         return text
     return numbers if np.isfinite(numbers.drop_null().to_numpy()).all() else text
-
-
-def _one_array(column: pa.ChunkedArray) -> pa.Array:
-    array = column.combine_chunks()
-    return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
