@@ -46,8 +46,8 @@ class Exchange:
 
 def duckdb_relation(columns: dict[str, Any]) -> Any:
     duckdb = pytest.importorskip("duckdb")
-    table = pa.table(columns)  # noqa: F841  # DuckDB finds it by its name
-    return duckdb.sql("select * from table")
+    given = pa.table(columns)  # noqa: F841  # DuckDB finds it by its name
+    return duckdb.sql("select * from given")
 
 
 MAKERS = {
