@@ -198,7 +198,7 @@ def write_inputs(folder: Path, home: Path) -> rae.Graph:
     np.save(home / "x.npy", rae.structural_features(graph))
     # The same weights twice: the bounded way computes structural features itself, the others are given them.
     rae.RAE(steps=0).fit(TINY).save(home / "structure.safetensors")
-    rae.RAE(steps=0).fit(TINY, rae.structural_features(TINY)).save(home / "features.safetensors")
+    rae.RAE(steps=0).fit(TINY, features=rae.structural_features(TINY)).save(home / "features.safetensors")
     rng = np.random.default_rng(0)
     np.save(home / "sample.npy", np.sort(rng.choice(graph.n_nodes, min(1000, graph.n_nodes), replace=False)))
     return graph

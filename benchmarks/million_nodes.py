@@ -68,7 +68,7 @@ def faithfulness(k: int = 10) -> dict[str, object]:
     from rae.explore.layout import places
 
     data = rae.datasets.load("stdlib")
-    z = rae.RAE(steps=200).fit_transform(data.graph, data.features)
+    z = rae.RAE(steps=200).fit_transform(data.graph, features=data.features)
     index, cosine = most_alike(z, 15)
     unit = z / np.linalg.norm(z, axis=1, keepdims=True)
     maps = {

@@ -52,7 +52,7 @@ AIRPORTS = ("brazil", "europe", "usa")
 def planted(name: str, options: dict, settings: dict, seed: int) -> dict:
     """The roles of one planted graph and the planted ones: their numbers and how well they agree."""
     data = rae.datasets.load(name, **options, seed=seed)
-    z = rae.RAE(**settings, seed=seed).fit_transform(data.graph, data.features)
+    z = rae.RAE(**settings, seed=seed).fit_transform(data.graph, features=data.features)
     start = time.perf_counter()
     roles = rae.Roles().fit(z)
     seconds = time.perf_counter() - start
@@ -77,7 +77,7 @@ def planted(name: str, options: dict, settings: dict, seed: int) -> dict:
 def criteria(name: str, options: dict, settings: dict, seed: int) -> dict:
     """The number of roles by other criteria, in the leading directions of the same vectors."""
     data = rae.datasets.load(name, **options, seed=seed)
-    z = rae.RAE(**settings, seed=seed).fit_transform(data.graph, data.features)
+    z = rae.RAE(**settings, seed=seed).fit_transform(data.graph, features=data.features)
     x = Projection.fit(sample_rows(z, 20_000, 0)).leading_only()(z)
     distinct = len(np.unique(np.round(x, 4), axis=0))
     silhouette, bic = {}, {}

@@ -38,7 +38,7 @@ class Ours:
         """Seconds a step, from the end of the first one on; the last one, which is always recorded, left out."""
         ends: list[float] = []
         model = rae.RAE(self.config, steps=steps + 2, seed=round_)
-        model.fit(self.data.graph, self.data.features, progress=lambda *_: ends.append(time.perf_counter()))
+        model.fit(self.data.graph, features=self.data.features, progress=lambda *_: ends.append(time.perf_counter()))
         return (ends[steps] - ends[0]) / steps
 
 
@@ -47,7 +47,7 @@ class Embedding:
 
     def __init__(self, data: rae.datasets.Dataset, config: rae.Config) -> None:
         self.data = data
-        self.model = rae.RAE(config, steps=0).fit(data.graph, data.features)
+        self.model = rae.RAE(config, steps=0).fit(data.graph, features=data.features)
 
     def run(self, steps: int, round_: int) -> float:
         began = time.perf_counter()

@@ -43,7 +43,7 @@ def main() -> None:
     config = rae.PAPER.replace(steps=2) if quick else rae.PAPER
 
     def compute(key: Line) -> Line:
-        z = rae.RAE(config, seed=key["seed"], **key["settings"]).fit_transform(data.graph, data.features)
+        z = rae.RAE(config, seed=key["seed"], **key["settings"]).fit_transform(data.graph, features=data.features)
         return {"score": node_accuracy(z, data.labels, data.split)}
 
     for row, settings in list(VARIANTS.items())[: 3 if quick else None]:

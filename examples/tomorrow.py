@@ -17,7 +17,7 @@ data = rae.datasets.load("planted-actions", n_nodes=600, seed=5)
 n, today = data.graph.n_nodes, 480
 old_graph = data.graph.subgraph(data.graph.ids[:today])
 
-model = rae.RAE(loss="neighbor", steps=100, seed=1).fit(old_graph, data.features[:today])
+model = rae.RAE(loss="neighbor", steps=100, seed=1).fit(old_graph, features=data.features[:today])
 z = model.transform(data.graph, data.features)  # the grown graph, one call
 
 vote_of_nearest = KNeighborsClassifier(15, metric="cosine").fit(z[:today], data.labels[:today])

@@ -188,7 +188,9 @@ def test_same_seed_same_bytes_on_any_number_of_threads(batch_size):
     try:
         for threads in (1, 2, 1):
             set_threads(threads)
-            vectors.append(RAE(SMALL, batch_size=batch_size, seed=len(vectors) // 2).fit_transform(GRAPH, WORDS))
+            vectors.append(
+                RAE(SMALL, batch_size=batch_size, seed=len(vectors) // 2).fit_transform(GRAPH, features=WORDS)
+            )
     finally:
         set_threads(None)
     assert np.array_equal(vectors[0], vectors[1])
@@ -199,7 +201,7 @@ def test_same_seed_same_bytes_on_any_number_of_threads(batch_size):
 @pytest.mark.parametrize("batch_size", [20, 4096])
 def test_the_engine_embeds_what_was_trained(settings, batch_size):
     config = SMALL.replace(batch_size=batch_size, dropout=0.2, **settings)
-    model = RAE(config).fit(GRAPH, WORDS)
+    model = RAE(config).fit(GRAPH, features=WORDS)
 
     z = model.transform(GRAPH, WORDS)
 
@@ -218,7 +220,7 @@ def test_statistics_are_those_of_the_graph_and_of_a_sample_where_it_is_large(mon
     graph = random_graph(300, 900, seed=2)
     words = sp.random_array((300, 25), density=0.3, rng=np.random.default_rng(4), dtype=np.float32).tocsr()
     encoder, _ = fit(graph, Features.of(graph, words, SMALL), SMALL, "agree")
-    model = RAE(SMALL).fit(graph, words)
+    model = RAE(SMALL).fit(graph, features=words)
 
     exact = _standardised(encoder, model.transform(graph, words)[:, :8])
     assert np.allclose(exact.mean(0), 0, atol=1e-4)
@@ -226,7 +228,7 @@ def test_statistics_are_those_of_the_graph_and_of_a_sample_where_it_is_large(mon
 
     monkeypatch.setattr(rae.model.agree, "SETTLED", 100)
     monkeypatch.setattr(rae.model.agree, "SAMPLE", 200)
-    sampled = RAE(SMALL, fanout=(99, 99), batch_size=300).fit(graph, words)
+    sampled = RAE(SMALL, fanout=(99, 99), batch_size=300).fit(graph, features=words)
     near = _standardised(sampled.encoders["agree"], sampled.transform(graph, words)[:, :8])
     assert np.allclose(near.mean(0), 0, atol=0.25)
     assert np.allclose(near.std(0), 1, atol=0.25)
@@ -248,7 +250,7 @@ def test_settling_changes_statistics_alone():
 def test_decorrelation_keeps_the_rank():
     ranks = [
         RAE(SMALL, steps=150, learning_rate=0.01, decorrelation=weight, telling=0.0, record_every=150)
-        .fit(GRAPH, WORDS)
+        .fit(GRAPH, features=WORDS)
         .history[-1]["rank"]
         for weight in (0.0, 4.0)
     ]
@@ -258,7 +260,7 @@ def test_decorrelation_keeps_the_rank():
 
 @pytest.mark.parametrize("telling_weight", [0.0, 2.0])
 def test_the_loss_falls(telling_weight):
-    history = RAE(SMALL, steps=100, telling=telling_weight, learning_rate=0.01).fit(GRAPH, WORDS).history
+    history = RAE(SMALL, steps=100, telling=telling_weight, learning_rate=0.01).fit(GRAPH, features=WORDS).history
 
     assert np.mean([h["value"] for h in history[-3:]]) < history[0]["value"] - 0.1
 
@@ -279,7 +281,7 @@ def test_groups_that_share_words_and_edges_come_out_together():
         side = (x - x.mean(0)) @ axis > 0
         return float(max((side == group).mean(), (side != group).mean()))
 
-    z = RAE(SMALL, dims=(32, 32), steps=100, learning_rate=0.01).fit_transform(graph, words)
+    z = RAE(SMALL, dims=(32, 32), steps=100, learning_rate=0.01).fit_transform(graph, features=words)
 
     assert right(z) > 0.9
     assert right(words.toarray()) < 0.8
@@ -297,7 +299,7 @@ def test_structure_alone_is_learned_from_too():
 def test_features_that_say_nothing_give_finite_vectors_and_a_warning(value, preset, advice):
     x = np.full((60, 3), value, np.float32)
     with pytest.warns(CollapseWarning, match=advice):
-        model = RAE(preset, steps=3).fit(GRAPH, x)
+        model = RAE(preset, steps=3).fit(GRAPH, features=x)
 
     assert np.isfinite(model.transform(GRAPH, x)).all()
 
@@ -307,7 +309,7 @@ def test_a_giant_value_is_refused_in_a_sentence(preset):
     x = WORDS.toarray()
     x[3, 1] = 1e30
     with pytest.raises(FeatureError, match="products of larger ones overflow"):
-        RAE(preset, steps=3).fit(GRAPH, x)
+        RAE(preset, steps=3).fit(GRAPH, features=x)
 
 
 def test_a_step_needs_the_partner_of_its_loss():
@@ -327,7 +329,7 @@ def test_the_preset_and_the_digest_of_recorded_results():
 
 
 def test_a_saved_model_gives_the_same_vectors(tmp_path):
-    model = RAE(SMALL).fit(GRAPH, WORDS)
+    model = RAE(SMALL).fit(GRAPH, features=WORDS)
     model.save(tmp_path / "model.safetensors")
 
     again = RAE.load(tmp_path / "model.safetensors")

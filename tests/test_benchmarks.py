@@ -91,7 +91,7 @@ def untrained(load, planted):
     """The module, settings whose fan-out takes every neighbour, our encoder, and its vectors of the last level."""
     most = int(planted.graph.degrees.max())
     config = rae.PAPER.replace(dims=(12, 5), fanout=(most, most), batch_size=32)
-    model = rae.RAE(config, steps=0).fit(planted.graph, planted.features)
+    model = rae.RAE(config, steps=0).fit(planted.graph, features=planted.features)
     return (
         load("torch_models"),
         config,

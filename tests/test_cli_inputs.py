@@ -112,7 +112,7 @@ def test_files_without_rows_are_said_to_have_none(read, capsys):
 
 def test_a_column_the_model_does_not_know_is_said_when_embedding(read, tmp_path, capsys):
     inputs, _ = read(CHAIN, NUMBERS)
-    RAE(steps=0, dims=(4,), fanout=(2,)).fit(inputs.graph, inputs.features).save(tmp_path / "m.safetensors")
+    RAE(steps=0, dims=(4,), fanout=(2,)).fit(inputs.graph, features=inputs.features).save(tmp_path / "m.safetensors")
     rows = "".join(f"{i},{i},7\n" for i in range(6))
     read(CHAIN, "id,x,more\n" + rows)
     code = main(["embed", "m.safetensors", "edges.csv", "--features", "features.csv", "--out", "z.parquet"])

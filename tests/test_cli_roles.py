@@ -302,7 +302,8 @@ def test_display_names_are_shown(blocks_run, capsys):
     _, alike, _ = rae(capsys, "similar", blocks_run.path, "c3")
 
     assert "Node " in out
-    assert "most alike to c3 Node c3 (role" in alike
+    assert "most alike to Node c3 (c3) (role" in alike
+    assert rae(capsys, "similar", blocks_run.path, "Node c3")[1] == alike
     assert run_json(capsys, "similar", blocks_run.path, "c3")["similar"][0]["matches"][0]["name"].startswith("Node c")
 
 

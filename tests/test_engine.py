@@ -72,7 +72,7 @@ def z(tmp_path):
     ],
 )
 def test_the_file_is_that_of_the_embedding_in_memory_however_it_is_cut(z, given, settings):
-    model = RAE(SMALL, **settings).fit(GRAPH, FEATURES[given])
+    model = RAE(SMALL, **settings).fit(GRAPH, features=FEATURES[given])
     expected = in_memory(z, model, GRAPH, FEATURES[given])
 
     for cut in (ONE, MANY, THIN):
@@ -124,7 +124,7 @@ def test_mapped_graph_and_features_stay_on_disk(tmp_path, z, kind):
     x = WORDS.toarray().astype(kind)
     np.save(tmp_path / "x.npy", x)
     write_graph(tmp_path / "graph", GRAPH)
-    model = RAE(SMALL).fit(GRAPH, x)
+    model = RAE(SMALL).fit(GRAPH, features=x)
     graph, given = open_graph(tmp_path / "graph"), np.load(tmp_path / "x.npy", mmap_mode="r")
     features = Features.of(graph, given, SMALL, check=False)
 
@@ -137,7 +137,7 @@ def test_mapped_graph_and_features_stay_on_disk(tmp_path, z, kind):
 
 def test_a_table_in_any_order_is_put_in_the_graphs(z):
     order = np.random.default_rng(0).permutation(N)
-    model = RAE(SMALL).fit(GRAPH, WORDS)
+    model = RAE(SMALL).fit(GRAPH, features=WORDS)
     expected = in_memory(z, model, GRAPH, WORDS)
     sorted_table = FeatureTable(GRAPH.id_column, WORDS)
     shuffled = FeatureTable(GRAPH.id_column.take(order), WORDS[order])
@@ -191,7 +191,7 @@ class Processes:
 @pytest.mark.parametrize(("given", "cut"), [("structure", MANY), ("dense", THIN)], ids=["one stripe", "stripes"])
 def test_tasks_described_by_plain_data_run_in_other_processes(tmp_path, z, given, cut):
     x = FEATURES[given]
-    model = RAE(SMALL, loss="both").fit(GRAPH, x)
+    model = RAE(SMALL, loss="both").fit(GRAPH, features=x)
     expected = in_memory(z, model, GRAPH, x)
     z.unlink()
     model.save(tmp_path / "model.safetensors")
@@ -230,7 +230,7 @@ def written_parts():
 @pytest.mark.parametrize("given", FEATURES)
 @pytest.mark.parametrize("cut", [ONE, THIN])
 def test_half_precision_in_between_moves_vectors_by_less_than_a_thousandth(z, given, cut):
-    model = RAE(SMALL).fit(GRAPH, FEATURES[given])
+    model = RAE(SMALL).fit(GRAPH, features=FEATURES[given])
     on_disk(z, model, GRAPH, FEATURES[given], cut, half=True)
 
     error = np.abs(read_embeddings(z)[1] - model.transform(GRAPH, FEATURES[given])).max()
@@ -238,7 +238,7 @@ def test_half_precision_in_between_moves_vectors_by_less_than_a_thousandth(z, gi
 
 
 def test_half_precision_does_not_depend_on_the_cut(z):
-    model = RAE(SMALL).fit(GRAPH, WORDS)
+    model = RAE(SMALL).fit(GRAPH, features=WORDS)
     first = on_disk(z, model, GRAPH, WORDS, ONE, half=True)
 
     assert on_disk(z, model, GRAPH, WORDS, THIN, half=True) == first
@@ -246,7 +246,7 @@ def test_half_precision_does_not_depend_on_the_cut(z):
 
 def test_what_half_precision_cannot_hold_is_refused(z):
     x = np.full((N, 30), 1e6, np.float32)
-    model = RAE(SMALL, dims=(64, 8)).fit(GRAPH, x)
+    model = RAE(SMALL, dims=(64, 8)).fit(GRAPH, features=x)
 
     with pytest.raises(FeatureError, match="reach 1,000,000, half precision holds 65,504"):
         on_disk(z, model, GRAPH, x, half=True)
@@ -316,14 +316,14 @@ def test_damaged_parts_are_made_anew(z, monkeypatch, damage):
 @pytest.mark.parametrize("change", ["model", "graph", "features", "cut", "half"])
 def test_parts_of_other_work_are_not_taken(z, monkeypatch, change):
     x = WORDS.toarray()
-    model = RAE(SMALL).fit(GRAPH, x)
+    model = RAE(SMALL).fit(GRAPH, features=x)
     with monkeypatch.context() as patched:
         killed_after(patched, 7)
         with pytest.raises(Killed):
             on_disk(z, model, GRAPH, x)
     graph, cut, half = GRAPH, MANY, change == "half"
     if change == "model":
-        model = RAE(SMALL, seed=1).fit(GRAPH, x)
+        model = RAE(SMALL, seed=1).fit(GRAPH, features=x)
     elif change == "graph":
         graph = random_graph(N, 20_000, seed=4)
     elif change == "features":
@@ -340,7 +340,7 @@ def test_parts_of_other_work_are_not_taken(z, monkeypatch, change):
 
 def test_an_error_leaves_no_file_and_the_old_one_untouched(z):
     x = WORDS.toarray()
-    model = RAE(SMALL).fit(GRAPH, x)
+    model = RAE(SMALL).fit(GRAPH, features=x)
     z.write_text("old")
     bad = x.copy()
     bad[3000, 2] = np.nan
@@ -452,7 +452,7 @@ def test_the_estimator_reports_and_refuses(z):
         model.embed_to(z.with_suffix(".npy"), GRAPH, memory="1GiB")
     with pytest.raises(FileError, match="float32 or float16, got dtype 'int8'"):
         model.embed_to(z, GRAPH, memory="1GiB", dtype="int8")
-    wider = RAE(SMALL).fit(GRAPH, WORDS)
+    wider = RAE(SMALL).fit(GRAPH, features=WORDS)
     with pytest.raises(FeatureError, match="reads 30 feature columns, got 29"):
         wider.embed_to(z, GRAPH, WORDS[:, :29], memory="1GiB")
     with pytest.raises(FeatureError, match=r"one row per node \(5,000\), got 4,999"):
@@ -470,12 +470,12 @@ def test_halves_give_the_bytes_of_the_same_numbers_in_full_precision(tmp_path, z
     np.save(tmp_path / "half.npy", half)
     on_file = read_features(tmp_path / "half.npy")
     config = SMALL.replace(steps=3, batch_size=64, **settings)
-    full = RAE(config).fit(GRAPH, half.astype(np.float32))
+    full = RAE(config).fit(GRAPH, features=half.astype(np.float32))
     expected = in_memory(z, full, GRAPH, half.astype(np.float32))
 
     assert mapped(on_file) is not None
     for x in (half, on_file):
-        model = RAE(config).fit(GRAPH, x)
+        model = RAE(config).fit(GRAPH, features=x)
         assert in_memory(z, model, GRAPH, x) == expected
         assert on_disk(z, model, GRAPH, x) == expected
 
@@ -489,8 +489,8 @@ def test_a_mapped_csr_gives_the_bytes_of_the_one_in_memory(tmp_path, z, monkeypa
     sp.save_npz(tmp_path / "x.npz", words, compressed=False)
     on_file = read_features(tmp_path / "x.npz")
     config = SMALL.replace(steps=3, batch_size=64, **settings)
-    expected = in_memory(z, RAE(config).fit(GRAPH, WORDS), GRAPH, WORDS)
-    model = RAE(config).fit(GRAPH, on_file)
+    expected = in_memory(z, RAE(config).fit(GRAPH, features=WORDS), GRAPH, WORDS)
+    model = RAE(config).fit(GRAPH, features=on_file)
 
     features = Features.of(GRAPH, on_file, SMALL)
     assert features.resident_bytes == words.indptr.nbytes
@@ -510,7 +510,7 @@ def test_the_commands_take_mapped_features(tmp_path, monkeypatch, name):
     sp.save_npz("words.npz", sp.csr_array(half, dtype=np.float32), compressed=False)
     ends = np.repeat(np.arange(N), GRAPH.degrees)
     np.savetxt("edges.csv", np.stack([ends, GRAPH.targets], 1), "%d", ",")
-    RAE(SMALL).fit(GRAPH, half).save("model.safetensors")
+    RAE(SMALL).fit(GRAPH, features=half).save("model.safetensors")
     small = ["--dims", "24,8", "--fanout", "3,3", "--steps", "2", "--batch-size", "64"]
 
     for memory in ([], ["--memory", "2GiB"]):
@@ -536,7 +536,7 @@ for name in sys.argv[1:]:
     Path("stage.new").write_text(name)
     Path("stage.new").replace("stage")
     x = rae.read_features(name)
-    model = rae.RAE(dims=(16, 8), fanout=(3, 3), steps=3, batch_size=64).fit(graph, x)
+    model = rae.RAE(dims=(16, 8), fanout=(3, 3), steps=3, batch_size=64).fit(graph, features=x)
     model.embed_to("z.parquet", graph, x, memory="1GiB")
 """
 

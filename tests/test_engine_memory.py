@@ -62,7 +62,7 @@ def threads():
     ],
 )
 def test_the_file_is_that_of_the_embedding_in_memory(z, monkeypatch, threads, given, settings):
-    model = RAE(SMALL, **settings).fit(GRAPH, FEATURES[given])
+    model = RAE(SMALL, **settings).fit(GRAPH, features=FEATURES[given])
     expected = in_memory(z, model, GRAPH, FEATURES[given])
 
     for count in (1, 2, 3):
@@ -107,7 +107,7 @@ def test_the_vectors_of_all_nodes_are_never_in_memory(z, monkeypatch):
     monkeypatch.setattr(embeddings, "GROUP_BYTES", 1 << 20)
     graph = random_graph(40_000, 100_000, seed=1)
     x = np.ones((graph.n_nodes, 8), np.float32)
-    model = RAE(dims=(120, 8), fanout=(3, 3), steps=0).fit(graph, x)
+    model = RAE(dims=(120, 8), fanout=(3, 3), steps=0).fit(graph, features=x)
     whole = 4 * graph.n_nodes * 128
 
     models = encoder_models(model.encoders, Features.of(graph, x, model.config))
@@ -173,7 +173,7 @@ def test_what_cannot_be_embedded_is_refused_and_leaves_no_file(z):
         model.embed_to(z.with_suffix(".npy"), GRAPH)
     with pytest.raises(FileError, match="float32 or float16, got dtype 'int8'"):
         model.embed_to(z, GRAPH, dtype="int8")
-    wider = RAE(SMALL).fit(GRAPH, WORDS)
+    wider = RAE(SMALL).fit(GRAPH, features=WORDS)
     with pytest.raises(FeatureError, match="reads 30 feature columns, got 29"):
         wider.embed_to(z, GRAPH, WORDS[:, :29])
     assert list(z.parent.iterdir()) == []

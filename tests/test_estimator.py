@@ -34,12 +34,12 @@ X = np.random.default_rng(0).normal(size=(60, 5)).astype(np.float32)
 
 @pytest.fixture
 def saved(tmp_path):
-    RAE(SMALL, loss="both").fit(GRAPH, X, feature_names=list("vwxyz")).save(tmp_path / "model.safetensors")
+    RAE(SMALL, loss="both").fit(GRAPH, features=X, feature_names=list("vwxyz")).save(tmp_path / "model.safetensors")
     return tmp_path / "model.safetensors"
 
 
 def test_a_model_comes_back_from_its_file_bit_by_bit(saved):
-    model = RAE(SMALL, loss="both").fit(GRAPH, X, feature_names=list("vwxyz"))
+    model = RAE(SMALL, loss="both").fit(GRAPH, features=X, feature_names=list("vwxyz"))
     again = RAE.load(saved)
 
     assert np.array_equal(model.transform(GRAPH, X), again.transform(GRAPH, X))
@@ -79,16 +79,16 @@ def test_a_table_is_aligned_by_id_and_by_column_name():
     ids = pa.array(np.arange(60))
     order = np.random.default_rng(1).permutation(60)
     table = FeatureTable(ids.take(order), X[order], tuple("vwxyz"))
-    model = RAE(SMALL).fit(GRAPH, table)
+    model = RAE(SMALL).fit(GRAPH, features=table)
 
     turned = FeatureTable(ids, X[:, ::-1], tuple("zyxwv"))
 
-    assert np.array_equal(model.transform(GRAPH, turned), RAE(SMALL).fit(GRAPH, X).transform(GRAPH, X))
+    assert np.array_equal(model.transform(GRAPH, turned), RAE(SMALL).fit(GRAPH, features=X).transform(GRAPH, X))
     assert model.feature_names == tuple("vwxyz")
 
 
 def test_structure_can_be_added_to_features(tmp_path):
-    model = RAE(SMALL, add_structure=True, degree_cap=4).fit(GRAPH, X, feature_names=list("vwxyz"))
+    model = RAE(SMALL, add_structure=True, degree_cap=4).fit(GRAPH, features=X, feature_names=list("vwxyz"))
 
     assert model.n_features == 5 + 5
     model.save(tmp_path / "m")
@@ -115,20 +115,28 @@ def test_progress_and_history_tell_what_happens():
     [
         (lambda: RAE(SMALL).transform(GRAPH), NotFittedError, "call fit"),
         (lambda: RAE(SMALL).fit(GRAPH).transform(GRAPH, X), FeatureError, "structure alone"),
-        (lambda: RAE(SMALL).fit(GRAPH, X).transform(GRAPH), FeatureError, "fitted with features, got none"),
+        (lambda: RAE(SMALL).fit(GRAPH, features=X).transform(GRAPH), FeatureError, "fitted with features, got none"),
         (
-            lambda: RAE(SMALL).fit(GRAPH, X).transform(GRAPH, X[:, :3]),
+            lambda: RAE(SMALL).fit(GRAPH, features=X).transform(GRAPH, X[:, :3]),
             FeatureError,
             "reads 5 feature columns, got 3",
         ),
-        (lambda: RAE(SMALL).fit(GRAPH, X[:9]), FeatureError, r"one row per node \(60\), got 9"),
-        (lambda: RAE(SMALL).fit(GRAPH, X, feature_names=["a"]), FeatureError, r"one entry per column \(5\), got 1"),
+        (lambda: RAE(SMALL).fit(GRAPH, features=X[:9]), FeatureError, r"one row per node \(60\), got 9"),
+        (
+            lambda: RAE(SMALL).fit(GRAPH, features=X, feature_names=["a"]),
+            FeatureError,
+            r"one entry per column \(5\), got 1",
+        ),
         (lambda: RAE(SMALL).fit([(1, 2)]), GraphError, "rae.Graph, got tuple"),
         (lambda: RAE(SMALL).fit({1: 2}), GraphError, "rae.Graph, got dict"),
         (lambda: RAE(SMALL).fit([]), GraphError, "got none"),
-        (lambda: RAE(SMALL).fit([GRAPH], X), FeatureError, "a list with one matrix or table per graph, got ndarray"),
-        (lambda: RAE(SMALL).fit([GRAPH], [X, X]), FeatureError, r"one matrix per graph \(1\), got 2"),
-        (lambda: RAE(SMALL).fit([GRAPH], [X[:5]]), FeatureError, r"one row per node \(60\), got 5"),
+        (
+            lambda: RAE(SMALL).fit([GRAPH], features=X),
+            FeatureError,
+            "a list with one matrix or table per graph, got ndarray",
+        ),
+        (lambda: RAE(SMALL).fit([GRAPH], features=[X, X]), FeatureError, r"one matrix per graph \(1\), got 2"),
+        (lambda: RAE(SMALL).fit([GRAPH], features=[X[:5]]), FeatureError, r"one row per node \(60\), got 5"),
         (
             lambda: RAE(SMALL, steps=0).fit(GRAPH).embed_graphs([GRAPH], readout="add"),
             ConfigError,
@@ -149,21 +157,21 @@ def test_one_node_and_no_edges_can_still_be_embedded_untrained():
 
 
 def test_a_failed_fit_keeps_the_old_model():
-    model = RAE(SMALL).fit(GRAPH, X)
+    model = RAE(SMALL).fit(GRAPH, features=X)
     before = model.transform(GRAPH, X)
     with pytest.raises(FeatureError):
-        model.fit(GRAPH, X * np.nan)
+        model.fit(GRAPH, features=X * np.nan)
 
     assert np.array_equal(model.transform(GRAPH, X), before)
 
 
 def test_a_diverged_fit_says_so_and_what_to_change():
     with pytest.raises(TrainingError, match=r"diverged.*lower learning_rate"):
-        RAE(SMALL, learning_rate=1000).fit(GRAPH, X * np.float32(1e17))
+        RAE(SMALL, learning_rate=1000).fit(GRAPH, features=X * np.float32(1e17))
 
 
 def test_vectors_that_are_not_finite_are_refused():
-    model = RAE(SMALL, steps=0).fit(GRAPH, X)
+    model = RAE(SMALL, steps=0).fit(GRAPH, features=X)
     for weights in model.encoders["within"].parameters():
         weights.data *= 1e30
     with pytest.raises(FeatureError, match="scale the features"):
@@ -185,7 +193,7 @@ def test_an_ordinary_fit_warns_of_nothing():
 def test_many_graphs_with_tables_or_sparse_features():
     graphs = [GRAPH, Graph.from_edges([("a", "b")])]
     tables = [sp.csr_array(X), FeatureTable(pa.array(["b", "a"]), np.ones((2, 5)))]
-    model = RAE(SMALL).fit(graphs, tables)
+    model = RAE(SMALL).fit(graphs, features=tables)
 
     assert model.embed_graphs(graphs, tables, readout="mean").shape == (2, 12)
 
@@ -194,13 +202,13 @@ def test_the_tables_of_many_graphs_are_joined_by_column_name():
     graphs = [Graph.from_edges([("a", "b"), ("b", "c")])] * 2
     red = FeatureTable(pa.array(list("abc")), np.array([[1.0, 0]] * 3), ("red", "blue"))
     same = FeatureTable(pa.array(list("abc")), np.array([[0.0, 1]] * 3), ("blue", "red"))
-    model = RAE(SMALL, steps=0).fit(graphs, [red, same])
+    model = RAE(SMALL, steps=0).fit(graphs, features=[red, same])
 
     z = model.embed_graphs(graphs, [same, red])
 
     assert model.feature_names == ("red", "blue")
     assert np.array_equal(z[0], z[1])
-    assert np.array_equal(z, RAE(SMALL, steps=0).fit(graphs[0], red).embed_graphs(graphs, [red, same]))
+    assert np.array_equal(z, RAE(SMALL, steps=0).fit(graphs[0], features=red).embed_graphs(graphs, [red, same]))
     with pytest.raises(FeatureError, match="'blue'"):
         model.embed_graphs(graphs, [red, FeatureTable(pa.array(list("abc")), np.ones((3, 2)), ("red", "green"))])
 

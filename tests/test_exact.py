@@ -130,7 +130,7 @@ def test_the_blocks_of_features_are_those_of_the_formulas(given):
         x = (x - x.mean(0, dtype=np.float64)) / x.std(0, dtype=np.float64)
     hops = plain_means(graph, x, 4)
     far = sum(weight * hop for weight, hop in zip(far_weights(), hops, strict=True))
-    model = RAE(block_columns=90, structure=False).fit(graph, FEATURES[given][GRAPH.degrees > 0])
+    model = RAE(block_columns=90, structure=False).fit(graph, features=FEATURES[given][GRAPH.degrees > 0])
     z = model.transform(graph, FEATURES[given][GRAPH.degrees > 0])
 
     assert [block.name for block in model.blocks] == ["own", "near", "mid", "far"]
@@ -162,7 +162,7 @@ def test_the_structural_blocks_have_their_columns_and_scales(fitted):
 
 
 def test_features_and_structure_stand_side_by_side():
-    model = RAE().fit(GRAPH, WORDS)
+    model = RAE().fit(GRAPH, features=WORDS)
     z = model.transform(GRAPH, WORDS)
 
     assert [(b.name, b.width) for b in model.blocks] == [
@@ -183,19 +183,21 @@ def test_every_column_and_every_category_of_a_table_counts_alike():
     names = ("age", "income", *(f"town={t}" for t in range(5)))
     kept = (Encoding("town", "category", 5),)
     dense, sparse = (FeatureTable(GRAPH.id_column, m, names, encodings=kept) for m in (matrix, sp.csr_array(matrix)))
-    model = RAE(structure=False).fit(GRAPH, dense)
+    model = RAE(structure=False).fit(GRAPH, features=dense)
     scale = model.fitted.actions.scale.numpy()
 
     assert (matrix[:, :2].std(0, dtype=np.float64) * scale[:2]) == pytest.approx([1, 1])
     assert ((one_hot * scale[2:]).var(0).sum()) == pytest.approx(1, rel=1e-5)
-    assert np.allclose(model.transform(GRAPH, dense), RAE(structure=False).fit_transform(GRAPH, sparse), atol=1e-4)
+    assert np.allclose(
+        model.transform(GRAPH, dense), RAE(structure=False).fit_transform(GRAPH, features=sparse), atol=1e-4
+    )
 
 
 def test_a_list_of_one_table_is_that_table():
     one_hot = np.eye(5, dtype=np.float32)[TOWNS]
     names = tuple(f"town={t}" for t in range(5))
     table = FeatureTable(GRAPH.id_column, sp.csr_array(one_hot), names, encodings=(Encoding("town", "category", 5),))
-    alone, listed = RAE().fit(GRAPH, table), RAE().fit([GRAPH], [table])
+    alone, listed = RAE().fit(GRAPH, features=table), RAE().fit([GRAPH], features=[table])
 
     assert not listed.fitted.actions.words
     assert np.array_equal(alone.transform(GRAPH, table), listed.transform(GRAPH, table))
@@ -207,13 +209,13 @@ def test_stored_zeros_are_no_words():
     padded = sp.csr_array((values, places), shape=WORDS.shape)
 
     assert padded.nnz > WORDS.nnz
-    assert np.array_equal(RAE().fit_transform(GRAPH, padded), RAE().fit_transform(GRAPH, WORDS))
+    assert np.array_equal(RAE().fit_transform(GRAPH, features=padded), RAE().fit_transform(GRAPH, features=WORDS))
 
 
 def test_a_node_without_neighbours_is_at_the_center_of_what_neighbours_do():
     graph = Graph.from_edges([(i, i + 1) for i in range(50)], ids=range(60))
     x = RNG.normal(size=(60, 4)).astype(np.float32)
-    model = RAE().fit(graph, x)
+    model = RAE().fit(graph, features=x)
     z = model.transform(graph, x)
 
     near, far = model.blocks[1], model.blocks[3]
@@ -264,7 +266,7 @@ def test_estimates_have_no_bias():
 @pytest.mark.parametrize("given", FEATURES)
 def test_relabelling_permutes_the_rows(given):
     x = FEATURES[given]
-    model = RAE().fit(GRAPH, x)
+    model = RAE().fit(GRAPH, features=x)
     order = np.random.default_rng(0).permutation(200)
     moved = model.transform(relabel(GRAPH, order), None if x is None else x[order])
 
@@ -273,7 +275,7 @@ def test_relabelling_permutes_the_rows(given):
 
 @pytest.mark.parametrize("given", FEATURES)
 def test_the_same_seed_gives_the_same_bytes_and_another_seed_does_not(given):
-    first, second, other = (RAE(seed=seed).fit_transform(GRAPH, FEATURES[given]) for seed in (5, 5, 6))
+    first, second, other = (RAE(seed=seed).fit_transform(GRAPH, features=FEATURES[given]) for seed in (5, 5, 6))
 
     assert first.tobytes() == second.tobytes()
     assert not np.allclose(first, other, atol=1e-4)
@@ -287,7 +289,7 @@ def test_any_number_of_threads_gives_the_same_bytes(monkeypatch, words):
     vectors = []
     for count in (1, 2, 5):
         set_threads(count)
-        vectors.append(RAE().fit_transform(graph, x).tobytes())
+        vectors.append(RAE().fit_transform(graph, features=x).tobytes())
 
     assert len(set(vectors)) == 1
 
@@ -297,7 +299,7 @@ def test_the_number_of_threads_of_torch_and_its_random_state_stay_as_they_were()
     expected = torch.rand(3)
     torch.manual_seed(1)
     torch.set_num_threads(2)
-    RAE(views=2).fit_transform(OTHER, np.eye(120, dtype=np.float32))
+    RAE(views=2).fit_transform(OTHER, features=np.eye(120, dtype=np.float32))
 
     assert torch.get_num_threads() == 2
     assert torch.equal(torch.rand(3), expected)
@@ -312,7 +314,7 @@ def test_the_bytes_are_the_same_in_memory_and_out_of_core(tmp_path, given, cut):
         "words": sp.random_array((5000, 300), density=0.01, rng=np.random.default_rng(1), dtype=np.float32).tocsr(),
         "dense": np.random.default_rng(1).normal(size=(5000, 8)).astype(np.float32),
     }[given]
-    model = RAE(frequencies=8).fit(graph, x)
+    model = RAE(frequencies=8).fit(graph, features=x)
     embed_to(tmp_path / "z.parquet", models_of(model.fitted, graph, x), cut=cut, blocks=model.blocks)
 
     assert np.array_equal(read_embeddings(tmp_path / "z.parquet")[1], model.transform(graph, x))
@@ -321,7 +323,7 @@ def test_the_bytes_are_the_same_in_memory_and_out_of_core(tmp_path, given, cut):
 
 @pytest.mark.parametrize("given", FEATURES)
 def test_some_nodes_get_the_vectors_they_have_among_all(given):
-    model = RAE().fit(GRAPH, FEATURES[given])
+    model = RAE().fit(GRAPH, features=FEATURES[given])
     chosen = [7, 3, 150]
 
     some = model.transform(GRAPH, FEATURES[given], nodes=list(GRAPH.ids[chosen]))
@@ -418,7 +420,7 @@ def test_a_star_with_isolated_nodes_is_finite():
 )
 def test_features_that_do_not_vary_give_zeros_and_a_warning(x):
     with pytest.warns(CollapseWarning, match="no feature column varies"):
-        model = RAE().fit(GRAPH, x)
+        model = RAE().fit(GRAPH, features=x)
     z = model.transform(GRAPH, x)
 
     assert not z[:, : model.blocks[3].stop].any()
@@ -428,7 +430,7 @@ def test_features_that_do_not_vary_give_zeros_and_a_warning(x):
 def test_one_giant_value_leaves_the_other_columns_what_they_are():
     giant = DENSE.copy()
     giant[5, 2] = 1e17
-    model = RAE(structure=False).fit(GRAPH, giant)
+    model = RAE(structure=False).fit(GRAPH, features=giant)
     z = model.transform(GRAPH, giant)
 
     assert np.isfinite(z).all()
@@ -442,7 +444,7 @@ def test_one_giant_value_leaves_the_other_columns_what_they_are():
 
 @pytest.mark.parametrize("given", FEATURES)
 def test_a_saved_model_is_loaded_bit_by_bit(given, tmp_path):
-    model = RAE().fit(GRAPH, FEATURES[given])
+    model = RAE().fit(GRAPH, features=FEATURES[given])
     model.save(tmp_path / "model.safetensors")
     again = RAE.load(tmp_path / "model.safetensors")
 
@@ -468,7 +470,7 @@ def test_settings_travel_with_the_file(tmp_path):
 @pytest.mark.parametrize("damage", ["absent", "shape", "nan", "type"])
 def test_every_tensor_of_a_file_is_checked(tmp_path, damage):
     path = tmp_path / "m"
-    model = RAE().fit(GRAPH, WORDS)
+    model = RAE().fit(GRAPH, features=WORDS)
     model.save(path)
     whole = load_file(path)
     fields = {"format": 1, "model": "exact", "config": model.config.as_dict(), "feature_names": None, "words": True}
@@ -513,7 +515,7 @@ def test_what_is_asked_before_a_fit_is_refused(tmp_path):
 
 
 def test_other_features_than_those_of_the_fit_are_refused():
-    model = RAE().fit(GRAPH, WORDS)
+    model = RAE().fit(GRAPH, features=WORDS)
 
     with pytest.raises(FeatureError, match="fitted on 90 feature columns, got 80"):
         model.transform(GRAPH, WORDS[:, :80])

@@ -521,7 +521,7 @@ def test_features_colour_the_map_and_set_roles_apart(tmp_path, named):
 def _with_features(folder, ids, table):
     n = len(ids)
     graph = Graph.from_edges([(ids[i], ids[(i + 1) % n]) for i in range(n)], ids=ids)
-    model = RAE(dims=(4,), fanout=(2,), steps=0).fit(graph, table)
+    model = RAE(dims=(4,), fanout=(2,), steps=0).fit(graph, features=table)
     return Run.create(folder, model, graph.id_column, planted(n), graph=graph, features=table, counts={"nodes": n})
 
 

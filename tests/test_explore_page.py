@@ -40,7 +40,7 @@ def planted_run(folder, n: int, roles: int, names: dict[int, str], features: boo
         words = sp.random_array((n, 60), density=0.05, rng=rng, format="csr", dtype=np.float32)
         own = sp.csr_array((np.arange(n) % roles == 1).astype(np.float32)[:, None])
         x = FeatureTable(pa.array(ids), sp.csr_array(sp.hstack([own, words])), (IMAGE, *(f"w{i}" for i in range(60))))
-    model = RAE(dims=(4,), fanout=(2,), steps=0).fit(graph, x)
+    model = RAE(dims=(4,), fanout=(2,), steps=0).fit(graph, features=x)
     counts = {"nodes": n, "edges": graph.n_edges}
     run = Run.create(folder, model, graph.id_column, z, graph=graph, features=x, counts=counts)
     run.fit_roles(roles)

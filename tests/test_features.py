@@ -164,7 +164,7 @@ def test_a_data_frame_is_keyed_by_its_id(frame, id):
 )
 def test_a_data_frame_with_ids_is_not_taken_row_by_row(frame):
     with pytest.raises(FeatureError, match=r"(an index|a column '.*id') that seems to hold ids: pass FeatureTable"):
-        RAE(steps=0).fit(GRAPH, frame)
+        RAE(steps=0).fit(GRAPH, features=frame)
 
 
 @pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame, pa.table])
@@ -190,7 +190,7 @@ def test_a_data_frame_without_ids_is_taken_in_row_order(make):
         (SCRAMBLED.assign(id="a"), None, "one feature row, got 1 with more, first 'a'"),
         (SCRAMBLED.assign(id=[(1, 2)] * 3), None, "one feature row, got 1 with more, first \\[1, 2\\]"),
         (SCRAMBLED[["x"]].set_index([["a"] * 3, [1, 2, 3]]), None, "text"),
-        ([1, 2], None, "expected a pandas, polars or Arrow table"),
+        ([1, 2], None, "expected a data frame"),
     ],
 )
 def test_a_data_frame_that_makes_no_table_is_refused_in_a_sentence(frame, id, says):
@@ -239,7 +239,7 @@ def test_sparse_features_are_never_made_dense(monkeypatch):
     for name in ("toarray", "todense"):
         monkeypatch.setattr(sp.csr_array, name, lambda *a, **k: pytest.fail("made dense"))
 
-    z = RAE(dims=(8, 4), fanout=(3, 3), steps=3, input_dropout=0.3).fit_transform(graph, words)
+    z = RAE(dims=(8, 4), fanout=(3, 3), steps=3, input_dropout=0.3).fit_transform(graph, features=words)
 
     assert np.isfinite(z).all()
 
@@ -324,7 +324,7 @@ def test_a_table_in_the_graphs_order_is_the_matrix_itself():
 
 
 def test_graphs_side_by_side_may_have_halves_and_sparse_features():
-    model = RAE(dims=(4,), fanout=(2,), steps=0).fit([GRAPH, GRAPH], [sp.csr_array(np.eye(3)), HALF[:3]])
+    model = RAE(dims=(4,), fanout=(2,), steps=0).fit([GRAPH, GRAPH], features=[sp.csr_array(np.eye(3)), HALF[:3]])
 
     together = np.vstack([np.eye(3), HALF[:3]])
     both = Graph.disjoint_union([GRAPH, GRAPH])

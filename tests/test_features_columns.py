@@ -345,7 +345,7 @@ def test_tomorrows_table_may_lack_values_and_bring_new_ones(caplog: pytest.LogCa
     assert [r.getMessage() for r in caplog.records] == [
         "2 values of categories are unknown to the model: zeros, first 'town=Lima'"
     ]
-    model = RAE(**MODEL).fit(RING, today)
+    model = RAE(**MODEL).fit(RING, features=today)
     assert model.feature_names == NAMES
     assert np.isfinite(model.transform(RING, tomorrow)).all()
 
@@ -398,7 +398,7 @@ def test_a_model_applied_to_its_own_table_gives_its_own_vectors(tmp_path: Path) 
 
 def test_several_graphs_have_the_values_of_all_tables() -> None:
     other = from_frame(PEOPLE | {"town": ["Paris"] * 5})
-    model = RAE(**MODEL).fit([RING, RING], [from_frame(PEOPLE), other])
+    model = RAE(**MODEL).fit([RING, RING], features=[from_frame(PEOPLE), other])
 
     assert set(model.feature_names or ()) == {*NAMES, "town=Paris"}
 

@@ -32,9 +32,9 @@ def words():
 
 @pytest.mark.parametrize("loss", ["within", "neighbor", "both"])
 def test_same_seed_gives_the_same_bytes_and_another_seed_does_not(graph, words, loss):
-    a = RAE(SMALL, loss=loss, seed=3).fit_transform(graph, words)
-    b = RAE(SMALL, loss=loss, seed=3).fit_transform(graph, words)
-    c = RAE(SMALL, loss=loss, seed=4).fit_transform(graph, words)
+    a = RAE(SMALL, loss=loss, seed=3).fit_transform(graph, features=words)
+    b = RAE(SMALL, loss=loss, seed=3).fit_transform(graph, features=words)
+    c = RAE(SMALL, loss=loss, seed=4).fit_transform(graph, features=words)
 
     assert a.tobytes() == b.tobytes()
     assert not np.allclose(a, c)
@@ -55,7 +55,7 @@ def test_fitting_touches_no_global_random_state(graph):
 @pytest.mark.parametrize("sparse", [False, True])
 def test_relabelling_nodes_permutes_the_embedding(graph, words, order, sparse):
     x = words if sparse else words.toarray()
-    model = RAE(SMALL, order=order).fit(graph, x)
+    model = RAE(SMALL, order=order).fit(graph, features=x)
     new = np.random.default_rng(0).permutation(graph.n_nodes)
 
     z, moved = model.transform(graph, x), model.transform(relabel(graph, new), x[new])
@@ -72,7 +72,7 @@ def test_relabelling_permutes_the_structural_embedding_too(graph):
 
 @pytest.mark.parametrize("tile", [1, 7, 50, 10_000])
 def test_the_tile_size_does_not_matter(graph, words, tile):
-    model = RAE(SMALL).fit(graph, words)
+    model = RAE(SMALL).fit(graph, features=words)
     features = Features.of(graph, words, model.config)
 
     assert np.allclose(
@@ -91,7 +91,7 @@ def test_the_number_of_threads_does_not_matter(sparse):
         set_threads(count)
         torch.set_num_threads(count)
         try:
-            outputs.append(model.fit_transform(graph, x if sparse else x.toarray()).tobytes())
+            outputs.append(model.fit_transform(graph, features=x if sparse else x.toarray()).tobytes())
             assert torch.get_num_threads() == count
         finally:
             set_threads(1)
@@ -105,7 +105,7 @@ def test_a_stranger_gets_the_vector_it_would_have_had_in_the_graph_of_the_fit(gr
     ends = np.repeat(np.arange(120), graph.degrees)
     known = (ends != 119) & (graph.targets != 119)
     smaller = Graph.from_edges((ends[known], graph.targets[known]), ids=np.arange(119))
-    model = RAE(SMALL).fit(smaller, words[:119])
+    model = RAE(SMALL).fit(smaller, features=words[:119])
 
     old, grown = model.transform(smaller, words[:119]), model.transform(graph, words)
 
@@ -120,7 +120,7 @@ def test_nothing_beyond_k_hops_matters():
     """A path: changing the features of a node moves the vectors within two hops, no others."""
     graph = Graph.from_edges([(i, i + 1) for i in range(20)])
     x = np.random.default_rng(0).normal(size=(21, 5)).astype(np.float32)
-    model = RAE(SMALL).fit(graph, x)
+    model = RAE(SMALL).fit(graph, features=x)
     changed = x.copy()
     changed[10] += 1
 
@@ -134,12 +134,12 @@ def test_nothing_beyond_k_hops_matters():
 @pytest.mark.parametrize("loss", ["within", "both"])
 def test_some_nodes_get_the_vectors_they_have_among_all(graph, words, given, dims, loss):
     x = {"structure": None, "sparse": words, "dense": words.toarray()}[given]
-    model = RAE(SMALL, loss=loss, dims=dims, fanout=(3,) * len(dims)).fit(graph, x)
+    model = RAE(SMALL, loss=loss, dims=dims, fanout=(3,) * len(dims)).fit(graph, features=x)
     nodes = np.array([77, 3, 110])
 
     assert np.allclose(model.transform(graph, x, nodes=nodes), model.transform(graph, x)[nodes], atol=1e-6)
     assert np.allclose(model.transform(graph, x, nodes=[5]), model.transform(graph, x)[5:6], atol=1e-6)
-    sampled = RAE(model.config, inference="sampled", steps=0).fit(graph, x)
+    sampled = RAE(model.config, inference="sampled", steps=0).fit(graph, features=x)
     assert np.allclose(sampled.transform(graph, x, nodes=nodes), sampled.transform(graph, x)[nodes], atol=1e-6)
 
 
@@ -172,10 +172,10 @@ def test_two_copies_of_a_graph_get_equal_vectors(graph):
 
 
 def test_both_is_the_two_fits_side_by_side(graph, words):
-    within = RAE(SMALL, loss="within").fit_transform(graph, words)
-    neighbor = RAE(SMALL, loss="neighbor").fit_transform(graph, words)
+    within = RAE(SMALL, loss="within").fit_transform(graph, features=words)
+    neighbor = RAE(SMALL, loss="neighbor").fit_transform(graph, features=words)
 
-    assert np.array_equal(RAE(SMALL, loss="both").fit_transform(graph, words), np.hstack([within, neighbor]))
+    assert np.array_equal(RAE(SMALL, loss="both").fit_transform(graph, features=words), np.hstack([within, neighbor]))
 
 
 def test_isolated_nodes_get_finite_vectors():
@@ -188,17 +188,17 @@ def test_isolated_nodes_get_finite_vectors():
 
 
 def test_sampled_inference_with_a_large_fanout_is_the_exact_one(graph, words):
-    model = RAE(SMALL, inference="sampled", fanout=(999, 999)).fit(graph, words)
-    exact = RAE(SMALL, fanout=(999, 999)).fit(graph, words)
+    model = RAE(SMALL, inference="sampled", fanout=(999, 999)).fit(graph, features=words)
+    exact = RAE(SMALL, fanout=(999, 999)).fit(graph, features=words)
 
     assert np.allclose(model.transform(graph, words), exact.transform(graph, words), atol=1e-6)
 
 
 def test_sampled_inference_repeats_itself_and_differs_from_the_exact_one(graph, words):
-    model = RAE(SMALL, inference="sampled").fit(graph, words)
+    model = RAE(SMALL, inference="sampled").fit(graph, features=words)
 
     assert np.array_equal(model.transform(graph, words), model.transform(graph, words))
-    assert not np.allclose(model.transform(graph, words), RAE(SMALL).fit(graph, words).transform(graph, words))
+    assert not np.allclose(model.transform(graph, words), RAE(SMALL).fit(graph, features=words).transform(graph, words))
 
 
 @settings(max_examples=25, deadline=None)
@@ -232,7 +232,7 @@ def test_many_graphs_are_cut_into_bounded_groups(monkeypatch):
 
     graphs = [random_graph(n, 2 * n, seed=n) for n in (30, 17, 40, 5, 8)]
     features = [np.random.default_rng(i).normal(size=(g.n_nodes, 3)) for i, g in enumerate(graphs)]
-    model = RAE(SMALL, steps=3).fit(graphs, features)
+    model = RAE(SMALL, steps=3).fit(graphs, features=features)
     whole = model.embed_graphs(graphs, features)
     monkeypatch.setattr(rae.estimator, "_NODES_AT_ONCE", 25)
 

@@ -400,7 +400,7 @@ def test_a_fit_by_the_reference_alone_gives_nearly_the_same_vectors(loss, given)
     words = sp.random_array((300, 40), density=0.2, rng=np.random.default_rng(3), dtype=np.float32).tocsr()
     x = {"structure": None, "sparse": words, "dense": words.toarray()}[given]
 
-    fast, plain = both(lambda: RAE(loss=loss, dims=(24, 16), steps=4, batch_size=32).fit_transform(GRAPH, x))
+    fast, plain = both(lambda: RAE(loss=loss, dims=(24, 16), steps=4, batch_size=32).fit_transform(GRAPH, features=x))
 
     assert np.abs(fast - plain).max() < 2e-3
     assert np.abs(fast - plain).mean() < 2e-5
@@ -464,7 +464,7 @@ def test_a_damaged_csr_is_refused():
     damaged = sp.csr_array((np.ones(4, np.float32), np.array([0, 1, 2, 10**7], np.int32), np.arange(5)), shape=(4, 3))
 
     with pytest.raises(FeatureError, match="entries lie outside of their 3 columns"):
-        RAE(steps=1).fit(Graph.from_edges([(0, 1), (1, 2), (2, 3)]), damaged)
+        RAE(steps=1).fit(Graph.from_edges([(0, 1), (1, 2), (2, 3)]), features=damaged)
 
 
 @pytest.mark.parametrize(

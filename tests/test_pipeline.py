@@ -165,7 +165,11 @@ def test_a_frame_without_ids_is_in_row_order_and_one_with_an_id_column_is_joined
     ("call", "kind", "sentence"),
     [
         (lambda g: fit_run(g), ConfigError, r"^out must be given where edges are no file, got a Graph"),
-        (lambda g: fit_run(5, out="run"), GraphError, "^edges must be an edge file, a graph folder or a rae.Graph"),
+        (
+            lambda g: fit_run(5, out="run"),
+            GraphError,
+            "^edges must be an edge file, a graph folder, a data frame or a",
+        ),
         (lambda g: fit_run(g, out="run", header=True), GraphError, "^header says how an edge file is read, a Graph"),
         (lambda g: fit_run(g, out="run", id="x"), FeatureError, "^id says how features is read, but there is no feat"),
         (lambda g: fit_run(g, g, out="run", id="x"), FeatureError, "^id says how features is read from a file"),

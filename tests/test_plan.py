@@ -232,7 +232,7 @@ def test_the_least_budget_is_the_least_that_embedding_takes(tmp_path, graph, giv
     x = sp.csr_array(x) if given == "sparse" else x
     config = SMALL.replace(steps=0, **settings)
     least = least_budget(graph, x, config, half=half)
-    model = RAE(config).fit(graph, x)
+    model = RAE(config).fit(graph, features=x)
 
     assert model.embed_to(tmp_path / "z.parquet", graph, x, memory=least, half=half) > 0
     check_budget(least, graph, x, config, half=half)

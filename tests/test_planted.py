@@ -17,8 +17,8 @@ def _accuracy(z, labels):
 
 def test_training_beats_the_untrained_encoder_on_planted_action_groups():
     data = datasets.load("planted-actions", n_nodes=600, seed=1)
-    trained = RAE(PAPER, steps=60).fit_transform(data.graph, data.features)
-    untrained = RAE(PAPER, steps=0).fit_transform(data.graph, data.features)
+    trained = RAE(PAPER, steps=60).fit_transform(data.graph, features=data.features)
+    untrained = RAE(PAPER, steps=0).fit_transform(data.graph, features=data.features)
 
     assert _accuracy(trained, data.labels) > _accuracy(untrained, data.labels) + 0.03
 

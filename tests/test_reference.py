@@ -31,7 +31,7 @@ WORDS = sp.random_array((40, 12), density=0.3, rng=np.random.default_rng(2), dty
 @pytest.mark.filterwarnings("ignore::rae.errors.CollapseWarning")  # a few steps of relu may well collapse
 def test_embedding_is_algorithms_1_and_2(order, projections, dims, activation):
     settings = {"order": order, "projections": projections, "dims": dims, "fanout": (3,) * len(dims)}
-    model = RAE(SMALL, activation=activation, **settings).fit(GRAPH, WORDS)
+    model = RAE(SMALL, activation=activation, **settings).fit(GRAPH, features=WORDS)
 
     expected = plain_embedding(model.encoders["within"], GRAPH, WORDS.toarray(), order)
 
@@ -43,7 +43,7 @@ def test_embedding_is_algorithms_1_and_2(order, projections, dims, activation):
 @pytest.mark.parametrize("dense", [False, True])
 def test_sampling_with_full_fanout_is_exact(order, dense):
     config = SMALL.replace(fanout=(99, 99), order=order)
-    model = RAE(config).fit(GRAPH, WORDS)
+    model = RAE(config).fit(GRAPH, features=WORDS)
     encoder = model.encoders["within"].eval()
     x = WORDS.toarray() if dense else WORDS
     nodes = np.array([7, 3, 3, 21])
@@ -308,12 +308,12 @@ def test_the_papers_counterexample():
     degree = graph.degrees[:, None].astype(np.float32)
     config = Config(loss="within", dims=(8,), fanout=(5,), steps=50, batch_size=8)
 
-    model = RAE(config).fit(graph, degree)
+    model = RAE(config).fit(graph, features=degree)
     z = dict(zip(graph.ids, model.transform(graph, degree), strict=True))
 
     assert np.allclose(z["u"], z["v"], atol=1e-6)
     assert not np.allclose(z["u1"], z["v1"], atol=1e-2)  # what J_neighbor would have to tell apart
-    deeper = RAE(config, dims=(8, 8), fanout=(5, 5)).fit_transform(graph, degree)
+    deeper = RAE(config, dims=(8, 8), fanout=(5, 5)).fit_transform(graph, features=degree)
     deep = dict(zip(graph.ids, deeper, strict=True))
     assert not np.allclose(deep["u"], deep["v"], atol=1e-2)
 

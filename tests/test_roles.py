@@ -79,7 +79,7 @@ def test_exact_positions_are_the_roles_of_a_graph_without_noise(name, deep):
 
 def test_the_number_of_planted_action_groups_is_found():
     data = load("planted-actions", n_nodes=800, groups=4, signal=0.4)
-    z = RAE(dims=(64,), fanout=(10,), steps=60).fit_transform(data.graph, data.features)
+    z = RAE(dims=(64,), fanout=(10,), steps=60).fit_transform(data.graph, features=data.features)
     roles = Roles(max_k=8).fit(z)
 
     assert roles.n_roles == 4

@@ -43,7 +43,7 @@ def table(graph):
 
 @pytest.fixture
 def run(tmp_path, graph, table):
-    model = RAE(dims=(8, 8), fanout=(5, 5), steps=5).fit(graph, table)
+    model = RAE(dims=(8, 8), fanout=(5, 5), steps=5).fit(graph, features=table)
     z = model.transform(graph, table)
     return Run.create(tmp_path / "run", model, graph.id_column, z, graph=graph, features=table)
 
@@ -519,7 +519,7 @@ def test_a_lean_run_has_roles_without_structure(tmp_path, graph):
 
 def test_roles_of_a_replaced_model_are_refused(run, graph, table):
     run.fit_roles()
-    RAE(dims=(8, 8), fanout=(5, 5), steps=0, seed=9).fit(graph, table).save(run.path / "model.safetensors")
+    RAE(dims=(8, 8), fanout=(5, 5), steps=0, seed=9).fit(graph, features=table).save(run.path / "model.safetensors")
     with pytest.raises(RunError, match="another model"):
         Run.open(run.path).roles()
 

@@ -242,7 +242,7 @@ def test_the_order_of_removal_marks_a_run_incomplete_first():
 def informed(graph):
     x = sp.csr_array(sp.random_array((12, 5), density=0.4, rng=np.random.default_rng(1), dtype=np.float32))
     table = FeatureTable(graph.id_column, x, ("a", "b", "c", "d", "e"))
-    return table, RAE(dims=(4,), fanout=(3,), steps=0).fit(graph, table)
+    return table, RAE(dims=(4,), fanout=(3,), steps=0).fit(graph, features=table)
 
 
 def test_graph_and_features_come_back_in_the_rows_of_the_embeddings(tmp_path, graph, informed):
@@ -263,7 +263,7 @@ def test_graph_and_features_come_back_in_the_rows_of_the_embeddings(tmp_path, gr
 
 def test_dense_features_stay_dense(tmp_path, graph):
     x = np.random.default_rng(0).normal(size=(12, 3)).astype(np.float32)
-    model = RAE(dims=(4,), fanout=(3,), steps=0).fit(graph, x)
+    model = RAE(dims=(4,), fanout=(3,), steps=0).fit(graph, features=x)
     run = Run.create(tmp_path, model, graph.id_column, model.transform(graph, x), graph=graph, features=x)
 
     np.testing.assert_array_equal(run.features(), x)

@@ -103,7 +103,7 @@ class DatasetError(RaeError):
     """A data set that is unknown, absent, or not what its checksum says."""
 
 
-class NotFittedError(RaeError, AttributeError):
+class NotFittedError(RaeError, ValueError, AttributeError):
     """A model that was asked for vectors before it was fitted or loaded."""
 
 
@@ -128,6 +128,10 @@ class RaeWarning(UserWarning):
 
 class CollapseWarning(RaeWarning):
     """A fit whose vectors are all but equal."""
+
+
+class IgnoredWarning(RaeWarning):
+    """Something that was given, is not used, and may have been meant for another place."""
 
 
 class MemoryWarning(RaeWarning):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import logging
+import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, replace
@@ -11,15 +13,18 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+import pyarrow as pa
 import scipy.sparse as sp
 
+from rae import display
 from rae.blocks import Block
 from rae.config import Config, ExactConfig, Settings, settings_for
 from rae.engine import embed, embed_to, models_of
-from rae.engine.levels import Model
 from rae.errors import Argument, CollapseWarning, ConfigError, FeatureError, GraphError, NotFittedError
 from rae.features import Features, FeatureTable
 from rae.graph import Graph
+from rae.graph.frames import vector_table
+from rae.io.json_features import read_names
 from rae.model import checkpoint
 from rae.model.actions import fit_actions
 from rae.model.checkpoint import Checkpoint, Fitted, losses
@@ -27,7 +32,8 @@ from rae.model.encoder import Encoder
 from rae.model.exact import ExactModel
 from rae.model.structure import fit_structure
 from rae.model.training import fit
-from rae.progress import Progress
+from rae.progress import Asked, Progress, shown
+from rae.sklearn_conventions import GraphTransformer
 
 Floats = np.ndarray[Any, np.dtype[np.float32]]
 
@@ -38,7 +44,7 @@ _READ_OUT = ("own", "near", "around")  # blocks that say what there is in a grap
 _NODES_AT_ONCE = 200_000  # of small graphs embedded in one pass
 
 
-class RAE:
+class RAE(GraphTransformer):
     """Role action embeddings: nodes in like positions get like vectors.
 
     >>> graph = Graph.from_edges([("hub", "a"), ("hub", "b"), ("a", "c"), ("b", "d")])
@@ -61,38 +67,60 @@ class RAE:
     def fit(
         self,
         graph: Graph | Sequence[Graph],
-        features: Any = None,
+        y: Any = None,
         *,
-        feature_names: Sequence[str] | None = None,
-        progress: Progress | None = None,
+        features: Any = None,
+        feature_names: Sequence[str] | str | os.PathLike[str] | None = None,
+        progress: Asked = None,
     ) -> Self:
         """Learn from one graph, or from several side by side; without features, from structure alone.
 
         `features` is a matrix with one row per node in the graph's row order, dense or SciPy sparse,
-        or a FeatureTable keyed by id; for several graphs, one of these per graph.
+        or a FeatureTable keyed by id; for several graphs, one of these per graph. `feature_names` are the names of its
+        columns, or a file of them. `y` is ignored: labels never influence a model. `progress=True` shows bars, which a
+        notebook does anyway.
         """
+        self._check_y(y)
+        if isinstance(feature_names, (str, os.PathLike)):
+            feature_names = read_names(feature_names)
         names = _names(features) or feature_names
         categories = _categories(features)
         graph, features = joined(graph, _with_columns(features, names))
         config = self.config
-        if isinstance(config, ExactConfig):
-            self._fitted = fit_exact(graph, features, config, names, progress, categories=categories)
-        else:
-            assert isinstance(config, Config)
-            self._fitted = fit_trained(graph, features, config, names, progress)
+        with shown(progress) as report:
+            if isinstance(config, ExactConfig):
+                self._fitted = fit_exact(graph, features, config, names, report, categories=categories)
+            else:
+                assert isinstance(config, Config)
+                self._fitted = fit_trained(graph, features, config, names, report)
         return self
 
-    def transform(
-        self, graph: Graph, features: Any = None, *, nodes: Any = None, progress: Progress | None = None
-    ) -> Floats:
+    def transform(self, graph: Graph, features: Any = None, *, nodes: Any = None, progress: Asked = None) -> Floats:
         """The vectors of this graph's nodes, in row order, whether or not the fit has seen them.
 
         -> (n, width): the blocks of `RAE.blocks` side by side; a trained encoder has its last level first. `nodes`
         are ids: only their vectors, in their order; an exact
-        model still measures the whole graph once, whose units it needs.
+        model still measures the whole graph once, whose units it needs. After `set_output(transform="pandas")` the
+        vectors are a frame with the ids as its index.
         """
-        models = self._models(graph, features)
-        return embed(models, nodes=None if nodes is None else graph.rows(nodes), report=_report(progress))
+        graph, features = joined(graph, self._expected(features))
+        rows = None if nodes is None else graph.rows(nodes)
+        with shown(progress) as report:
+            z = embed(models_of(self.fitted, graph, features), nodes=rows, report=_report(report))
+        framed: Floats = self._framed(graph.id_column if rows is None else graph.id_column.take(pa.array(rows)), z)
+        return framed
+
+    def to_arrow(self, graph: Graph, features: Any = None, *, nodes: Any = None, progress: Asked = None) -> pa.Table:
+        """The vectors of this graph's nodes as an Arrow table: id, embedding.
+
+        >>> graph = Graph.from_edges([("ann", "bob"), ("bob", "cid")])
+        >>> RAE(dims=(4,), fanout=(2,), steps=0).fit(graph).to_arrow(graph, nodes=["cid"]).column("id").to_pylist()
+        ['cid']
+        """
+        plain = copy.copy(self).set_output(transform="default")
+        z = plain.transform(graph, features, nodes=nodes, progress=progress)
+        ids = joined(graph, None)[0].id_column
+        return vector_table(ids if nodes is None else ids.take(pa.array(graph.rows(nodes))), z)
 
     def embed_to(
         self,
@@ -104,7 +132,7 @@ class RAE:
         half: bool = False,
         dtype: str = "float32",
         model: str | None = None,
-        progress: Progress | None = None,
+        progress: Asked = None,
     ) -> int:
         """Write what `transform` gives to .parquet or .csv while it is made, and return the vectors' width.
 
@@ -118,24 +146,28 @@ class RAE:
                 *(Argument("half", True), " is about rows kept on disk, which ", Argument("memory", ...)),
                 " asks for; pass both",
             )
-        models = self._models(graph, features, check=memory is None)
-        return embed_to(
-            path, models, memory=memory, half=half, dtype=dtype, model=model, blocks=self.blocks,
-            report=_report(progress),
-        )  # fmt: skip
+        graph, features = joined(graph, self._expected(features))
+        models = models_of(self.fitted, graph, features, check=memory is None)
+        with shown(progress) as report:
+            return embed_to(
+                path, models, memory=memory, half=half, dtype=dtype, model=model, blocks=self.blocks,
+                report=_report(report),
+            )  # fmt: skip
 
     def fit_transform(
         self,
         graph: Graph,
-        features: Any = None,
+        y: Any = None,
         *,
-        feature_names: Sequence[str] | None = None,
-        progress: Progress | None = None,
+        features: Any = None,
+        feature_names: Sequence[str] | str | os.PathLike[str] | None = None,
+        progress: Asked = None,
     ) -> Floats:
         """fit, then the vectors of the same graph."""
-        return self.fit(graph, features, feature_names=feature_names, progress=progress).transform(
-            graph, features, progress=progress
-        )
+        with shown(progress) as report:
+            asked = report or False
+            self.fit(graph, y, features=features, feature_names=feature_names, progress=asked)
+            return self.transform(graph, features, progress=asked)
 
     def embed_graphs(
         self, graphs: Sequence[Graph], features: Sequence[Any] | None = None, *, readout: str | None = None
@@ -236,13 +268,25 @@ class RAE:
         self.config = self.config.replace(**settings)
         return self
 
+    def __sklearn_is_fitted__(self) -> bool:
+        return self._fitted is not None
+
     def __repr__(self) -> str:
         return f"RAE({', '.join(f'{k}={v!r}' for k, v in self.config.changed().items())})"
 
-    def _models(self, graph: Any, features: Any, *, check: bool = True) -> dict[str, Model]:
-        """The fitted model as the engine runs it on this graph."""
-        graph, features = joined(graph, self._expected(features))
-        return models_of(self.fitted, graph, features, check=check)
+    def _repr_html_(self) -> str:
+        changed = [(name, repr(value)) for name, value in self.config.changed().items()]
+        kind = "exact model" if isinstance(self.config, ExactConfig) else "trained model"
+        if self._fitted is None:
+            return display.panel(f"RAE, {kind}, not fitted", display.table(changed or [("settings", "all by default")]))
+        blocks = self.blocks
+        rows = [(b.name, b.width, f"{b.weight:g}", b.about) for b in blocks]
+        return display.panel(
+            f"RAE, {kind}, fitted on " + ("structure alone" if self.structural else f"{self.n_features:,} features"),
+            *([display.table(changed)] if changed else []),
+            display.table(rows, ("block", "columns", "weight", "what it holds")),
+            display.strip("columns of a vector", [b.width for b in blocks], [b.name for b in blocks]),
+        )
 
     def _expected(self, features: Any) -> Any:
         """The features as the fitted model wants them: present or absent, columns in its order."""

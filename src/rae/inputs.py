@@ -37,7 +37,8 @@ class Reading:
 
     `source`, `target` and `header` are those of `read_edges`; `id`, `columns`, `drop`, `categories`,
     `feature`, `value` those of `read_features`, and `features_header` its header; `name` is a column of display
-    names, which is no feature. `missing` says what becomes of nodes without a feature row ("error", "zero"),
+    names, which is no feature; `feature_names` are names of the feature columns, or a file of them (`read_names`).
+    `missing` says what becomes of nodes without a feature row ("error", "zero"),
     `unknown` of feature rows without a node ("isolated", "drop", "error").
     """
 
@@ -52,6 +53,7 @@ class Reading:
     feature: str | None = None
     value: str | None = None
     name: str | None = None
+    feature_names: Sequence[str] | str | os.PathLike[str] | None = None
     missing: str = "error"
     unknown: str = "isolated"
 
@@ -74,6 +76,7 @@ class Inputs:
     counts: dict[str, int] = field(default_factory=dict)
     seconds: float = 0.0
     files: dict[str, dict[str, Any]] = field(default_factory=dict)
+    feature_names: tuple[str, ...] | None = None  # of a matrix, which has none of its own
 
 
 def read_inputs(
@@ -88,21 +91,27 @@ def read_inputs(
 ) -> Inputs:
     """The graph and the features, joined by id and counted.
 
-    `edges` is an edge file, a graph folder or a Graph; `features` a file, a FeatureTable, a data frame or
+    `edges` is an edge file, a graph folder, a data frame or a Graph; `features` a file, a FeatureTable, a data frame or
     a matrix in row order. With `memory`, an edge file is built into a temporary graph folder beside `out`
     and mapped, so that reading keeps to the budget too. `like` are the feature columns of a fitted model: those of
     today's table are encoded as they were.
     """
+    from rae.features import FeatureTable
     from rae.graph import Graph
     from rae.graph.folder import is_graph_folder
+    from rae.graph.frames import is_frame
 
     reading = reading or Reading()
     began = time.perf_counter()
+    if is_frame(edges):
+        edges = Graph.from_dataframe(edges, reading.source, reading.target)
+        reading = replace(reading, source=None, target=None)
     if isinstance(edges, Graph):
         graph, joined = _with_graph(edges, "a Graph", features, reading, like)
     elif not _is_path(edges):
         raise GraphError(
-            Argument("edges"), f" must be an edge file, a graph folder or a rae.Graph, got {type(edges).__name__}"
+            Argument("edges"),
+            f" must be an edge file, a graph folder, a data frame or a rae.Graph, got {type(edges).__name__}",
         )
     elif is_graph_folder(edges):
         graph, joined = _with_folder(os.fspath(edges), features, reading, like)
@@ -114,7 +123,8 @@ def read_inputs(
     files = {name: _file(path) for name, path in (("edges", edges), ("features", features)) if _is_path(path)}
     if encodings := getattr(joined, "encodings", ()):
         files.get("features", {})["columns"] = {encoding.column: str(encoding) for encoding in encodings}
-    return Inputs(graph, joined, counts, seconds, files)
+    names = None if isinstance(joined, FeatureTable) else _feature_names(reading)
+    return Inputs(graph, joined, counts, seconds, files, names)
 
 
 def check_output(memory: int | str | None, half: bool, dtype: str) -> None:
@@ -298,15 +308,32 @@ def _ranks(graph: Graph) -> Any:
 
 
 def _read_features(features: Any, reading: Reading, like: Sequence[str] | None) -> Any:
-    """The features as a FeatureTable or a matrix, None where there are none."""
+    """The features as a FeatureTable or a matrix, None where there are none; a table with the names that are given."""
+    from rae.features import FeatureTable
+
+    read = _read_unnamed(features, reading, like)
+    names = _feature_names(reading)
+    return read.with_names(names) if names is not None and isinstance(read, FeatureTable) else read
+
+
+def _feature_names(reading: Reading) -> tuple[str, ...] | None:
+    """The names of feature columns that are given, or those of their file."""
+    from rae.io.json_features import read_names
+
+    names = reading.feature_names
+    return None if names is None else read_names(names) if isinstance(names, (str, os.PathLike)) else tuple(names)
+
+
+def _read_unnamed(features: Any, reading: Reading, like: Sequence[str] | None) -> Any:
     from rae.features import FeatureTable
     from rae.graph.frames import is_frame
 
     if not _is_path(features):
-        name = reading.given("columns", "feature", "value")
+        name = reading.given("columns")
         if is_frame(features) and name is None:
             return _from_frame(features, reading, like)
-        name = name or reading.given("id", "drop", "categories")
+        others = ("feature", "value", "id", "drop", "categories", *(("feature_names",) if features is None else ()))
+        name = name or reading.given(*others)
         if name is not None:
             what = (
                 (" is read, but there is no ", Argument("features")) if features is None else (" is read from a file",)
@@ -347,8 +374,15 @@ def _from_frame(frame: Any, reading: Reading, like: Sequence[str] | None) -> Any
     names = as_table(frame).column_names
     if reading.id is None and own_index(frame) is None and usual(names, ID) is None:
         return _matrix(frame)
-    choices = {"drop": reading.drop or (), "categories": reading.categories or ()}
-    return FeatureTable.from_dataframe(frame, reading.id, **choices, like=like)
+    return FeatureTable.from_dataframe(
+        frame,
+        reading.id,
+        drop=[*(reading.drop or ()), *(() if reading.name is None else (reading.name,))],
+        categories=reading.categories or (),
+        feature=reading.feature,
+        value=reading.value,
+        like=like,
+    )
 
 
 def _is_bare_file(features: Any, matrix: Any) -> bool:

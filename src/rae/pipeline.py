@@ -14,7 +14,7 @@ from typing import Any
 from rae.config import ExactConfig, Settings
 from rae.errors import Argument, ConfigError, FeatureError, FileError, MemoryWarning, Sentence, size
 from rae.inputs import Inputs, Reading, check_output, read_inputs
-from rae.progress import Progress
+from rae.progress import Asked, Progress, shown
 from rae.run import Run, check_free, load_model, model_checksum
 
 MIB = 1 << 20
@@ -35,12 +35,12 @@ def fit_run(
     names: Any = None,
     lean: bool = False,
     force: bool = False,
-    progress: Progress | None = None,
+    progress: Asked = None,
     **reading: Any,
 ) -> Run:
     """The run of a fitted and embedded graph, written to a folder with its roles and its page, as `rae fit` does.
 
-    `edges` is an edge file, a graph folder, a Graph, or the Inputs that `rae.inputs.read_inputs` returns;
+    `edges` is an edge file, a graph folder, a data frame, a Graph, or the Inputs that `rae.inputs.read_inputs` returns;
     `features` a file, a FeatureTable, a data frame, or a matrix with a row per node, in row order.
     `reading` are the fields of `rae.inputs.Reading`, which say how files are read and joined, such as
     source="caller", id="user" or missing="zero". `out` is by default runs/<name of the edge file>.
@@ -48,10 +48,10 @@ def fit_run(
     With `memory`, such as "4GiB", intermediate rows that do not fit lie on disk beside `out`, with `half` in half
     precision; the same call resumes where a killed one stopped. `dtype` is that of the embeddings file. `page` says
     whether roles are found and the page is written, by default up to 200,000 nodes. `names` are display names of
-    the nodes: a mapping from ids, one per node in row order, or a table file; `name` is their column in that file,
-    or in the file of features. A `lean` run keeps no copy of
-    the graph and the features. `force` replaces the run that is there. `progress` is called with the
-    stage, how much of it is done, its total, and a mapping of numbers worth showing.
+    the nodes: a mapping from ids, one per node in row order, or a table (a file or a data frame); `name` is their
+    column in that table, or in that of the features, which `names` may also name. A `lean` run keeps no copy of
+    the graph and the features. `force` replaces the run that is there. `progress` is True for bars (which a notebook
+    shows anyway), or called with the stage, how much of it is done, its total, and a mapping of numbers worth showing.
 
     A MemoryWarning says in advance what will not fit and what to pass; counts and notes on the files are logged.
 
@@ -73,20 +73,23 @@ def fit_run(
             *(Argument("config"), " must be a rae.ExactConfig or a rae.Config such as rae.Config(steps=500), got "),
             type(config).__name__,
         )
+    if _is_column(names, features) and reading.get("name") is None:
+        names, reading["name"] = None, names
     name = reading.pop("name", None) if names is not None else reading.get("name")
-    inputs = _inputs(edges, features, reading, memory, folder, progress)
-    shown = _display_names(inputs, features, names, name, reading.get("id"))
-    warn_of_memory(inputs, config, memory=memory, half=half)
-    run = _write_run(
-        inputs, config, folder, memory=memory, half=half, dtype=dtype, lean=lean, force=force, progress=progress
-    )
-    if shown is not None:
-        run.set_names(shown)
-    if page or (page is None and run.counts["nodes"] <= PAGE_LIMIT):
-        from rae.explore import write_page
+    with shown(progress) as report:
+        inputs = _inputs(edges, features, reading, memory, folder, report)
+        display_names = _display_names(inputs, features, names, name, reading.get("id"))
+        warn_of_memory(inputs, config, memory=memory, half=half)
+        run = _write_run(
+            inputs, config, folder, memory=memory, half=half, dtype=dtype, lean=lean, force=force, progress=report
+        )
+        if display_names is not None:
+            run.set_names(display_names)
+        if page or (page is None and run.counts["nodes"] <= PAGE_LIMIT):
+            from rae.explore import write_page
 
-        run.fit_roles()
-        write_page(run, force=True, progress=progress)
+            run.fit_roles()
+            write_page(run, force=True, progress=report)
     return run
 
 
@@ -109,7 +112,7 @@ def embed_file(
     half: bool = False,
     dtype: str = "float32",
     force: bool = False,
-    progress: Progress | None = None,
+    progress: Asked = None,
     **reading: Any,
 ) -> EmbeddedFile:
     """The file of another graph's vectors by a fitted model, as `rae embed` writes it.
@@ -129,13 +132,14 @@ def embed_file(
             *("the model was fitted with features, got none; pass ", Argument("features", ...)),
             " with the same columns for these nodes",
         )
-    inputs = _inputs(edges, features, reading, memory, target, progress, like=fitted.feature_names)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    began = time.perf_counter()
-    width = fitted.embed_to(
-        target, inputs.graph, inputs.features,
-        memory=memory, half=half, dtype=dtype, model=checksum, progress=progress,
-    )  # fmt: skip
+    with shown(progress) as report:
+        inputs = _inputs(edges, features, reading, memory, target, report, like=fitted.feature_names)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        began = time.perf_counter()
+        width = fitted.embed_to(
+            target, inputs.graph, inputs.features,
+            memory=memory, half=half, dtype=dtype, model=checksum, progress=report or False,
+        )  # fmt: skip
     timings = {"read": inputs.seconds, "embed": time.perf_counter() - began}
     return EmbeddedFile(target, inputs.counts | {"width": width}, timings)
 
@@ -221,18 +225,24 @@ def _inputs(
     return edges
 
 
+def _is_column(names: Any, features: Any) -> bool:
+    """Whether these names are a column of the table of features, and no file."""
+    return isinstance(names, str) and features is not None and not Path(names).exists()
+
+
 def _display_names(inputs: Inputs, features: Any, names: Any, column: str | None, id: str | None) -> Any:
     """The display names in row order, of `names` or of a column of the features; None where there are none."""
+    from rae.graph.frames import is_frame
     from rae.io.node_columns import node_names
 
     if names is not None:
         return node_names(names, inputs.graph.id_column, column=column)
     if column is None:
         return None
-    if not isinstance(features, (str, os.PathLike)):
+    if not isinstance(features, (str, os.PathLike)) and not is_frame(features):
         raise FeatureError(
             *(Argument("name"), " is a column of a table of nodes, and there is none; pass "),
-            *(Argument("names", ...), ", or ", Argument("features", ...), " as a file"),
+            *(Argument("names", ...), ", or ", Argument("features", ...), " as a file or a data frame"),
         )
     return node_names(features, inputs.graph.id_column, column=column, id_column=id)
 
@@ -258,7 +268,7 @@ def _write_run(
     def embed(path: Path, checksum: str) -> int:
         return model.embed_to(
             path, inputs.graph, inputs.features,
-            memory=memory, half=half, dtype=dtype, model=checksum, progress=progress,
+            memory=memory, half=half, dtype=dtype, model=checksum, progress=progress or False,
         )  # fmt: skip
 
     def embed_or_resume(path: Path, checksum: str) -> int:
@@ -266,7 +276,7 @@ def _write_run(
         return cache.write(path, key, lambda vectors: embed(vectors, checksum))
 
     began = time.perf_counter()
-    model.fit(inputs.graph, inputs.features, progress=progress)
+    model.fit(inputs.graph, features=inputs.features, feature_names=inputs.feature_names, progress=progress or False)
     run = Run.create(
         folder,
         model,

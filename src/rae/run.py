@@ -18,6 +18,7 @@ complete, and a run that is replaced stays complete until the new one is.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import logging
 import platform
@@ -30,7 +31,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rae.errors import Argument, RunError
 
@@ -42,7 +43,16 @@ if TYPE_CHECKING:
     from rae.estimator import RAE
     from rae.features import Matrix
     from rae.graph import Graph
+    from rae.progress import Asked
     from rae.roles import LabelTable, Roles
+
+    class Page(Protocol):
+        """A page that a notebook shows: the path of its file, and the HTML."""
+
+        path: Path
+
+        def _repr_html_(self) -> str: ...
+
 
 log = logging.getLogger("rae")
 
@@ -244,7 +254,8 @@ class Run:
         from rae.roles.storage import write_roles
 
         ids, z = self.embeddings()
-        roles = Roles(k, max_k=max_k, seed=seed, weights=weights).fit(z, blocks=self.blocks, model=self.model_checksum)
+        roles = Roles(k, max_k=max_k, seed=seed, weights=weights)
+        roles.fit(z, blocks=self.blocks, model=self.model_checksum, ids=ids)
         write_roles(self.path, ids, roles, roles.assignment, self._cards(ids, roles))
         self._drop_page()
         return roles
@@ -274,7 +285,7 @@ class Run:
             raise RunError(f"the run in {self.path} has no roles yet; `rae roles {self.path}` finds them")
         roles = Roles.load(self.path / FITTED_ROLES)
         roles.check_model(self.model_checksum, str(self.path))
-        return roles
+        return roles.remember(self.embeddings)
 
     def role_record(self) -> dict[str, Any]:
         """What roles.json says: how many roles and why, and a card each."""
@@ -289,14 +300,20 @@ class Run:
         return read_table(self.path / ROLES)
 
     def label_table(self, labels: Any, column: str | None = None, *, id_column: str | None = None) -> LabelTable:
-        """How often each role has each label: `labels` is a table file, or one label per node in row order."""
+        """How often each role has each label.
+
+        `labels` is a table, in a file or a data frame, a mapping from ids, or one label per node in row order.
+        """
         import os
 
-        from rae.io.node_columns import read_node_columns
+        from rae.graph.frames import is_frame
+        from rae.io.node_columns import node_names, read_node_columns
         from rae.roles.labels import label_table
 
         ids, role, _, memberships = self.role_table()
-        if isinstance(labels, (str, os.PathLike)):
+        if isinstance(labels, Mapping):
+            labels = node_names(labels, ids)
+        elif isinstance(labels, (str, os.PathLike)) or is_frame(labels):
             found = read_node_columns(labels, ids, () if column is None else [column], id_column=id_column)
             column, labels = next(iter(found.items()))
         return label_table(role, labels, memberships.shape[1], column=column or "label")
@@ -304,6 +321,61 @@ class Run:
     def _cards(self, ids: pa.Array, roles: Roles, z: Any = None) -> Any:
         graph = self.graph() if self.has_graph else None
         return roles.cards(ids, z, graph, self.features(), self.feature_names, display_names=self.names())
+
+    def to_arrow(self) -> pa.Table:
+        """The nodes as an Arrow table: id, name, role, confidence, embedding; names and roles where it has some."""
+        import pyarrow as pa
+
+        from rae.graph.frames import vector_table
+
+        ids, z = self.embeddings()
+        columns: dict[str, Any] = {"id": ids}
+        if (names := self.names()) is not None:
+            columns["name"] = names
+        if self.has_roles:
+            _, columns["role"], columns["confidence"], _ = self.role_table()
+        return pa.table({**columns, "embedding": vector_table(ids, z).column("embedding")})
+
+    def explore(
+        self,
+        *,
+        title: str = "",
+        labels: Any = None,
+        sample: int | None = None,
+        height: int = 720,
+        force: bool = False,
+        progress: Asked = None,
+    ) -> Page:
+        """The page of this run, which a notebook shows below the cell, as `rae explore` writes it.
+
+        A page that is there is shown as it is, unless something is asked of it or `force` makes it anew. `labels` is a
+        table of labels to colour the map by, a file or a data frame. `height` is in pixels. The page is copied into
+        the notebook, so that it needs neither a server nor a network.
+        """
+        # The page is made above the run (docs/architecture.md), which therefore knows it by name alone.
+        page = importlib.import_module("rae.explore.inline")
+        shown: Page = page.inline_page(
+            self, title=title, labels=labels, sample=sample, height=height, force=force, progress=progress
+        )
+        return shown
+
+    def _repr_html_(self) -> str:
+        from rae import display
+        from rae.roles.cards import prototype_names
+
+        counts = [(name.replace("_", " "), n) for name, n in self.counts.items()]
+        facts = display.table([("folder", str(self.path)), *counts])
+        if not self.has_roles:
+            return display.panel("Run, without roles yet", facts, *self._degrees())
+        cards = self.role_record()["cards"]
+        rows = [(c["role"], c["size"], ", ".join(prototype_names(c)[:3]), c["summary"]) for c in cards]
+        sizes, numbers = [c["size"] for c in cards], [str(c["role"]) for c in cards]
+        roles = display.table(rows, ("role", "nodes", "for example", "what it is"))
+        return display.panel("Run", facts, roles, display.bars("nodes by role", sizes, numbers))
+
+    def _degrees(self) -> tuple[str, ...]:
+        """The picture of the graph, where the run has one."""
+        return (self.graph().picture(),) if self.has_graph else ()
 
     def files(self) -> dict[str, int]:
         """The run's files that are there, with their sizes in bytes."""

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 
 from rae.blocks import Block, Weights, weighted
 from rae.errors import ConfigError, FeatureError, GraphError, MissingExtraError, RunError
+from rae.graph.frames import is_frame, vectors_of
 from rae.graph.ids import id_array, index_in, is_text, shown
 from rae.memory import row_chunks
 from rae.runtime import generator, in_ranges
@@ -52,6 +53,8 @@ class Similar:
     matches: tuple[tuple[Any, float], ...]
     method: str = "exact"
     recall: float = 1.0
+    name: str | None = None  # the display names, where the nodes have some
+    names: tuple[str | None, ...] = ()
 
 
 def similar(
@@ -68,8 +71,9 @@ def similar(
     """The k nodes whose vectors are nearest to that of `query`, each with its distance.
 
     A distance of 0 is the same vector, 1 as far apart as two nodes taken at random. `source` is a Run, a pair
-    (ids, vectors), or vectors with `ids` (row numbers where there are none); `query` is one of its ids. `among`
-    is another Run of the same model, or such a pair, to search instead:
+    (ids, vectors), a data frame of vectors with ids, or vectors with `ids` (row numbers where there are none); `query`
+    is one of its ids, or the display name of a node of a Run. `among` is another Run of the same model, or such a pair,
+    to search instead:
     similar(read_embeddings("tomorrow.parquet"), "newcomer", among=run).
 
     `weights` say how much each block counts, as in "place=1,own=0.3" or a mapping; by default the blocks' own.
@@ -97,23 +101,31 @@ def similar_to_each(
     if isinstance(k, bool) or not isinstance(k, int) or k < 1:
         raise ConfigError(f"k must be a whole number of 1 or more, got {k!r}")
     own_ids, z = vectors(source, ids)
-    rows = np.array([row_of(own_ids, query) for query in queries], np.int64)
-    searched_ids, searched, skip = own_ids, z, rows
+    own_names = display_names(source)
+    rows = np.array([row_of(own_ids, query, own_names) for query in queries], np.int64)
+    searched_ids, searched, skip, names = own_ids, z, rows, own_names
     blocks = _known_blocks(source, among) if blocks is None else blocks
     if among is not None:
         _check_same_model(source, among)
         searched_ids, searched = vectors(among)
         if searched.shape[1] != z.shape[1]:
             raise FeatureError(f"both must be vectors of one model, got widths {z.shape[1]} and {searched.shape[1]}")
-        skip = np.full(len(rows), -1)
+        skip, names = np.full(len(rows), -1), display_names(among)
     index = Index(weighted(searched, blocks, weights), method=method, n_queries=len(rows))
     neighbors, distances = index.nearest(weighted(z[rows], blocks, weights), k, skip)
     out = []
     for row, near, distance in zip(rows, neighbors, distances, strict=True):
-        names = searched_ids.take(pa.array(near[near >= 0])).to_pylist()
-        matches = tuple(zip(names, (float(d) for d in distance[near >= 0]), strict=True))
-        out.append(Similar(own_ids[int(row)].as_py(), matches, index.method, index.recall))
+        found = pa.array(near[near >= 0])
+        matches = tuple(zip(searched_ids.take(found).to_pylist(), map(float, distance[near >= 0]), strict=True))
+        name = None if own_names is None else own_names[int(row)].as_py()
+        called = () if names is None else tuple(names.take(found).to_pylist())
+        out.append(Similar(own_ids[int(row)].as_py(), matches, index.method, index.recall, name, called))
     return out
+
+
+def display_names(source: Any) -> pa.Array | None:
+    """The display names of a Run's nodes, None for anything else and where it has none."""
+    return source.names() if hasattr(source, "embeddings") and hasattr(source, "names") else None
 
 
 def _known_blocks(*sources: Any) -> Sequence[Block]:
@@ -302,6 +314,9 @@ def vectors(source: Any, ids: Any = None) -> tuple[pa.Array, Floats]:
         return embeddings
     if isinstance(source, tuple):
         ids, source = source
+    if is_frame(source):
+        own, source = vectors_of(source)
+        ids = own if ids is None else ids
     z = np.ascontiguousarray(source, dtype=np.float32)
     if z.ndim != 2 or 0 in z.shape:
         raise FeatureError(f"vectors must be a matrix with a row per node, got shape {z.shape}")
@@ -311,15 +326,30 @@ def vectors(source: Any, ids: Any = None) -> tuple[pa.Array, Floats]:
     return column, z
 
 
-def row_of(ids: pa.Array, wanted: Any) -> int:
-    """The row of this id, converted to the type of the ids; an unknown id is refused with the most similar ones."""
+def row_of(ids: pa.Array, wanted: Any, names: pa.Array | None = None) -> int:
+    """The row of this id, converted to the type of the ids, or else of this display name.
+
+    An unknown one is refused with the most similar ones, a name of several nodes with their ids.
+
+    >>> row_of(pa.array([7, 8]), "Bob", pa.array(["Ann", "Bob"]))
+    1
+    """
     try:
         value = pa.array([wanted if not isinstance(wanted, np.generic) else wanted.item()])
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
         value = pa.array([str(wanted)])
     row = index_in(value, ids)
+    if row.null_count and names is not None:
+        called = np.flatnonzero(pc.fill_null(pc.equal(names, str(wanted)), False).to_numpy(zero_copy_only=False))
+        if len(called) > 1:
+            several = shown(ids.take(pa.array(called)), 5)
+            raise GraphError(f"{len(called):,} nodes are called {wanted!r}: ask by id, one of {several}")
+        if len(called):
+            return int(called[0])
     if row.null_count:
         hint = _suggestion(ids, str(wanted))
+        if not hint and names is not None:
+            hint = _suggestion(names.drop_null(), str(wanted))
         raise GraphError(
             f"there is no node {wanted!r}; " + (hint or f"ids here are {ids.type} such as {shown(ids.slice(0, 3))}")
         )

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
 import click
 
-from rae.cli.progress import Reporter
 from rae.errors import size as size
-from rae.progress import Progress
+from rae.progress import Progress, shown
 
 
 @dataclass
@@ -39,17 +37,9 @@ class Console:
         """Print the result: text, or with --json one object and nothing else."""
         click.echo(json.dumps(data, sort_keys=True) if self.json else text)
 
-    @contextlib.contextmanager
-    def progress(self) -> Iterator[Progress | None]:
+    def progress(self) -> AbstractContextManager[Progress | None]:
         """A progress callback, None with --quiet; the terminal is on a fresh line afterwards."""
-        if self.quiet:
-            yield None
-            return
-        reporter = Reporter(sys.stderr)
-        try:
-            yield reporter
-        finally:
-            reporter.close()
+        return shown(not self.quiet)
 
     def use_threads(self) -> None:
         """Limit our kernels and torch to --threads, if it is given."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from rae.cli.console import Console, columns, global_options, size
-from rae.cli.progress import seconds
+from rae.progress import seconds
 
 
 @click.command(short_help="write a page to explore the roles of a run")

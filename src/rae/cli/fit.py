@@ -8,11 +8,11 @@ import click
 
 from rae.cli.console import Console, columns, global_options, size
 from rae.cli.memory_options import memory_options
-from rae.cli.progress import seconds
 from rae.cli.reading_options import reading_options
 from rae.cli.roles import table
 from rae.cli.settings import config_options
 from rae.config import Settings
+from rae.progress import seconds
 
 if TYPE_CHECKING:
     from rae.inputs import Reading
@@ -24,9 +24,7 @@ if TYPE_CHECKING:
 @click.option("--out", metavar="RUN", help="folder to write  [default: runs/<name of EDGES>]")
 @click.option("--force", is_flag=True, help="replace the run that is there")
 @click.option("--page/--no-page", default=None, help="find roles and write the page  [default: up to 200,000 nodes]")
-@click.option(
-    "--names", metavar="FILE", help="table of display names: id, name  [default: --name-column of --features]"
-)
+@click.option("--names", metavar="COLUMN|FILE", help="display names: a column of --features, or a table of id and name")
 @click.option("--lean", is_flag=True, help="keep no copy of the graph and the features in the run")
 @memory_options
 @config_options
@@ -59,7 +57,7 @@ def fit(
 
     \b
     rae fit edges.csv
-    rae fit edges.parquet --features users.csv --id-column user --name-column login --out runs/users
+    rae fit edges.parquet --features users.csv --id-column user --names login --out runs/users
     rae fit calls.csv --features accounts.csv --drop-columns email,note --category-columns zip
     rae fit edges.tsv.gz --loss both --steps 500 --seed 3
     rae fit edges.csv --dims 64 --fanout 10 --no-page --json --quiet

@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from rae.cli.console import Console, columns, global_options, size
-from rae.cli.progress import seconds
 from rae.inputs import named_header, stages
+from rae.progress import seconds
 
 
 @click.group(short_help="store a graph as a folder that opens at once")

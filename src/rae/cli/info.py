@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rae.cli.console import Console, columns, global_options, size
-from rae.cli.progress import seconds
 from rae.config import model_kind, settings_from
+from rae.progress import seconds
 
 if TYPE_CHECKING:
     from rae.blocks import Block

@@ -8,10 +8,10 @@ import click
 
 from rae.cli.console import Console, columns, global_options, size
 from rae.cli.memory_options import memory_options
-from rae.cli.progress import seconds
 from rae.cli.reading_options import reading_options
 from rae.cli.settings import config_options
 from rae.config import Settings
+from rae.progress import seconds
 
 if TYPE_CHECKING:
     from rae.inputs import Reading

@@ -37,7 +37,12 @@ def reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "--name-column",
             "name",
             metavar="NAME",
-            help="column of --features with display names, which is no feature",
+            help="column of --names or --features with display names, which is no feature",
+        ),
+        click.option(
+            "--feature-names",
+            metavar="FILE",
+            help="names of the features: one per line, or a JSON list, in their order",
         ),
         click.option(
             "--value-column", "value", metavar="NAME", help="long feature tables (id, feature, value): the value"
@@ -75,7 +80,7 @@ def reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--header/--no-header", default=None, help="whether EDGES begins with column names"),
         click.option("--target", metavar="NAME", help="column of EDGES that holds the other end"),
         click.option("--source", metavar="NAME", help="column of EDGES that holds one end"),
-        click.option("--features", metavar="FILE", help="action features: Parquet, CSV, TSV, .npz or .npy"),
+        click.option("--features", metavar="FILE", help="action features: Parquet, CSV, TSV, JSON, .npz or .npy"),
         click.argument("edges", metavar="EDGES"),
     ):
         wrapped = option(wrapped)

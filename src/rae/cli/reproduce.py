@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rae.cli.console import Console, global_options
-from rae.cli.progress import terminal_width
 from rae.errors import RaeError
+from rae.progress import terminal_width
 
 if TYPE_CHECKING:
     from rae.evaluation.paper_report import FilledTable

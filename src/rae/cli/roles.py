@@ -238,6 +238,8 @@ def _check_free(target: Path, *, force: bool) -> None:
 
 def table(record: dict[str, Any], width: int | None = None) -> str:
     """The roles of a run as text: a line of numbers per role, its summary below."""
+    from rae.roles.cards import prototype_names
+
     width = terminal_width() if width is None else width
     rule = record["rule"] + ("; --k N sets the number" if record.get("weak") else "")
     lines = [*textwrap.wrap(rule, width), ""]
@@ -259,12 +261,6 @@ def table(record: dict[str, Any], width: int | None = None) -> str:
     if not has_graph:
         lines += ["", *textwrap.wrap("the run keeps no graph (--lean), so its cards have no structure", width)]
     return "\n".join(lines)
-
-
-def prototype_names(card: dict[str, Any]) -> list[str]:
-    """The prototypes of a card by their display names, or by their ids where they have none."""
-    names = card.get("names") or [None] * len(card["prototypes"])
-    return [str(id) if name is None else name for id, name in zip(card["prototypes"], names, strict=True)]
 
 
 def label_text(found: LabelTable, width: int | None = None) -> str:

@@ -42,7 +42,7 @@ def similar(
     """Show the nodes whose vectors are nearest to that of ID, with their distance: 0 is the same
     vector, 1 as far apart as two nodes taken at random.
 
-    ID is a node of RUN, which may be an embeddings file too: so a node that only tomorrow's graph
+    ID is a node of RUN, or its display name. RUN may be an embeddings file too: so a node that only tomorrow's graph
     has is compared with the nodes of the run that embedded it.
 
     The search is exact, but for more than 200,000 nodes and 5,000 ids at once: then an index
@@ -74,9 +74,9 @@ def similar(
         turned = shlex.join(["rae", "similar", other, *ids, "--in", run])
         raise GraphError(f"{', '.join(ids)} is no node of {run}, but of {other}; ask the other way: {turned}") from None
     searched = source if other is None else among
-    roles, names = _roles(searched), _names(searched)
-    text = "\n\n".join(_as_text(answer, roles, names, inside=other is None) for answer in answers)
-    console.result(text, _as_data(answers, roles, names))
+    roles = _roles(searched)
+    text = "\n\n".join(_as_text(answer, roles, inside=other is None) for answer in answers)
+    console.result(text, _as_data(answers, roles))
 
 
 def _opened(place: str) -> tuple[Any, str | None]:
@@ -131,33 +131,30 @@ def _roles(where: Any) -> dict[Any, int]:
     return dict(zip(ids.to_pylist(), role.tolist(), strict=True))
 
 
-def _names(where: Any) -> dict[Any, str]:
-    """The display name of each id, where the run has names."""
-    names = where.names() if hasattr(where, "names") else None
-    if names is None:
-        return {}
-    pairs = zip(where.embeddings()[0].to_pylist(), names.to_pylist(), strict=True)
-    return {id: name for id, name in pairs if name is not None}
+def _named(id: Any, name: str | None) -> str:
+    return str(id) if name is None or name == str(id) else f"{name} ({id})"
 
 
-def _named(id: Any, names: dict[Any, str]) -> str:
-    return f"{id} {names[id]}" if id in names and names[id] != str(id) else str(id)
-
-
-def _as_text(answer: Similar, roles: dict[Any, int], names: dict[Any, str], *, inside: bool) -> str:
+def _as_text(answer: Similar, roles: dict[Any, int], *, inside: bool) -> str:
     played = f" (role {roles[answer.id]})" if inside and answer.id in roles else ""
-    head = f"most alike to {_named(answer.id, names if inside else {})}{played}"
+    head = f"most alike to {_named(answer.id, answer.name)}{played}"
     if answer.method != "exact":
         head += f", by an index that finds {100 * answer.recall:.1f} % of the true nearest"
     width = min(ID_WIDTH, terminal_width() - 18)
     rows = [
-        (shorten(_named(id, names), width), f"{distance:.3f}" + (f"  role {roles[id]}" if id in roles else ""))
-        for id, distance in answer.matches
+        (shorten(_named(id, name), width), f"{distance:.3f}" + (f"  role {roles[id]}" if id in roles else ""))
+        for id, distance, name in _matches(answer)
     ]
     return f"{head}\n{columns(rows, indent='  ')}"
 
 
-def _as_data(answers: list[Similar], roles: dict[Any, int], names: dict[Any, str]) -> dict[str, Any]:
+def _matches(answer: Similar) -> list[tuple[Any, float, str | None]]:
+    """Each match with its display name."""
+    names = answer.names or [None] * len(answer.matches)
+    return [(id, distance, name) for (id, distance), name in zip(answer.matches, names, strict=True)]
+
+
+def _as_data(answers: list[Similar], roles: dict[Any, int]) -> dict[str, Any]:
     def plain(value: Any) -> Any:
         return value if isinstance(value, int | str | float) else str(value)
 
@@ -167,11 +164,12 @@ def _as_data(answers: list[Similar], roles: dict[Any, int], names: dict[Any, str
         "similar": [
             {
                 "id": plain(s.id),
+                **({} if s.name is None else {"name": s.name}),
                 "matches": [
                     {"id": plain(id), "distance": round(distance, 6)}
                     | ({"role": roles[id]} if id in roles else {})
-                    | ({"name": names[id]} if id in names else {})
-                    for id, distance in s.matches
+                    | ({} if name is None else {"name": name})
+                    for id, distance, name in _matches(s)
                 ],
             }
             for s in answers

@@ -14,12 +14,12 @@ import pyarrow.compute as pc
 import scipy.sparse as sp
 
 from rae.errors import Argument, FeatureError
-from rae.features.columns import Encoding, category_of, encode, known_columns, say_unknown
+from rae.features.columns import Encoding, category_of, encode, known_columns, refuse_gaps, say_unknown
 from rae.features.matrix import Matrix, check_matrix, is_sparse
 from rae.graph import Graph
 from rae.graph.column_names import ID, position, usual
-from rae.graph.frames import as_table, own_index
-from rae.graph.ids import doubled, id_array, in_words, index_in, shown
+from rae.graph.frames import as_table, float_column, own_index
+from rae.graph.ids import coded, distinct, doubled, id_array, in_words, index_in, is_text, shown
 
 log = logging.getLogger("rae.inputs")  # what the command line shows: notes on the inputs
 
@@ -54,15 +54,20 @@ class FeatureTable:
         *,
         drop: Sequence[str] = (),
         categories: Sequence[str] = (),
+        feature: str | None = None,
+        value: str | None = None,
         like: Sequence[str] | None = None,
     ) -> FeatureTable:
-        """The features of a pandas, polars or Arrow table, keyed by id.
+        """The features of a data frame of any library (pandas, polars, Arrow, DuckDB, ...), keyed by id.
 
         `id` names the column of ids; by default the one called id, node or node_id, else an index
-        of a pandas frame that is more than the row number. All other columns but those of `drop` are features:
+        that is more than the row number. All other columns but those of `drop` are features:
         numbers as they are, true and false as 1 and 0, dates as years since 2000, text and categories as one
         0/1 column per value. `categories` are columns of numbers to encode by value too. `like` are the columns
         of a fitted model, `model.feature_names`: today's columns are then encoded as they were for the fit.
+
+        In a long frame, with a row per (id, word) pair, `feature` names the column of words, and `value` that of
+        their numbers, by default 1 each.
 
         >>> table = pa.table({"id": ["ann", "bob"], "age": [40, 30], "town": ["Rome", "Bonn"]})
         >>> FeatureTable.from_dataframe(table).names
@@ -80,6 +85,10 @@ class FeatureTable:
             listed = ", ".join(map(repr, names[:8]))
             raise FeatureError("which column holds the ids? pass ", Argument("id", ...), f", one of {listed or 'none'}")
         ids = id_array(index if place is None else table.column(place))
+        if feature is not None:
+            words = id_array(table.column(column_number(feature, names)))
+            numbers = None if value is None else float_column(table.column(column_number(value, names)), value)
+            return cls.from_pairs(ids, words, numbers)
         dropped = {column_number(name, names) for name in drop}
         by_value = {names[column_number(name, names)] for name in categories}
         chosen = [i for i in range(len(names)) if i != place and i not in dropped]
@@ -87,10 +96,32 @@ class FeatureTable:
             raise FeatureError("there are only ids, expected a column of features or more")
         if not len(ids):
             raise FeatureError("the table has no rows, expected one per node")
+        refuse_doubled(ids, *pairs_advice([names[i] for i in chosen], [table.schema.types[i] for i in chosen]))
         chosen = [chosen[i] for i in known_columns([names[i] for i in chosen], like)]
         columns = [table.column(i) for i in chosen]
         made = encode(ids, [names[i] for i in chosen], columns, categories=by_value, like=like)
         return cls(ids, made.matrix, made.names, encodings=made.encodings)
+
+    @classmethod
+    def from_pairs(cls, ids: pa.Array, words: pa.Array, values: Any = None, *, rows: Any = None) -> FeatureTable:
+        """The table of (id, word) pairs: one column per word, in order, with the sum of its values, 1 each by default.
+
+        `rows` are the ids that have a row, with or without a pair; by default those of the pairs.
+
+        >>> FeatureTable.from_pairs(pa.array(["ann", "bob"]), pa.array(["buys", "sells"])).names
+        ('buys', 'sells')
+        """
+        values = np.ones(len(ids)) if values is None else np.asarray(values, np.float64)
+        refuse_gaps(values[:, None], ids, ["value"])
+        column, names = coded(words)
+        try:
+            texts = names.cast(pa.string()).to_pylist()
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            raise FeatureError(f"the features must be words or items, got {words.type}; turn them into text") from None
+        rows = distinct(ids) if rows is None else rows
+        row = index_in(ids, rows).to_numpy(zero_copy_only=False)
+        matrix = sp.csr_array((values, (row, column)), shape=(len(rows), len(texts)))
+        return cls(rows, matrix, tuple(texts), open_vocabulary=True)
 
     @property
     def width(self) -> int:
@@ -139,6 +170,27 @@ class FeatureTable:
             matrix[is_missing] = 0
         aligned: Matrix = matrix
         return aligned
+
+    def with_names(self, names: Sequence[str]) -> FeatureTable:
+        """The same columns by these names, column by column; columns that are known by number get the name of that.
+
+        >>> FeatureTable.from_pairs(pa.array(["ann"]), pa.array([1])).with_names(["buys", "sells"]).names
+        ('sells',)
+        """
+        known = self.names
+        if known is None or not all(name.isascii() and name.isdigit() for name in known):
+            if known is not None and len(names) != self.width:
+                raise FeatureError(
+                    f"the {self.width:,} columns have names already, first {known[0]!r}, and there are {len(names):,} "
+                    "others; leave ", Argument("feature_names"), " out",
+                )  # fmt: skip
+            return replace(self, names=tuple(names))
+        if beyond := next((name for name in known if int(name) >= len(names)), None):
+            raise FeatureError(
+                Argument("feature_names"),
+                f" must have a name for every number, feature {beyond} is beyond its {len(names):,}",
+            )
+        return replace(self, names=tuple(names[int(name)] for name in known))
 
     def with_columns(self, names: Sequence[str]) -> FeatureTable:
         """The same rows with exactly these columns, in this order, as a fitted model expects them."""
@@ -207,6 +259,17 @@ def refuse_doubled(ids: pa.Array, *advice: str | Argument) -> None:
         raise FeatureError(
             f"every id must have one feature row, got {len(twice):,} with more, first {shown(twice)}", *advice
         )
+
+
+def pairs_advice(names: Sequence[str], kinds: Sequence[pa.DataType]) -> tuple[str | Argument, ...]:
+    """What to pass if a table with these features and repeated ids has a row per (id, word) pair, not one per id."""
+    texts = [name for name, kind in zip(names, kinds, strict=True) if is_text(kind) or pa.types.is_dictionary(kind)]
+    if not texts and len(names) > 2:
+        return ()
+    feature = (texts or list(names))[0]
+    values = [name for name in names if name != feature and name not in texts]
+    both = (" and ", Argument("value", values[0])) if len(values) == 1 and len(names) == 2 else ()
+    return ("; pass ", Argument("feature", feature), *both, " if each row is one (id, word) pair")
 
 
 def column_number(name: str, names: Sequence[str]) -> int:

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rae import display
 from rae.errors import Argument, GraphError, MissingExtraError, Sentence
 from rae.graph.builder import Batch, Rows, build_numbered, build_rows, in_batches, refuse_doubled
 from rae.graph.column_names import edge_columns
@@ -170,6 +171,16 @@ class Graph:
         ones = np.ones(len(self.targets), dtype)
         return sp.csr_array((ones, self.targets, self.offsets), shape=(self.n_nodes, self.n_nodes), copy=True)
 
+    def to_arrow(self) -> pa.Table:
+        """Every edge once, as an Arrow table: source, target.
+
+        >>> Graph.from_edges([("ann", "bob")]).to_arrow().to_pylist()
+        [{'source': 'ann', 'target': 'bob'}]
+        """
+        sources, targets = self.edges().T
+        ends = {"source": sources, "target": targets}
+        return pa.table({name: self.id_column.take(pa.array(rows)) for name, rows in ends.items()})
+
     def to_networkx(self) -> Any:
         """The same graph for networkx: its nodes are the ids, in row order."""
         try:
@@ -203,6 +214,16 @@ class Graph:
             f"ids={self.id_column.type})"
         )
 
+    def picture(self) -> str:
+        """The degrees as a small SVG: how many nodes have 0, 1, 2 to 3, 4 to 7, ... neighbours."""
+        powers = np.bincount(np.frexp(self.degrees)[1], minlength=1)
+        least = [f"{(1 << power) >> 1:,}" for power in range(len(powers))]
+        return display.bars("nodes by degree, from the number on", powers.tolist(), least)
+
+    def _repr_html_(self) -> str:
+        shown = (("nodes", self.n_nodes), ("edges", self.n_edges), ("isolated", self.n_isolated))
+        return display.panel("Graph", display.table([*shown, ("ids", str(self.id_column.type))]), self.picture())
+
     # -------------------------------------------------------------------------- making it
 
     @classmethod
@@ -220,7 +241,7 @@ class Graph:
 
     @classmethod
     def from_dataframe(cls, df: Any, source: str | None = None, target: str | None = None, ids: Any = None) -> Graph:
-        """The graph of a pandas, polars or Arrow table.
+        """The graph of a data frame of any library: pandas, polars, Arrow, DuckDB and others.
 
         `source` and `target` name its columns; by default those with usual names (source and target,
         from and to, caller and called, ...), else the first two.

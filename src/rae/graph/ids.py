@@ -20,7 +20,7 @@ def id_array(ids: Any) -> pa.Array:
     """Any column of ids as one Arrow array; missing ids, mixed kinds and kinds without order are refused."""
     column = ids if isinstance(ids, (pa.Array, pa.ChunkedArray)) else _arrow(ids)
     try:
-        column = _usable(column)
+        column = usable(column)
     except pa.ArrowException as error:
         raise _refusal(error) from None
     if isinstance(column, pa.ChunkedArray):  # combine_chunks of very long columns
@@ -120,14 +120,16 @@ def shown(column: pa.Array, most: int = 3) -> str:
 def _arrow(values: Any) -> pa.Array | pa.ChunkedArray:
     if isinstance(values, (str, bytes)) or not (hasattr(values, "__iter__") or hasattr(values, "__arrow_array__")):
         raise GraphError(f"ids must be a column, got {values!r}; pass [{values!r}]")
+    if hasattr(values, "columns"):
+        raise GraphError(f"ids must be one column, got a {type(values).__name__}; pass that column alone")
     if hasattr(values, "detach"):  # a torch tensor
         values = values.detach().cpu().numpy()
     try:
+        if hasattr(values, "__arrow_c_stream__"):
+            return pa.chunked_array(values)
         if hasattr(values, "__arrow_array__") and not isinstance(values, (np.ndarray, list, tuple)):
             return pa.array(values)
-        if hasattr(values, "to_arrow"):  # polars
-            return values.to_arrow()
-        if hasattr(values, "to_numpy"):  # pandas
+        if hasattr(values, "to_numpy"):  # an index
             values = values.to_numpy()
         if not isinstance(values, np.ndarray):
             values = list(values)
@@ -161,16 +163,16 @@ def _as_unsigned(values: Any) -> pa.Array | None:
         return None
 
 
-def _usable(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+def usable(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     """The column in one piece and in a type that Arrow can work on, value for value the same."""
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
     kind = column.type
     if pa.types.is_dictionary(kind):
-        values = _usable(column.dictionary)  # views cannot be taken from, so not dictionary_decode
+        values = usable(column.dictionary)  # views cannot be taken from, so not dictionary_decode
         return values.take(column.indices)
     if pa.types.is_run_end_encoded(kind):
-        return _usable(pc.run_end_decode(column))
+        return usable(pc.run_end_decode(column))
     if pa.types.is_string_view(kind) or pa.types.is_large_string(kind):
         return column.cast(pa.string() if column.nbytes < 2**31 else pa.large_string())
     if pa.types.is_binary_view(kind):

@@ -20,12 +20,13 @@ from rae.errors import Argument, FeatureError, FileError, GraphError
 from rae.features import FeatureTable, Matrix, check_matrix
 from rae.features.columns import MAX_VALUES, encode, is_category, known_columns, refuse_crowds, refuse_gaps
 from rae.features.matrix import CHUNK
-from rae.features.table import column_number, refuse_doubled
+from rae.features.table import column_number, pairs_advice, refuse_doubled
 from rae.graph.column_names import ID, usual
 from rae.graph.frames import float_column
 from rae.graph.ids import id_array
 from rae.io.files import File, identify, parquet_parts
 from rae.io.header import is_missing, is_number
+from rae.io.json_features import read_json
 from rae.io.npz import LEAST_MAPPED, open_npz
 from rae.io.tables import Table, open_table, read_ids
 from rae.io.text import TextTable
@@ -61,13 +62,16 @@ def read_features(
     Long: `feature` names the column of words or items, `value` that of their numbers (by default 1 each;
     the same pair twice adds up), which makes a sparse matrix with the sorted words as names.
 
+    JSON: a list of features for each id, {"ann": ["buys", "sells"]}, or a number for each of its features,
+    {"ann": {"buys": 2}}.
+
     .npz: a SciPy sparse matrix, or the array x (or the only matrix in it), with or without ids and
     names. .npy: a matrix. Rows without ids are in the graph's row order. `as_text` keeps ids that
     are whole numbers as text. Memory-mapped, and so never in memory as a whole: a .npy of float32 or
     float16 in C order, and a CSR of float32 that was saved with `scipy.sparse.save_npz(compressed=False)`.
     """
-    if not parquet_parts(path) and (file := identify(path)).kind in ("zip", "npy"):
-        return _read_numpy(file, as_text)
+    if not parquet_parts(path) and (file := identify(path)).kind in ("zip", "npy", "json"):
+        return read_json(file, as_text=as_text) if file.kind == "json" else _read_numpy(file, as_text)
     table = open_table(path, header, "read_features")
     with _errors_name(Path(path)):
         key = column_number(id, table.names) if id is not None else (usual(table.names, ID) or 0)
@@ -114,14 +118,15 @@ def _read_wide(
     table: Table, key: int, chosen: list[int], categories: Collection[str], like: Sequence[str] | None, as_text: bool
 ) -> FeatureTable:
     names = [table.names[i] for i in chosen]
+    (ids,) = read_ids(table, {"feature": key}, as_text=as_text)
+    if len(ids) == 0:
+        raise FeatureError("there are no rows, only column names; expected one row per node")
+    refuse_doubled(ids, *pairs_advice(names, _kinds(table, chosen)))
     if isinstance(table, TextTable):
         by_value = {name for name in names if name in categories or (like is not None and is_category(name, like))}
         columns = table.read(_text_kinds(table, chosen, by_value, is_known=like is not None))
     else:
         columns = table.read(chosen, coded=True)
-    (ids,) = read_ids(table, {"feature": key}, as_text=as_text)
-    if len(ids) == 0:
-        raise FeatureError("there are no rows, only column names; expected one row per node")
     lists = [name for name, column in zip(names, columns, strict=True) if _is_list(column.type)]
     if lists and len(names) > 1:
         alone = Argument("columns", lists[:1])
@@ -130,11 +135,15 @@ def _read_wide(
         matrix = list_matrix(columns[0], names[0])
         refuse_gaps(matrix, ids, None)
         return FeatureTable(ids, matrix)
-    texts = [name for name, column in zip(names, columns, strict=True) if pa.types.is_dictionary(column.type)]
-    pairs = ("; pass ", Argument("feature", texts[0]), " if each row is one (id, word) pair") if texts else ()
-    refuse_doubled(ids, *pairs)
     made = encode(ids, names, columns, categories=categories, like=like)
     return FeatureTable(ids, made.matrix, made.names, encodings=made.encodings)
+
+
+def _kinds(table: Table, chosen: Sequence[int]) -> list[pa.DataType]:
+    """The kinds of these columns, of a text table by its first rows."""
+    if not isinstance(table, TextTable):
+        return [table.schema.types[i] for i in chosen]
+    return [_text_kind({row[i] for row in table.sample if len(row) > i}) for i in chosen]
 
 
 DATES = (pa.timestamp("us"), pa.timestamp("us", "UTC"), pa.timestamp("ns"), pa.timestamp("ns", "UTC"))
@@ -213,23 +222,11 @@ def _read_long(table: Table, key: int, feature: str, value: str | None, as_text:
     (words,) = read_ids(table, {"word": word}, as_text=True)
     if len(ids) == 0:
         raise FeatureError("there are no rows, only column names; expected one (id, word) pair or more")
-    numbers = np.ones(len(ids), np.float64)
+    numbers = None
     if value is not None:
-        single = _value_column(table, column_number(value, table.names))
-        refuse_gaps(single[:, None], ids, [value])
-        numbers = single.astype(np.float64)
-    try:
-        rows, names = ids.dictionary_encode(), words.cast(pa.string()).dictionary_encode()
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        raise FeatureError(
-            f"column {feature!r} must hold words or items, got {words.type}; turn it into text"
-        ) from None
-    order = pc.array_sort_indices(names.dictionary)
-    rank = np.empty(len(order), np.int64)
-    rank[order.to_numpy()] = np.arange(len(order))
-    pairs = (rows.indices.to_numpy(), rank[names.indices.to_numpy()])
-    matrix = sp.csr_array((numbers, pairs), shape=(len(rows.dictionary), len(rank)))
-    return FeatureTable(rows.dictionary, matrix, tuple(names.dictionary.take(order).to_pylist()), open_vocabulary=True)
+        numbers = _value_column(table, column_number(value, table.names))
+        refuse_gaps(numbers[:, None], ids, [value])
+    return FeatureTable.from_pairs(ids, words, numbers)
 
 
 def _value_column(table: Table, at: int) -> Floats:

@@ -14,6 +14,8 @@ import pyarrow as pa
 
 from rae.errors import FileError
 
+HEAD = 64  # bytes by which a format is known
+
 _COMPRESSIONS = (
     (re.compile(rb"\x1f\x8b"), "gzip"),
     (re.compile(rb"\x28\xb5\x2f\xfd"), "zstd"),
@@ -26,12 +28,13 @@ _FORMATS = (
     (re.compile(rb"PK(\x03\x04|\x05\x06)"), "zip"),
     (re.compile(rb"\x93NUMPY"), "npy"),
     (re.compile(rb"\x80[\x02-\x05]"), "pickle"),
+    (re.compile(rb"(\xef\xbb\xbf)?\s*[{\[]\s*[\"{}\[\]]"), "json"),
 )
 
 
 @dataclass(frozen=True)
 class File:
-    """A file, its format (parquet, arrow, zip, npy, or else text) and its compression."""
+    """A file, its format (parquet, arrow, zip, npy, json, or else text) and its compression."""
 
     path: Path
     kind: str
@@ -52,12 +55,12 @@ def identify(path: str | os.PathLike[str]) -> File:
         raise FileError(f"expected a regular file, {path} is a pipe or a device; save its content to a file first")
     with file_errors(existing):
         with existing.open("rb") as stream:
-            head = stream.read(16)
+            head = stream.read(HEAD)
         compression = next((name for magic, name in _COMPRESSIONS if magic.match(head)), None)
         file = File(existing, "text", compression)
         if compression:
             with file.open() as stream:
-                head = stream.read(16)
+                head = stream.read(HEAD)
     if not head:
         raise FileError(f"{path} is empty; expected a table with one row or more")
     kind = next((name for magic, name in _FORMATS if magic.match(head)), "text")

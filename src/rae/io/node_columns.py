@@ -14,14 +14,15 @@ import pyarrow.compute as pc
 
 from rae.errors import Argument, FeatureError, FileError
 from rae.graph.column_names import ID, position, usual
-from rae.graph.ids import id_array, index_in, shown
+from rae.graph.frames import as_table, is_frame, own_index
+from rae.graph.ids import id_array, index_in, shown, usable
 from rae.io.tables import ArrowTable, Table, open_table, read_ids
 
 log = logging.getLogger("rae")
 
 
 def read_node_columns(
-    path: str | os.PathLike[str],
+    source: Any,
     ids: pa.Array,
     columns: Sequence[str] = (),
     *,
@@ -30,15 +31,14 @@ def read_node_columns(
 ) -> dict[str, pa.Array]:
     """The columns of this table (by default all but the id) in the order of `ids`; null where a node has no row.
 
-    `id_column` is by default the column called id or node, else the first.
+    `source` is a file or a data frame. `id_column` is by default the column called id or node, else the index of a
+    frame that has one, else the first.
     """
-    # A column that is named by a word implies a header.
-    table = open_table(path, True if any(not c.isdigit() for c in (*columns, id_column or "0")) else None)
-    key = _column_number(path, table, id_column) if id_column is not None else (usual(table.names, ID) or 0)
-    chosen = [_column_number(path, table, name) for name in columns] or [i for i in range(len(table.names)) if i != key]
-    if not chosen:
-        raise FileError(f"{path} has only ids (column {table.names[key]!r}), expected one column of {what}s or more")
-    (keys,) = read_ids(table, {what: key})
+    is_file = isinstance(source, (str, os.PathLike))
+    path = Path(source) if is_file else f"the {what}s"
+    keys, found = (_of_file if is_file else _of_frame)(source, columns, id_column, what)
+    if not found:
+        raise FileError(f"{path} has only ids, expected one column of {what}s or more")
     rows = index_in(ids, keys)
     if rows.null_count == len(ids):
         raise FileError(
@@ -55,20 +55,43 @@ def read_node_columns(
     ):
         if count:
             log.warning("%s: %s %s", path, f"{count:,}", words)
-    return {table.names[i]: _values(table, i).take(rows) for i in chosen}
+    return {name: values.take(rows) for name, values in found.items()}
+
+
+Found = tuple[pa.Array, dict[str, pa.Array]]  # the ids of a table, and the columns by name
+
+
+def _of_file(path: Any, columns: Sequence[str], id_column: str | None, what: str) -> Found:
+    # A column that is named by a word implies a header.
+    table = open_table(path, True if any(not c.isdigit() for c in (*columns, id_column or "0")) else None)
+    key = _column_number(path, table.names, id_column) if id_column is not None else (usual(table.names, ID) or 0)
+    chosen = [_column_number(path, table.names, name) for name in columns]
+    chosen = chosen or [i for i in range(len(table.names)) if i != key]
+    (keys,) = read_ids(table, {what: key})
+    return keys, {table.names[i]: _values(table, i) for i in chosen}
+
+
+def _of_frame(df: Any, columns: Sequence[str], id_column: str | None, what: str) -> Found:
+    table, index = as_table(df), own_index(df)
+    names, where = table.column_names, f"the {what}s"
+    key = usual(names, ID) if id_column is None else _column_number(where, names, id_column)
+    key = 0 if key is None and index is None else key
+    chosen = [_column_number(where, names, name) for name in columns] or [i for i in range(len(names)) if i != key]
+    return id_array(index if key is None else table.column(key)), {names[i]: usable(table.column(i)) for i in chosen}
 
 
 def node_names(names: Any, ids: pa.Array, *, column: str | None = None, id_column: str | None = None) -> pa.Array:
     """Display names as text in the order of `ids`, null for nodes without one.
 
-    `names` is a mapping of ids to names, one name per node in row order, or a table file with the column `column`
-    (by default the one called name, else the first that is not the id).
+    `names` is a mapping of ids to names, one name per node in row order, or a table with the column `column`, in a file
+    or a data frame (by default the one called name, else the first that is not the id).
 
     >>> node_names({2: "bob"}, pa.array([1, 2])).to_pylist()
     [None, 'bob']
     """
-    if isinstance(names, (str, os.PathLike)):
-        chosen = [column] if column is not None else [c for c in ("name",) if c in open_table(names).names]
+    if isinstance(names, (str, os.PathLike)) or is_frame(names):
+        there = as_table(names).column_names if is_frame(names) else open_table(names).names
+        chosen = [column] if column is not None else [c for c in ("name",) if c in there]
         found = read_node_columns(names, ids, chosen, id_column=id_column, what="name")
         return as_text(next(iter(found.values())))
     if isinstance(names, Mapping):
@@ -91,10 +114,10 @@ def as_text(values: pa.Array) -> pa.Array:
     return values.cast(pa.string())
 
 
-def _column_number(path: str | os.PathLike[str], table: Table, name: str) -> int:
-    number_or_error = position(name, table.names)
+def _column_number(where: Any, names: Sequence[str], name: str) -> int:
+    number_or_error = position(name, names)
     if isinstance(number_or_error, str):
-        raise FileError(f"{Path(path)}: {number_or_error}")
+        raise FileError(f"{where}: {number_or_error}")
     return number_or_error
 
 
@@ -102,17 +125,12 @@ def _values(table: Table, i: int) -> pa.Array:
     """One column as numbers or text; of a text file, as numbers if every cell that is not empty is one."""
     if isinstance(table, ArrowTable):
         (column,) = table.read([i])
-        return _one_array(column)
+        return usable(column)
     (column,) = table.read({i: pa.string()})
-    text = _one_array(column)
+    text = usable(column)
     text = pc.if_else(pc.equal(text, ""), pa.scalar(None, pa.string()), text)
     try:
         numbers = text.cast(pa.float64())
     except pa.ArrowInvalid:
         return text
     return numbers if np.isfinite(numbers.drop_null().to_numpy()).all() else text
-
-
-def _one_array(column: pa.ChunkedArray) -> pa.Array:
-    array = column.combine_chunks()
-    return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array

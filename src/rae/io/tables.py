@@ -84,7 +84,11 @@ def open_table(path: str | os.PathLike[str], header: bool | None = None, reader:
             log.warning(Sentence(f"{path}: ", _in_function(doubt, reader)))
         return table
     if kind not in ("parquet", "arrow"):
-        what = {"zip": "a zip archive; unpack it first", "npy": "a NumPy array; save it as Parquet or CSV"}[kind]
+        what = {
+            "zip": "a zip archive; unpack it first",
+            "npy": "a NumPy array; save it as Parquet or CSV",
+            "json": "JSON; save it as Parquet or CSV (features may be JSON: a list of features for each id)",
+        }[kind]
         raise FileError(f"expected a table, {path} is {what}")
     if other := next((file for file in files if file.kind != kind), None):
         raise FileError(f"{other.path} is not Parquet, the files beside it are; expected one table")
@@ -195,6 +199,16 @@ def _as_integers(columns: Sequence[pa.ChunkedArray], kind: pa.DataType) -> list[
             chunks.append(numbers)
         out.append(pa.concat_arrays(chunks) if chunks else pa.array([], kind))
     return out
+
+
+def as_whole_numbers(text: pa.Array) -> pa.Array:
+    """Text as whole numbers where every cell is the shortest form of one, else as it is.
+
+    >>> as_whole_numbers(pa.array(["7", "10"])).to_pylist(), as_whole_numbers(pa.array(["7", "007"])).to_pylist()
+    ([7, 10], ['7', '007'])
+    """
+    integers = _as_integers([pa.chunked_array([text])], pa.int64())
+    return text if integers is None else integers[0]
 
 
 def _cast_exactly(chunk: pa.Array, kind: pa.DataType) -> pa.Array | None:

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from rae.errors import FeatureError, GraphError
+from rae.errors import GraphError
 from rae.features import check_matrix
 from rae.features.measures import clustering, core_numbers, degrees, triangles
 from rae.graph import Graph
-from rae.graph.ids import id_array
 from rae.io.node_columns import node_names
 from rae.roles.actions import distinctive_features
 from rae.roles.summary import summarize_roles
-from rae.roles.vectors import Doubles, Ints, chunks
+from rae.roles.vectors import Doubles, Ints, checked_ids, chunks
 
 if TYPE_CHECKING:
     from rae.roles.model import Assignment
@@ -48,6 +48,12 @@ class Card:
         return card
 
 
+def prototype_names(card: Mapping[str, Any]) -> list[str]:
+    """The prototypes of a card, as JSON holds it, by their display names, or by their ids where they have none."""
+    names = card.get("names") or [None] * len(card["prototypes"])
+    return [str(id) if name is None else name for id, name in zip(card["prototypes"], names, strict=True)]
+
+
 def make_cards(
     assignment: Assignment,
     ids: Any,
@@ -61,10 +67,8 @@ def make_cards(
 
     `names` are those of the feature columns, `display_names` those of the nodes: one each, or a mapping from ids.
     """
-    ids = id_array(ids)
     n, k = assignment.memberships.shape
-    if len(ids) != n:
-        raise FeatureError(f"ids must have one entry per row ({n:,}), got {len(ids):,}")
+    ids = checked_ids(ids, n)
     if graph is not None and graph.n_nodes != n:
         raise GraphError(f"the graph must have the nodes of the vectors ({n:,}), got {graph.n_nodes:,}")
     labels, sizes = assignment.labels, assignment.sizes

@@ -9,9 +9,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rae import display
 from rae.errors import FeatureError
 from rae.io.node_columns import as_text
 from rae.roles.vectors import Doubles, Ints
+
+LABELS_SHOWN = 8  # in a notebook
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +54,22 @@ class LabelTable:
             "lift": self.lift.round(4).tolist(),
             "unlabelled": self.unlabelled.tolist(),
         }
+
+    def to_arrow(self) -> pa.Table:
+        """The table with a row per role and label that it has: role, label, nodes, share, lift."""
+        role, label = np.nonzero(self.counts)
+        names = pa.array(self.labels, pa.string()).take(pa.array(label))
+        numbers = {"nodes": self.counts[role, label], "share": self.share[role, label], "lift": self.lift[role, label]}
+        return pa.table({"role": role, "label": names, **numbers})
+
+    def _repr_html_(self) -> str:
+        named = self.labels[:LABELS_SHOWN]
+        cells = [
+            [role, *(f"{count:,} ({lift:.1f}×)" if count else "" for count, lift in zip(counts, lifts, strict=False))]
+            for role, (counts, lifts) in enumerate(zip(self.counts[:, :LABELS_SHOWN], self.lift, strict=True))
+        ]
+        more = f", the {len(named)} commonest" if len(named) < len(self.labels) else ""
+        return display.panel(f"{self.column} by role: nodes (lift){more}", display.table(cells, ("role", *named)))
 
 
 def label_table(roles: Any, labels: Any, k: int, *, column: str = "label") -> LabelTable:

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+import pyarrow as pa
 
+from rae import display
 from rae.blocks import Block, Weights, parse_weights, weighted
 from rae.errors import ConfigError, FeatureError, NotFittedError, RunError
+from rae.graph.frames import to_pandas
 from rae.roles.number import Choice, check_given, choose_number, find_positions, fit_kmeans
-from rae.roles.vectors import Doubles, Floats, Ints, Projection, check_vectors, chunks, sample_rows
+from rae.roles.vectors import (
+    Doubles,
+    Floats,
+    Ints,
+    Projection,
+    check_vectors,
+    checked_ids,
+    chunks,
+    sample_rows,
+    split_ids,
+)
 
 if TYPE_CHECKING:
     from rae.roles.cards import Card
@@ -101,16 +114,21 @@ class Roles:
         self.k, self.max_k, self.seed, self.weights = k, max_k, seed, weights
         self._parameters: Parameters | None = None
         self._assignment: Assignment | None = None
+        self._ids: pa.Array | None = None
+        self._source: Callable[[], tuple[pa.Array, Any]] | None = None
 
-    def fit(self, z: Any, *, blocks: Sequence[Block] = (), model: str | None = None) -> Self:
+    def fit(self, z: Any, *, blocks: Sequence[Block] = (), model: str | None = None, ids: Any = None) -> Self:
         """Find the roles in these vectors; the order of the rows does not matter.  (n, d)
 
         `blocks` are the named blocks of the vectors (`RAE.blocks`, `Run.blocks`), which weights speak of.
-        `model`, the checksum of the model file, ties the roles to it.
+        `model`, the checksum of the model file, ties the roles to it. `ids` are those of the nodes, for `to_pandas`;
+        a data frame with an index or a column id brings its own.
         """
         from threadpoolctl import threadpool_limits
 
-        z, blocks = check_vectors(z), tuple(blocks)
+        own, z = split_ids(z)
+        z, blocks, ids = check_vectors(z), tuple(blocks), own if ids is None else ids
+        self._ids, self._source = None if ids is None else checked_ids(ids, len(z)), None
         if blocks and blocks[-1].stop != z.shape[1]:
             raise FeatureError(f"blocks must make up the vectors ({z.shape[1]} columns), got {blocks[-1].stop} columns")
         rows = weighted(sample_rows(z, SAMPLE_ROWS, self.seed), blocks, self.weights)
@@ -171,6 +189,35 @@ class Roles:
         assignment = self.assignment if z is None else self.assign(z)
         return make_cards(assignment, ids, graph=graph, features=features, names=names, display_names=display_names)
 
+    def to_arrow(self, z: Any = None, *, ids: Any = None) -> pa.Table:
+        """The role of every node as an Arrow table: id, role, confidence, membership.
+
+        Without z, of the nodes of the fit. Nodes without ids are 0, 1, 2, ...
+        """
+        from rae.roles.storage import assignment_table
+
+        assignment = self.assignment if z is None else self.assign(z)
+        n = len(assignment.labels)
+        known = ids if ids is not None else self._ids if z is None else split_ids(z)[0]
+        return assignment_table(pa.array(np.arange(n)) if known is None else checked_ids(known, n), assignment)
+
+    def to_pandas(self, z: Any = None, *, ids: Any = None) -> Any:
+        """The role of every node as a pandas frame, with the ids as its index: role, confidence, membership0, ...
+
+        >>> Roles(2).fit([[0.0], [0.0], [9.0]], ids=["ann", "bob", "cid"]).to_pandas().role.to_dict()
+        {'ann': 0, 'bob': 0, 'cid': 1}
+        """
+        table = self.to_arrow(z, ids=ids)
+        memberships = table.column("membership").combine_chunks().flatten().to_numpy().reshape(table.num_rows, -1)
+        columns = {f"membership{role}": pa.array(np.ascontiguousarray(m)) for role, m in enumerate(memberships.T)}
+        plain = table.drop_columns(["membership"])
+        return to_pandas(pa.table({name: plain.column(name) for name in plain.column_names} | columns))
+
+    def remember(self, source: Callable[[], tuple[pa.Array, Any]]) -> Self:
+        """These roles with the ids and vectors of their fit, which `source` reads when they are asked for."""
+        self._source = source
+        return self
+
     def label_table(self, labels: Any, z: Any = None, *, column: str = "label") -> LabelTable:
         """How often each role has each label, with its share and lift; `labels` has one entry per node, or None.
 
@@ -191,6 +238,9 @@ class Roles:
     @property
     def assignment(self) -> Assignment:
         """The assignment of the vectors of the fit."""
+        if self._assignment is None and self._source is not None:
+            self._ids, z = self._source()
+            self._assignment = self.assign(z)
         if self._assignment is None:
             raise NotFittedError("the assignment of the fit is known after fit(z) only; call assign(z)")
         return self._assignment
@@ -260,6 +310,18 @@ class Roles:
         roles = cls(settings["k"], max_k=settings["max_k"], seed=settings["seed"], weights=weights)
         roles._parameters = parameters
         return roles
+
+    def _repr_html_(self) -> str:
+        if self._parameters is None:
+            return display.panel("Roles, not fitted", display.table([("settings", repr(self))]))
+        sizes, n = self.sizes.tolist(), max(int(self.sizes.sum()), 1)
+        rows = [(role, size, f"{100 * size / n:.1f} %") for role, size in enumerate(sizes)]
+        labels = [str(role) for role in range(len(sizes))]
+        return display.panel(
+            f"{len(sizes)} roles of {n:,} nodes, by {self.criterion}" + (", a weak choice" if self.weak else ""),
+            display.table(rows, ("role", "nodes", "share")),
+            display.bars("nodes by role", sizes, labels),
+        )
 
     def __repr__(self) -> str:
         weights = "" if self.weights is None else f", weights={self.weights!r}"

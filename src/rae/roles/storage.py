@@ -136,19 +136,25 @@ def _blocks(records: Any, weights: Any, width: int) -> tuple[tuple[Block, ...], 
 
 def write_table(path: Path, ids: pa.Array, assignment: Assignment) -> None:
     """Write id, role, confidence and membership of every node, atomically."""
-    k = assignment.memberships.shape[1]
-    vectors = pa.list_(pa.float32(), k)
-    schema = pa.schema([("id", ids.type), ("role", pa.int32()), ("confidence", pa.float32()), ("membership", vectors)])
+    schema = assignment_table(ids, assignment, 0, 0).schema
     with atomic_path(path) as temporary, pq.ParquetWriter(temporary, schema) as writer:
         for start, stop in chunks(len(ids), TABLE_ROWS):
-            values = pa.array(assignment.memberships[start:stop].ravel())
-            columns = [
-                ids.slice(start, stop - start),
-                assignment.labels[start:stop],
-                assignment.confidence[start:stop],
-                pa.FixedSizeListArray.from_arrays(values, type=vectors),
-            ]
-            writer.write_table(pa.table(columns, schema=schema))
+            writer.write_table(assignment_table(ids, assignment, start, stop))
+
+
+def assignment_table(ids: pa.Array, assignment: Assignment, start: int = 0, stop: int | None = None) -> pa.Table:
+    """Rows start..stop of the table in roles.parquet."""
+    stop = len(ids) if stop is None else stop
+    vectors = pa.list_(pa.float32(), assignment.memberships.shape[1])
+    schema = pa.schema([("id", ids.type), ("role", pa.int32()), ("confidence", pa.float32()), ("membership", vectors)])
+    values = pa.array(assignment.memberships[start:stop].ravel())
+    columns = [
+        ids.slice(start, stop - start),
+        assignment.labels[start:stop],
+        assignment.confidence[start:stop],
+        pa.FixedSizeListArray.from_arrays(values, type=vectors),
+    ]
+    return pa.table(columns, schema=schema)
 
 
 def read_table(path: Path) -> tuple[pa.Array, Ints, Floats, Floats]:

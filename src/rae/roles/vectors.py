@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from rae.errors import FeatureError
+from rae.graph.frames import is_frame, vectors_of
+from rae.graph.ids import id_array
 from rae.runtime import generator
 
 Floats = np.ndarray[Any, np.dtype[np.float32]]
@@ -27,6 +30,7 @@ def chunks(n: int, size: int = CHUNK_ROWS) -> Iterator[tuple[int, int]]:
 
 def check_vectors(z: Any, width: int | None = None) -> Floats:
     """The vectors as a finite float32 matrix with one row or more.  (n, d) -> (n, d)"""
+    z = split_ids(z)[1]
     try:
         matrix: Floats = np.ascontiguousarray(z, dtype=np.float32)
     except (TypeError, ValueError) as error:
@@ -41,6 +45,19 @@ def check_vectors(z: Any, width: int | None = None) -> Floats:
             row = start + int(finite.argmin())
             raise FeatureError(f"vectors must be finite, got NaN or infinity, first in row {row:,}")
     return matrix
+
+
+def split_ids(z: Any) -> tuple[pa.Array | None, Any]:
+    """The ids that a data frame of vectors brings, None for anything else; and the vectors."""
+    return vectors_of(z) if is_frame(z) else (None, z)
+
+
+def checked_ids(ids: Any, n: int) -> pa.Array:
+    """The ids of n rows."""
+    column = id_array(ids)
+    if len(column) != n:
+        raise FeatureError(f"ids must have one entry per row ({n:,}), got {len(column):,}")
+    return column
 
 
 def sample_rows(z: Floats, size: int, seed: int) -> Floats:

@@ -48,7 +48,7 @@ def _fitted(row: Row, dataset: str, seed: int, effort: Effort) -> Score:
     graphs: GraphCollection = data.get(dataset)
     config = row.config(seed, effort).replace(**SETTINGS.get(dataset, {}))
     fitted = slice(None) if config.steps else slice(1)  # without training only the width of the features matters
-    model = RAE(config).fit(graphs.graphs[fitted], graphs.features and graphs.features[fitted])
+    model = RAE(config).fit(graphs.graphs[fitted], features=graphs.features and graphs.features[fitted])
     return _score(model.embed_graphs(graphs.graphs, graphs.features), graphs, seed)
 
 

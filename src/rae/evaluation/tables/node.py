@@ -75,12 +75,15 @@ def _fitted(row: Row, dataset: str, seed: int, effort: Effort) -> Score:
     x = papers.features
     if row.settings.get("features"):
         x = sp.csr_array(sp.hstack([x, papers.graph.degrees[:, None].astype(np.float32)]))
-    return _score(RAE(row.config(seed, effort)).fit_transform(papers.graph, x), papers)
+    return _score(RAE(row.config(seed, effort)).fit_transform(papers.graph, features=x), papers)
 
 
 def _both(dataset: str, seed: int, effort: Effort) -> Scores:
     papers = data.get(dataset)
-    parts = [RAE(row.config(seed, effort)).fit_transform(papers.graph, papers.features) for row in (WITHIN, NEIGHBOR)]
+    parts = [
+        RAE(row.config(seed, effort)).fit_transform(papers.graph, features=papers.features)
+        for row in (WITHIN, NEIGHBOR)
+    ]
     rows = {WITHIN.name: parts[0], NEIGHBOR.name: parts[1], CONCAT.name: np.hstack(parts)}
     return {name: _score(z, papers) for name, z in rows.items()}
 

@@ -67,7 +67,7 @@ def _tsne(row: Row, dataset: str, seed: int, effort: Effort) -> Score:
     from sklearn import manifold
 
     papers = data.get(dataset)
-    z = RAE(row.config(seed, effort)).fit_transform(papers.graph, papers.features)
+    z = RAE(row.config(seed, effort)).fit_transform(papers.graph, features=papers.features)
     rows = papers.split.test if dataset == "pubmed" else np.flatnonzero(papers.labels >= 0)
     rows = rows if effort.steps is None else rows[::10]
     perplexity = min(30.0, (len(rows) - 1) / 3)
@@ -80,7 +80,7 @@ def _tsne(row: Row, dataset: str, seed: int, effort: Effort) -> Score:
 
 def _curve(row: Row, dataset: str, seed: int, effort: Effort) -> Score:
     papers = data.get(dataset)
-    history = RAE(row.config(seed, effort)).fit(papers.graph, papers.features).history
+    history = RAE(row.config(seed, effort)).fit(papers.graph, features=papers.features).history
     curve = {name: [round(float(entry[name]), 5) for entry in history] for name in ("step", "value", "rank")}
     return Score(curve["value"][-1], curve)
 

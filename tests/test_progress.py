@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from rae.cli.progress import Reporter, clock, finished, running, seconds, terminal_width
+from rae.progress import Reporter, clock, finished, running, seconds, terminal_width
 
 
 class Clock:
