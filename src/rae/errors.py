@@ -134,6 +134,16 @@ class MemoryWarning(RaeWarning):
     """Work that will not fit in memory as it is asked for, and what would make it fit."""
 
 
+def one_line(error: BaseException) -> str:
+    """The reason of an error in one line, to be quoted in a sentence.
+
+    >>> one_line(ValueError("cut short.\\n  at byte 7")), one_line(EOFError())
+    ('cut short', 'EOFError')
+    """
+    lines = str(error.args[0] if isinstance(error, KeyError) and error.args else error).strip().splitlines()
+    return lines[0].rstrip(". ") if lines else type(error).__name__
+
+
 def size(n_bytes: float) -> str:
     """Bytes in the unit that reads best.
 
