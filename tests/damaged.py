@@ -337,13 +337,17 @@ def write_bytes(name: str, content: Callable[[], bytes]) -> Any:
 
 
 def edge_table() -> pa.Table:
-    return pa.table({"source": [f"n{a}" for a, _ in edges()], "target": [f"n{b}" for _, b in edges()], "w": [1.5] * len(edges())})
+    return pa.table(
+        {"source": [f"n{a}" for a, _ in edges()], "target": [f"n{b}" for _, b in edges()], "w": [1.5] * len(edges())}
+    )
 
 
 def node_table() -> pa.Table:
     x = matrix()
     towns = pa.array([f"town {i % 3}" for i in range(N)])
-    return pa.table({"id": list(range(N)), "a": x[:, 0], "b": x[:, 1], "town": towns, "is": [i % 2 == 0 for i in range(N)]})
+    return pa.table(
+        {"id": list(range(N)), "a": x[:, 0], "b": x[:, 1], "town": towns, "is": [i % 2 == 0 for i in range(N)]}
+    )
 
 
 def list_table() -> pa.Table:
@@ -396,7 +400,9 @@ def write_model(name: str) -> Callable[[Path], object]:
 
     def write(folder: Path) -> None:
         features = {"exact": None, "actions": matrix(), "trained": None}[name]
-        settings: dict[str, Any] = {"exact": {}, "actions": {}, "trained": {"dims": (4,), "fanout": (2,), "steps": 1}}[name]
+        settings: dict[str, Any] = {"exact": {}, "actions": {}, "trained": {"dims": (4,), "fanout": (2,), "steps": 1}}[
+            name
+        ]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             RAE(**settings).fit(graph(), features).save(folder / "model.safetensors")
@@ -424,7 +430,13 @@ def write_trained_run(folder: Path) -> None:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        fit_run(graph(), sp.csr_array(matrix() > 0.5).astype(np.float32), out=folder / "run", page=False, config=Config(steps=2, dims=(4,), fanout=(2,)))
+        fit_run(
+            graph(),
+            sp.csr_array(matrix() > 0.5).astype(np.float32),
+            out=folder / "run",
+            page=False,
+            config=Config(steps=2, dims=(4,), fanout=(2,)),
+        )
 
 
 def write_graph_folder(folder: Path) -> None:
@@ -451,7 +463,12 @@ def write_planetoid(folder: Path) -> None:
 
 def tu_zip() -> bytes:
     out = io.BytesIO()
-    parts = {"A": "1, 2\n2, 1\n3, 4\n4, 3\n", "graph_indicator": "1\n1\n2\n2\n", "graph_labels": "1\n-1\n", "node_labels": "0\n1\n0\n1\n"}
+    parts = {
+        "A": "1, 2\n2, 1\n3, 4\n4, 3\n",
+        "graph_indicator": "1\n1\n2\n2\n",
+        "graph_labels": "1\n-1\n",
+        "node_labels": "0\n1\n0\n1\n",
+    }
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
         for part, text in parts.items():
             archive.writestr(f"MUTAG/MUTAG_{part}.txt", text)
@@ -485,7 +502,15 @@ def write_pages(folder: Path) -> None:
 
 def write_ledger(folder: Path) -> None:
     lines = [
-        {"table": "t", "row": f"r{i}", "dataset": "d", "settings": {"threads": 1}, "seed": i, "score": 0.5, "date": "2026"}
+        {
+            "table": "t",
+            "row": f"r{i}",
+            "dataset": "d",
+            "settings": {"threads": 1},
+            "seed": i,
+            "score": 0.5,
+            "date": "2026",
+        }
         for i in range(4)
     ]
     (folder / "t.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
@@ -511,7 +536,9 @@ def write_embeddings(name: str) -> Callable[[Path], object]:
     from rae.io import write_embeddings as write
 
     blocks = (Block("place", 0, 3, 1.0), Block("own", 3, 4, None, 0.5))
-    return lambda folder: write(folder / name, pa.array([f"n{i}" for i in range(N)]), matrix(), model="m", blocks=blocks)
+    return lambda folder: write(
+        folder / name, pa.array([f"n{i}" for i in range(N)]), matrix(), model="m", blocks=blocks
+    )
 
 
 # ------------------------------------------------------------------------------------------------ readers
@@ -792,7 +819,14 @@ SPARSE = ("csr", "csc", "coo", "dia", "bsr")
 
 def sign(about: dict[str, str], body: bytes, header: dict[str, Any]) -> dict[str, str]:
     """The metadata of a safetensors file with the checksum that this header and these tensors have."""
-    return about
+    from safetensors.numpy import load
+
+    from rae.storage.tensors import signed
+
+    text = json.dumps(header).encode()
+    arrays = load(struct.pack("<Q", len(text)) + text + body)
+    key = next(name for name in about if name.startswith("rae"))
+    return {**about, key: signed(json.loads(about[key]), arrays)}
 
 
 # ------------------------------------------------------------------------------------------- what reading does
@@ -952,7 +986,15 @@ def main() -> int:
             outcomes = {key: seen[key] for key in ("read", "refused", "foreign", "hang", "crash")}
             print(f"{name:24} {outcomes}", flush=True)
             print("".join(f"  {text}\n" for text in bad[:20]), end="", flush=True)
-            lines.append({"table": "damaged-files", "row": name, "dataset": "damaged", "settings": {"files": counts[name]}, **outcomes})
+            lines.append(
+                {
+                    "table": "damaged-files",
+                    "row": name,
+                    "dataset": "damaged",
+                    "settings": {"files": counts[name]},
+                    **outcomes,
+                }
+            )
             all_bad += bad
     total = Counter({key: sum(line[key] for line in lines) for key in ("read", "refused", "foreign", "hang", "crash")})
     seconds = round(time.perf_counter() - began, 1)
@@ -960,7 +1002,14 @@ def main() -> int:
     if args.out:
         from rae.evaluation.ledger import Ledger, provenance
 
-        whole = {"table": "damaged-files", "row": "all", "dataset": "damaged", "settings": {"files": sum(counts.values())}, **total, "seconds": seconds}
+        whole = {
+            "table": "damaged-files",
+            "row": "all",
+            "dataset": "damaged",
+            "settings": {"files": sum(counts.values())},
+            **total,
+            "seconds": seconds,
+        }
         Ledger(args.out / "results").append([{**line, **provenance()} for line in [*lines, whole]])
     return 1 if all_bad else 0
 

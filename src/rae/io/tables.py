@@ -38,7 +38,7 @@ class ArrowTable:
 
     def read(self, positions: Sequence[int], *, coded: bool = False) -> list[pa.ChunkedArray]:
         """The columns at these positions, as they are stored; with `coded`, text in Parquet as dictionaries."""
-        wanted = [self.names[i] for i in positions]
+        wanted = self._wanted(positions)
         texts = [self.names[i] for i in positions if coded and is_text(self.schema.types[i])]
         tables = []
         for file in self.files:
@@ -56,13 +56,20 @@ class ArrowTable:
 
     def batches(self, positions: Sequence[int]) -> Iterator[list[pa.Array]]:
         """The columns at these positions, at most `BATCH` rows at a time."""
-        wanted = [self.names[i] for i in positions]
+        wanted = self._wanted(positions)
         for file in self.files:
             with file_errors(file.path), file.open() as stream:
                 source = pa.BufferReader(stream.read()) if file.compression else stream
                 for batch in _record_batches(source, file.kind, wanted):
                     batch.validate(full=True)
                     yield [batch.column(name) for name in wanted]
+
+    def _wanted(self, positions: Sequence[int]) -> list[str]:
+        """The names of these columns; one that two columns have is refused."""
+        names = [self.names[i] for i in positions]
+        if double := next((name for name in names if self.names.count(name) > 1), None):
+            raise FileError(f"{self.files[0].path} has two columns called {double!r}; rename one of them")
+        return names
 
 
 Table = TextTable | ArrowTable
@@ -84,7 +91,11 @@ def open_table(path: str | os.PathLike[str], header: bool | None = None, reader:
             log.warning(Sentence(f"{path}: ", _in_function(doubt, reader)))
         return table
     if kind not in ("parquet", "arrow"):
-        what = {"zip": "a zip archive; unpack it first", "npy": "a NumPy array; save it as Parquet or CSV"}[kind]
+        what = {
+            "zip": "a zip archive; unpack it first",
+            "npy": "a NumPy array; save it as Parquet or CSV",
+            "json": "JSON; save it as Parquet or CSV",
+        }[kind]
         raise FileError(f"expected a table, {path} is {what}")
     if other := next((file for file in files if file.kind != kind), None):
         raise FileError(f"{other.path} is not Parquet, the files beside it are; expected one table")
@@ -156,7 +167,8 @@ def expected_rows(table: Table) -> int | None:
     if isinstance(table, ArrowTable):
         if any(file.compression or file.kind != "parquet" for file in table.files):
             return None
-        return sum(int(pq.read_metadata(file.path).num_rows) for file in table.files)
+        with file_errors(table.files[0].path):
+            return sum(int(pq.read_metadata(file.path).num_rows) for file in table.files)
     file = table.file
     with file_errors(file.path), pa.OSFile(str(file.path)) as raw:
         stream = pa.CompressedInputStream(raw, file.compression) if file.compression else raw

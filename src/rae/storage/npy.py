@@ -19,6 +19,7 @@ MAGIC = b"\x93NUMPY"
 LONGEST_HEADER = 10_000  # bytes; that of a plain array has 118
 MOST_DIMENSIONS = 32
 LARGEST = 1 << 62  # bytes that an array may say it has
+LAST_CHARACTER, SURROGATES = 0x10FFFF, (0xD800, 0xDFFF)  # of Unicode; halves of pairs are no characters
 
 _ENTRY = re.compile(
     r"\s*(?:'descr'\s*:\s*'(?P<descr>[^']{1,20})'"
@@ -70,7 +71,13 @@ def array_in(buffer: Any, start: int, stop: int, shape: tuple[int, ...], fortran
     size = math.prod(shape) * dtype.itemsize
     if size > stop - start:
         raise ValueError(f"its array says it has the shape {shape}, {size:,} bytes, and {stop - start:,} are there")
-    return np.ndarray(shape, dtype, buffer=buffer if size else b"", offset=start if size else 0, order="FC"[not fortran])
+    if not size:
+        return np.empty(shape, dtype, "F" if fortran else "C")
+    if dtype.kind == "U":
+        codes = np.ndarray((size // 4,), dtype.str[0] + "u4", buffer, start)
+        if codes.max() > LAST_CHARACTER or ((codes >= SURROGATES[0]) & (codes <= SURROGATES[1])).any():
+            raise ValueError("its text is not Unicode")
+    return np.ndarray(shape, dtype, buffer, start, order="F" if fortran else "C")
 
 
 def map_array(path: Path) -> Array:
