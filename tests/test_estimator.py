@@ -190,6 +190,7 @@ def test_many_graphs_with_tables_or_sparse_features():
     assert model.embed_graphs(graphs, tables, readout="mean").shape == (2, 12)
 
 
+@pytest.mark.filterwarnings("ignore:no feature column varies")
 def test_the_tables_of_many_graphs_are_joined_by_column_name():
     graphs = [Graph.from_edges([("a", "b"), ("b", "c")])] * 2
     red = FeatureTable(pa.array(list("abc")), np.array([[1.0, 0]] * 3), ("red", "blue"))

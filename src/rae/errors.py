@@ -130,6 +130,10 @@ class CollapseWarning(RaeWarning):
     """A fit whose vectors are all but equal."""
 
 
+class ScaleWarning(RaeWarning):
+    """Feature columns of very different sizes, which a model takes as they are."""
+
+
 class MemoryWarning(RaeWarning):
     """Work that will not fit in memory as it is asked for, and what would make it fit."""
 
