@@ -3,8 +3,10 @@
 `test_damaged.py` runs some of each kind. As a script it runs as many as asked for, in processes with a memory limit
 that are watched for hangs, and keeps a line per kind in results/damaged-files.jsonl:
 
-    python tests/damaged.py --files 100000 --out .
+    python tests/damaged.py --files 100000 --jobs 2 --out .
 """
+
+# ruff: noqa: T201
 
 from __future__ import annotations
 
@@ -19,6 +21,7 @@ import os
 import pickle
 import random
 import re
+import shutil
 import signal
 import struct
 import subprocess
@@ -45,6 +48,7 @@ import scipy.sparse as sp
 from rae.errors import RaeError, RaeWarning
 
 SECONDS = 20  # that a reader may take; files are small, so it needs milliseconds
+OUTCOMES = ("read", "refused", "foreign", "hang", "crash")
 MEMORY = 2 << 30  # bytes that a process of the script may take beyond what it starts with
 
 
@@ -166,24 +170,41 @@ def edit_lines(rng: random.Random, data: bytes) -> bytes:
     return b"\n".join(lines) + b"\n"
 
 
+DTYPES = (
+    "'|O'",
+    "'<U9999999'",
+    "'<c16'",
+    "'|S0'",
+    "'<i8'",
+    "'<f2'",
+    "'>f8'",
+    "[('a', '<f4')]",
+    "'x' * 9",
+    "'<M8[s]'",
+    "5",
+)
+DTYPES += ("'<f99'", "'f4,f4'", "'<V4'")
+SHAPES = ("()", "(0,)", "(-1,)", "(0, 99999999999999)", "7", "(9223372036854775807, 9)", "(1e3,)", "(2, 2, 2)", "((),)")
+SHAPES += ("(5000000000,)", "(99999999999999999999999,)", "(1,) * 99", "(True, 3)", "(4294967296, 4294967296)")
+SHAPES += ("(" + "1, " * 70 + ")",)
+HEADERS = ("(" * 5_000, "{" * 3_000, "{'a': " * 2_000, "", "{}", "1", "{'shape'", "'" * 7, "\\")
+
+
 def edit_npy(rng: random.Random, data: bytes) -> bytes:
     """Another type, order or shape in the header of an array."""
     size = struct.unpack("<H", data[8:10])[0]
     header, body = data[10 : 10 + size].decode("latin1"), data[10 + size :]
-    key, values = rng.choice((
-        ("'descr': '[^']*'", ("'descr': '|O'", "'descr': '<U9999999'", "'descr': '<c16'", "'descr': '|S0'", "'descr': '<i8'",
-                              "'descr': '<f2'", "'descr': '>f8'", "'descr': [('a', '<f4')]", "'descr': 'x' * 9", "'descr': '<M8[s]'",
-                              "'descr': 5", "'descr': '<f99'", "'descr': 'f4,f4'", "'descr': '<V4'")),
-        ("'fortran_order': False", ("'fortran_order': True", "'fortran_order': 1", "'fortran_order': None")),
-        (r"'shape': \([^)]*\)", ("'shape': ()", "'shape': (0,)", "'shape': (-1,)", "'shape': (0, 99999999999999)", "'shape': 7",
-                                 "'shape': (9223372036854775807, 9)", "'shape': (1e3,)", "'shape': (2, 2, 2)", "'shape': (5000000000,)",
-                                 "'shape': (99999999999999999999999,)", "'shape': ((),)", "'shape': (1,) * 99", "'shape': (True, 3)",
-                                 "'shape': (4294967296, 4294967296)", "'shape': (" + "1, " * 70 + ")")),
-    ))  # fmt: skip
-    header = re.sub(key, lambda _: rng.choice(values), header)
+    key, old, values = rng.choice(
+        (
+            ("descr", "'[^']*'", DTYPES),
+            ("fortran_order", "False", ("True", "1", "None")),
+            ("shape", r"\([^)]*\)", SHAPES),
+        )
+    )
+    header = re.sub(f"'{key}': {old}", lambda _: f"'{key}': {rng.choice(values)}", header)
     if rng.random() < 0.1:
-        header = rng.choice(("(" * 5_000, "{" * 3_000, "{'a': " * 2_000, "", "{}", "1", "{'shape'", "'" * 7, "\\"))
-    return data[:6] + data[6:8] + struct.pack("<H", len(header)) + header.encode("latin1") + body
+        header = rng.choice(HEADERS)
+    return data[:8] + struct.pack("<H", len(header)) + header.encode("latin1") + body
 
 
 def edit_zip(inner: Callable[[random.Random, bytes], bytes] | None = None) -> Callable[[random.Random, bytes], bytes]:
@@ -326,14 +347,9 @@ def graph() -> Any:
     return Graph.from_edges(edges())
 
 
-def write_text(name: str, separator: str, header: str = "", end: str = "", pack: Any = bytes) -> Any:
+def edge_text(separator: str, header: str = "", end: str = "") -> bytes:
     lines = [header] * bool(header) + [f"{a}{separator}{b}{end}" for a, b in edges()]
-    content = pack(("\n".join(lines) + "\n").encode())
-    return lambda folder: (folder / name).write_bytes(content)
-
-
-def write_bytes(name: str, content: Callable[[], bytes]) -> Any:
-    return lambda folder: (folder / name).write_bytes(content())
+    return ("\n".join(lines) + "\n").encode()
 
 
 def edge_table() -> pa.Table:
@@ -493,7 +509,14 @@ def heterophilous() -> bytes:
     return npz_bytes(edges=np.array(edges()), node_features=matrix(), node_labels=np.arange(N) % 3, **parts)
 
 
+def write_heterophilous(folder: Path) -> None:
+    (folder / "heterophilous").mkdir()
+    (folder / "heterophilous" / CHAMELEON).write_bytes(heterophilous())
+
+
 def write_pages(folder: Path) -> None:
+    folder = folder / "facebook-pages"
+    folder.mkdir()
     (folder / "facebook_edges.csv").write_text("id_1,id_2\n" + "".join(f"{a},{b}\n" for a, b in edges()))
     (folder / "facebook.json").write_text(json.dumps({str(i): [i, i + 1] for i in range(N)}))
     rows = "".join(f'{i},{i}9,"Page, {i}",kind {i % 2}\n' for i in range(N))
@@ -626,7 +649,7 @@ def read_edges(name: str, **options: Any) -> Callable[[Path], object]:
         from rae.io.edges import open_edges
         from rae.io.tables import expected_rows
 
-        read_edges(folder / name, **options).ids
+        list(read_edges(folder / name, **options).ids)
         expected_rows(open_edges(folder / name).table)
 
     return read
@@ -636,7 +659,7 @@ def build(name: str) -> Callable[[Path], object]:
     def read(folder: Path) -> None:
         from rae.io.build import build_graph
 
-        build_graph(folder / name, folder / "built", force=True).ids
+        list(build_graph(folder / name, folder / "built", force=True).ids)
 
     return read
 
@@ -737,82 +760,156 @@ def write_anew(path: Path) -> int:
 # ---------------------------------------------------------------------------------------------- all kinds
 
 
-def in_folder(folder: str, write: Callable[[Path], object]) -> Callable[[Path], object]:
-    def inner(place: Path) -> None:
-        (place / folder).mkdir()
-        write(place / folder)
+def write_airports(folder: Path) -> None:
+    place = folder / "struc2vec"
+    place.mkdir()
+    (place / "brazil-airports.edgelist").write_text("".join(f"{a} {b}\n" for a, b in edges()))
+    (place / "labels-brazil-airports.txt").write_text("node label\n" + "".join(f"{i} {i % 4}\n" for i in range(N)))
 
-    return inner
 
-
-def airports_files(folder: Path) -> None:
-    (folder / "brazil-airports.edgelist").write_text("".join(f"{a} {b}\n" for a, b in edges()))
-    (folder / "labels-brazil-airports.txt").write_text("node label\n" + "".join(f"{i} {i % 4}\n" for i in range(N)))
+def alone(
+    name: str,
+    file: str,
+    content: Callable[[], bytes],
+    read: Callable[..., Callable[[Path], object]],
+    edit: Any = None,
+    **options: Any,
+) -> Kind:
+    """A kind that is one file by itself."""
+    return Kind(name, lambda folder: (folder / file).write_bytes(content()), file, read(file, **options), edit)
 
 
 def kinds() -> list[Kind]:
     """Every kind of file that rae reads."""
-    unpacked = {"gz": (gz, gzip.decompress), "bz2": (bz2.compress, bz2.decompress), "zst": (zstd, unzstd)}
-    out = [
-        Kind("graph.json", write_graph_folder, "graph/graph.json", read_graph_folder, edit_json),
-        Kind("graph offsets", write_graph_folder, "graph/offsets.npy", read_graph_folder, edit_npy),
-        Kind("graph targets", write_graph_folder, "graph/targets.npy", read_graph_folder, edit_npy),
-        Kind("graph ids", write_graph_folder, "graph/ids.arrow", read_graph_folder, edit_arrow),
-        *(Kind(f"model {m}", write_model(m), "model.safetensors", read_model, edit_safetensors(sign)) for m in MODELS),
+    return [*graph_kinds(), *run_kinds(), *edge_kinds(), *feature_kinds(), *dataset_kinds(), *other_kinds()]
+
+
+def graph_kinds() -> list[Kind]:
+    files = {"graph.json": edit_json, "offsets.npy": edit_npy, "targets.npy": edit_npy, "ids.arrow": edit_arrow}
+    return [
+        Kind(f"graph {file}", write_graph_folder, f"graph/{file}", read_graph_folder, edit)
+        for file, edit in files.items()
+    ]
+
+
+def run_kinds() -> list[Kind]:
+    def features(folder: Path) -> object:
+        return opened_run(folder).features()
+
+    def names(folder: Path) -> object:
+        return opened_run(folder).names()
+
+    def ids(folder: Path) -> object:
+        return opened_run(folder).set_names(["x"] * N)
+
+    signed = edit_safetensors(sign)
+    return [
+        *(Kind(f"model {m}", write_model(m), "model.safetensors", read_model, signed) for m in MODELS),
         Kind("run.json", write_run, "run/run.json", read_info, edit_json),
         Kind("run.json trained", write_trained_run, "run/run.json", read_info, edit_json),
-        Kind("run features dense", write_run, "run/features.npy", lambda f: opened_run(f).features(), edit_npy),
-        Kind("run features sparse", write_trained_run, "run/features.npz", lambda f: opened_run(f).features(), edit_zip(edit_npy)),
-        Kind("run names", write_run, "run/names.parquet", lambda f: opened_run(f).names(), edit_parquet),
-        Kind("run ids", write_run, "run/embeddings.parquet", lambda f: opened_run(f).set_names(["x"] * N), edit_parquet),
+        Kind("run features.npy", write_run, "run/features.npy", features, edit_npy),
+        Kind("run features.npz", write_trained_run, "run/features.npz", features, edit_zip(edit_npy)),
+        Kind("run names.parquet", write_run, "run/names.parquet", names, edit_parquet),
+        Kind("run embeddings.parquet", write_run, "run/embeddings.parquet", ids, edit_parquet),
         Kind("roles.json", write_run, "run/roles.json", read_record, edit_json),
         Kind("roles.parquet", write_run, "run/roles.parquet", read_role_table, edit_parquet),
-        Kind("roles.safetensors", write_run, "run/roles.safetensors", read_roles, edit_safetensors(sign)),
+        Kind("roles.safetensors", write_run, "run/roles.safetensors", read_roles, signed),
         Kind("embeddings parquet", write_embeddings("z.parquet"), "z.parquet", read_vectors("z.parquet"), edit_parquet),
         Kind("embeddings csv", write_embeddings("z.csv"), "z.csv", read_vectors("z.csv")),
-        Kind("edges csv", write_text("e.csv", ",", "source,target"), "e.csv", read_edges("e.csv")),
-        Kind("edges tsv", write_text("e.tsv", "\t"), "e.tsv", read_edges("e.tsv", as_text=True)),
-        Kind("edges blanks", write_text("e.txt", " "), "e.txt", read_edges("e.txt", ids=range(N))),
-        Kind("edges networkx", write_text("e.txt", " ", end=" {'weight': 1}"), "e.txt", read_edges("e.txt")),
-        Kind("edges MatrixMarket", write_text("e.mtx", " ", f"%%MatrixMarket matrix coordinate pattern general\n{N} {N} {len(edges())}"), "e.mtx", read_edges("e.mtx")),
-        *(Kind(f"edges csv.{end}", write_text(f"e.csv.{end}", ",", pack=p), f"e.csv.{end}", read_edges(f"e.csv.{end}"), edit_packed(p, u)) for end, (p, u) in unpacked.items()),
-        Kind("edges parquet", write_bytes("e.parquet", lambda: parquet_bytes(edge_table())), "e.parquet", read_edges("e.parquet"), edit_parquet),
-        Kind("edges parquet.gz", write_bytes("e.gz", lambda: gz(parquet_bytes(edge_table()))), "e.gz", read_edges("e.gz"), edit_packed(gz, gzip.decompress)),
-        Kind("edges arrow", write_bytes("e.arrow", lambda: arrow_bytes(edge_table())), "e.arrow", read_edges("e.arrow"), edit_arrow),
-        Kind("build from csv", write_text("e.csv", ",", "source,target"), "e.csv", build("e.csv")),
-        Kind("build from parquet", write_bytes("e.parquet", lambda: parquet_bytes(edge_table())), "e.parquet", build("e.parquet"), edit_parquet),
-        Kind("features csv", write_bytes("x.csv", lambda: csv_bytes(node_table())), "x.csv", read_features("x.csv")),
-        Kind("features categories", write_bytes("x.csv", lambda: csv_bytes(node_table())), "x.csv", read_features("x.csv", categories=["a"])),
-        Kind("features long", write_bytes("x.csv", long_bytes), "x.csv", read_features("x.csv", feature="word", value="count")),
-        Kind("features parquet", write_bytes("x.parquet", lambda: parquet_bytes(node_table())), "x.parquet", read_features("x.parquet"), edit_parquet),
-        Kind("features long parquet", write_bytes("x.parquet", lambda: parquet_bytes(node_table())), "x.parquet", read_features("x.parquet", feature="town", value="a"), edit_parquet),
-        Kind("features lists", write_bytes("x.parquet", lambda: parquet_bytes(list_table())), "x.parquet", read_features("x.parquet"), edit_parquet),
-        Kind("features arrow", write_bytes("x.arrow", lambda: arrow_bytes(node_table())), "x.arrow", read_features("x.arrow"), edit_arrow),
-        Kind("features npy", write_bytes("x.npy", lambda: npy_bytes(matrix())), "x.npy", read_features("x.npy"), edit_npy),
-        Kind("features npz", write_bytes("x.npz", lambda: npz_bytes(x=matrix(), ids=np.arange(N), names=np.array(list("abcd")))), "x.npz", read_features("x.npz"), edit_zip(edit_npy)),
-        Kind("features npz packed", write_bytes("x.npz", lambda: npz_bytes(True, x=matrix(), ids=np.array([str(i) for i in range(N)]))), "x.npz", read_features("x.npz"), edit_zip(edit_npy)),
-        Kind("features npz mapped", write_bytes("x.npz", lambda: npz_bytes(x=np.zeros((N, 1500), np.float32))), "x.npz", read_features("x.npz"), edit_zip(edit_npy)),
-        *(Kind(f"features {form}", write_bytes("x.npz", lambda form=form: sparse_bytes(form, form == "csc")), "x.npz", read_features("x.npz"), edit_zip(edit_npy)) for form in SPARSE),
-        Kind("labels csv", write_bytes("l.csv", lambda: csv_bytes(node_table())), "l.csv", read_columns("l.csv")),
-        Kind("labels parquet", write_bytes("l.parquet", lambda: parquet_bytes(node_table())), "l.parquet", read_columns("l.parquet"), edit_parquet),
+    ]
+
+
+def edge_kinds() -> list[Kind]:
+    plain, headed = edge_text(","), edge_text(",", "source,target")
+    market = edge_text(" ", f"%%MatrixMarket matrix coordinate pattern general\n{N} {N} {len(edges())}")
+    packed = {"gz": (gz, gzip.decompress), "bz2": (bz2.compress, bz2.decompress), "zst": (zstd, unzstd)}
+    parquet, arrow = parquet_bytes(edge_table()), arrow_bytes(edge_table())
+    return [
+        alone("edges csv", "e.csv", lambda: headed, read_edges),
+        alone("edges tsv", "e.tsv", lambda: edge_text("\t"), read_edges, as_text=True),
+        alone("edges blanks", "e.txt", lambda: edge_text(" "), read_edges, ids=range(N)),
+        alone("edges networkx", "e.txt", lambda: edge_text(" ", end=" {'weight': 1}"), read_edges),
+        alone("edges MatrixMarket", "e.mtx", lambda: market, read_edges),
+        *(
+            alone(f"edges csv.{end}", f"e.{end}", lambda p=pack: p(plain), read_edges, edit_packed(pack, unpack))
+            for end, (pack, unpack) in packed.items()
+        ),
+        alone("edges parquet", "e.parquet", lambda: parquet, read_edges, edit_parquet),
+        alone("edges parquet.gz", "e.gz", lambda: gz(parquet), read_edges, edit_packed(gz, gzip.decompress)),
+        alone("edges arrow", "e.arrow", lambda: arrow, read_edges, edit_arrow),
+        alone("build from csv", "e.csv", lambda: headed, build),
+        alone("build from parquet", "e.parquet", lambda: parquet, build, edit_parquet),
+    ]
+
+
+def feature_kinds() -> list[Kind]:
+    csv, parquet, arrow = csv_bytes(node_table()), parquet_bytes(node_table()), arrow_bytes(node_table())
+    npz, ids, names = edit_zip(edit_npy), np.arange(N), np.array(list("abcd"))
+    return [
+        alone("features csv", "x.csv", lambda: csv, read_features),
+        alone("features categories", "x.csv", lambda: csv, read_features, categories=["a"]),
+        alone("features long", "x.csv", long_bytes, read_features, feature="word", value="count"),
+        alone("features parquet", "x.parquet", lambda: parquet, read_features, edit_parquet),
+        alone(
+            "features long parquet",
+            "x.parquet",
+            lambda: parquet,
+            read_features,
+            edit_parquet,
+            feature="town",
+            value="a",
+        ),
+        alone("features lists", "x.parquet", lambda: parquet_bytes(list_table()), read_features, edit_parquet),
+        alone("features arrow", "x.arrow", lambda: arrow, read_features, edit_arrow),
+        alone("features npy", "x.npy", lambda: npy_bytes(matrix()), read_features, edit_npy),
+        alone("features npz", "x.npz", lambda: npz_bytes(x=matrix(), ids=ids, names=names), read_features, npz),
+        alone(
+            "features npz packed", "x.npz", lambda: npz_bytes(True, x=matrix(), ids=ids.astype(str)), read_features, npz
+        ),
+        alone("features npz mapped", "x.npz", lambda: npz_bytes(x=np.zeros((N, 1500), np.float32)), read_features, npz),
+        *(alone(f"features {f}", "x.npz", lambda f=f: sparse_bytes(f, f == "csc"), read_features, npz) for f in SPARSE),
+        alone("labels csv", "l.csv", lambda: csv, read_columns),
+        alone("labels parquet", "l.parquet", lambda: parquet, read_columns, edit_parquet),
+    ]
+
+
+def dataset_kinds() -> list[Kind]:
+    def reads(read: Callable[[Path], object]) -> Callable[[str], Callable[[Path], object]]:
+        return lambda _: read
+
+    def write_folds(folder: Path) -> None:
+        (folder / "MUTAG.zip").write_bytes(tu_zip())
+        (folder / "folds.tar.gz").write_bytes(tu_folds())
+
+    molecules = b"2\n2 1\n0 1 1\n1 1 0\n3 -1\n0 0\n0 1 2\n1 1 1\n"
+    pages = {"facebook_edges.csv": None, "facebook.json": edit_json, "facebook_target.csv": None}
+    return [
         *(Kind(f"planetoid {part}", write_planetoid, f"ind.cora.{part}", read_planetoid) for part in PLANETOID),
-        Kind("tu zip", write_bytes("MUTAG.zip", tu_zip), "MUTAG.zip", read_tu, edit_zip()),
-        Kind("tu text", write_bytes("MUTAG.txt", lambda: b"2\n2 1\n0 1 1\n1 1 0\n3 -1\n0 0\n0 1 2\n1 1 1\n"), "MUTAG.txt", read_tu),
-        Kind("tu folds", lambda f: (write_bytes("MUTAG.zip", tu_zip)(f), write_bytes("folds.tar.gz", tu_folds)(f)), "folds.tar.gz", read_tu, edit_packed(gz, gzip.decompress)),
-        Kind("heterophilous", in_folder("heterophilous", write_bytes("chameleon_filtered.npz", heterophilous)), "heterophilous/chameleon_filtered.npz", read_heterophilous, edit_zip(edit_npy)),
-        Kind("pages edges", in_folder("facebook-pages", write_pages), "facebook-pages/facebook_edges.csv", read_pages),
-        Kind("pages json", in_folder("facebook-pages", write_pages), "facebook-pages/facebook.json", read_pages, edit_json),
-        Kind("pages target", in_folder("facebook-pages", write_pages), "facebook-pages/facebook_target.csv", read_pages),
-        Kind("airports labels", in_folder("struc2vec", airports_files), "struc2vec/labels-brazil-airports.txt", read_airports),
+        alone("tu zip", "MUTAG.zip", tu_zip, reads(read_tu), edit_zip()),
+        alone("tu text", "MUTAG.txt", lambda: molecules, reads(read_tu)),
+        Kind("tu folds", write_folds, "folds.tar.gz", read_tu, edit_packed(gz, gzip.decompress)),
+        Kind(
+            "heterophilous", write_heterophilous, f"heterophilous/{CHAMELEON}", read_heterophilous, edit_zip(edit_npy)
+        ),
+        *(
+            Kind(f"pages {file}", write_pages, f"facebook-pages/{file}", read_pages, edit)
+            for file, edit in pages.items()
+        ),
+        Kind("airports labels", write_airports, "struc2vec/labels-brazil-airports.txt", read_airports),
+    ]
+
+
+def other_kinds() -> list[Kind]:
+    return [
         Kind("ledger", write_ledger, "t.jsonl", read_ledger, edit_lines),
         Kind("parts manifest", write_parts, "parts/manifest.json", read_parts, edit_json),
         Kind("part", write_parts, "parts/one.part", read_parts),
         Kind("cache key", write_cache, ".run.json", read_cache, edit_json),
         Kind("cache vectors", write_cache, ".run.parquet", read_cache, edit_parquet),
-    ]  # fmt: skip
-    return out
+    ]
 
 
+CHAMELEON = "chameleon_filtered.npz"
 MODELS = ("exact", "actions", "trained")
 SPARSE = ("csr", "csc", "coo", "dia", "bsr")
 
@@ -909,60 +1006,75 @@ def guarded() -> Iterator[None]:
 # ---------------------------------------------------------------------------------------------- the script
 
 
-def work(name: str, first: int, last: int) -> None:
-    """Read damaged files of one kind in this process, under a memory limit, a line of output each."""
+def work(share: dict[str, list[int]]) -> None:
+    """Read damaged files in this process, under a memory limit: two lines of output each, before and after.
+
+    `share` says for each kind the first and the last number of its files.
+    """
     import resource
 
-    from rae import runtime
-
     import torch
+
+    from rae import runtime
 
     runtime.set_threads(1)
     torch.set_num_threads(1)
     pa.set_cpu_count(1)
-    pa.set_io_thread_count(1)
-    kind = next(kind for kind in kinds() if kind.name == name)
+    known = {kind.name: kind for kind in kinds()}
     with tempfile.TemporaryDirectory() as folder:
-        sample = Sample(kind, Path(folder))
-        taken = int(re.search(r"VmSize:\s+(\d+)", Path("/proc/self/status").read_text())[1]) << 10  # type: ignore[index]
-        resource.setrlimit(resource.RLIMIT_AS, (taken + MEMORY, taken + MEMORY))
-        for number in range(first, last):
-            print(f"begin {number}", flush=True)
-            print(f"end {number} {sample.outcome(f'{name} {number}')}", flush=True)
+        for i, (name, (first, last)) in enumerate(share.items()):
+            place = Path(folder) / str(i)
+            place.mkdir()
+            sample = Sample(known[name], place)
+            resource.setrlimit(resource.RLIMIT_AS, (virtual_memory() + MEMORY, resource.RLIM_INFINITY))
+            for number in range(first, last):
+                print(f"begin\t{name}\t{number}", flush=True)
+                print(f"end\t{name}\t{number}\t{sample.outcome(f'{name} {number}')}", flush=True)
+            shutil.rmtree(place, ignore_errors=True)
 
 
-def run_kind(name: str, count: int) -> tuple[Counter[str], list[str]]:
-    """Outcomes of this many damaged files of a kind, and the foreign ones; a process that dies or hangs is replaced."""
-    seen: Counter[str] = Counter()
+def virtual_memory() -> int:
+    """Bytes of address space that this process has."""
+    return int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def run_share(share: dict[str, list[int]]) -> tuple[dict[str, Counter[str]], list[str]]:
+    """Outcomes of these damaged files by kind, and the foreign ones; a process that dies or hangs is replaced."""
+    seen: dict[str, Counter[str]] = {name: Counter() for name in share}
     bad: list[str] = []
-    at = 0
-    while at < count:
-        command = [sys.executable, __file__, "--work", name, str(at), str(count)]
-        done, last = at, ""
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    left = dict(share)
+    while left:
+        begun: tuple[str, int] | None = None
+        with subprocess.Popen(
+            [sys.executable, __file__, "--work", json.dumps(left)],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        ) as process:  # fmt: skip
             assert process.stdout is not None
             assert process.stderr is not None
             watch = threading.Timer(0, lambda: None)
             for line in process.stdout:
                 watch.cancel()
-                watch = threading.Timer(3 * SECONDS, process.kill)  # where even an alarm does not get through
+                watch = threading.Timer(6 * SECONDS, process.kill)  # where even an alarm does not get through
                 watch.start()
-                word, number, *rest = line.rstrip("\n").split(" ", 2)
-                last = word
+                word, name, number, *rest = line.rstrip("\n").split("\t", 3)
+                begun = (name, int(number)) if word == "begin" else None
                 if word == "end":
-                    done = int(number) + 1
-                    outcome = rest[0] if rest[0] in ("read", "refused") else "hang" if "Hang" in rest[0] else "foreign"
-                    seen[outcome] += 1
+                    outcome = (
+                        rest[0] if rest[0] in ("read", "refused") else "hang" if ".Hang " in rest[0] else "foreign"
+                    )
+                    seen[name][outcome] += 1
                     bad += [f"{name} {number}: {rest[0]}"] * (outcome in ("hang", "foreign"))
             watch.cancel()
             errors = process.stderr.read()
-        if process.returncode != 0:
-            if last == "":
-                raise RuntimeError(f"{name}: {errors}")
-            seen["crash"] += 1
-            bad.append(f"{name} {done}: the process ended with {process.returncode}: {errors[-300:]!r}")
-            done += 1
-        at = done
+        if process.returncode == 0:
+            break
+        if begun is None:
+            raise RuntimeError(f"the process ended with {process.returncode} beside the files: {errors}")
+        name, number = begun
+        seen[name]["crash"] += 1
+        bad.append(f"{name} {number}: the process ended with {process.returncode}: {errors[-300:]!r}")
+        left = {n: [number + 1 if n == name else first, last] for n, (first, last) in left.items()}
+        left = dict(list(left.items())[list(left).index(name) :])
     return seen, bad
 
 
@@ -971,47 +1083,35 @@ def main() -> int:
     parser.add_argument("--files", type=int, default=10_000)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--only", default="", help="kinds whose name contains this")
-    parser.add_argument("--out", type=Path, help="folder whose results/ gets the lines")
-    parser.add_argument("--work", nargs=3)
+    parser.add_argument("--out", type=Path, help="folder whose results/ gets a line per kind")
+    parser.add_argument("--work")
     args = parser.parse_args()
     if args.work:
-        work(args.work[0], int(args.work[1]), int(args.work[2]))
+        work(json.loads(args.work))
         return 0
     names = [kind.name for kind in kinds() if args.only in kind.name]
     counts = {name: args.files // len(names) + (i < args.files % len(names)) for i, name in enumerate(names)}
     began = time.perf_counter()
-    lines, all_bad = [], []
+    shares = [{name: [0, counts[name]] for name in names[i :: args.jobs]} for i in range(args.jobs)]
     with ThreadPoolExecutor(args.jobs) as pool:
-        for name, (seen, bad) in zip(names, pool.map(lambda n: run_kind(n, counts[n]), names), strict=True):
-            outcomes = {key: seen[key] for key in ("read", "refused", "foreign", "hang", "crash")}
-            print(f"{name:24} {outcomes}", flush=True)
-            print("".join(f"  {text}\n" for text in bad[:20]), end="", flush=True)
-            lines.append(
-                {
-                    "table": "damaged-files",
-                    "row": name,
-                    "dataset": "damaged",
-                    "settings": {"files": counts[name]},
-                    **outcomes,
-                }
-            )
-            all_bad += bad
-    total = Counter({key: sum(line[key] for line in lines) for key in ("read", "refused", "foreign", "hang", "crash")})
+        done = list(pool.map(run_share, shares))
+    seen = {name: counter for by_kind, _ in done for name, counter in by_kind.items()}
+    bad = [text for _, texts in done for text in texts]
+    for name in names:
+        print(f"{name:24} {dict(seen[name])}")
+    print("".join(f"{text}\n" for text in bad), end="")
+    total = {word: sum(seen[name][word] for name in names) for word in OUTCOMES}
     seconds = round(time.perf_counter() - began, 1)
-    print(f"{sum(counts.values()):,} damaged files of {len(names)} kinds in {seconds} s: {dict(total)}")
+    print(f"{sum(counts.values()):,} damaged files of {len(names)} kinds in {seconds} s: {total}")
     if args.out:
         from rae.evaluation.ledger import Ledger, provenance
 
-        whole = {
-            "table": "damaged-files",
-            "row": "all",
-            "dataset": "damaged",
-            "settings": {"files": sum(counts.values())},
-            **total,
-            "seconds": seconds,
-        }
-        Ledger(args.out / "results").append([{**line, **provenance()} for line in [*lines, whole]])
-    return 1 if all_bad else 0
+        rows = {name: ({word: seen[name][word] for word in OUTCOMES}, counts[name]) for name in names}
+        rows["all kinds"] = ({**total, "seconds": seconds}, sum(counts.values()))
+        ours = {"table": "damaged-files", "dataset": "damaged", **provenance()}
+        lines = [{**ours, "row": row, "settings": {"files": n}, **numbers} for row, (numbers, n) in rows.items()]
+        Ledger(args.out / "results").append(lines)
+    return 1 if bad else 0
 
 
 if __name__ == "__main__":

@@ -308,7 +308,9 @@ def _warn_of_sizes(x: Features) -> None:
     sizes = np.empty(0) if x.matrix is None else column_sizes(x.matrix)
     if x.matrix is not None and not sizes.any() and x.config.steps == 0:  # training says so itself
         warnings.warn(
-            CollapseWarning("no feature column varies: all nodes have the same features; leave them out or give others"),
+            CollapseWarning(
+                "no feature column varies: all nodes have the same features; leave them out or give others"
+            ),
             stacklevel=4,
         )
     varying = np.flatnonzero(sizes)
@@ -320,7 +322,7 @@ def _warn_of_sizes(x: Features) -> None:
         name = f"column {largest:,}" if x.names is None else repr(x.names[largest])
         warnings.warn(
             ScaleWarning(
-                f"feature columns differ in size: {name} varies by {sizes[largest]:.3g}, a typical one by {typical:.3g}, "
+                f"feature columns differ in size: {name} varies by {sizes[largest]:.3g}, others by {typical:.3g}, "
                 "and a trained model takes them as they are, so that one outweighs the others; divide each column by "
                 "its deviation, or fit the exact model, which does"
             ),

@@ -118,7 +118,7 @@ class Ledger:
 
 
 def _group(line: Line) -> tuple[Any, ...]:
-    return line["dataset"], line["settings"].get("threads")
+    return line["dataset"], json.dumps(line["settings"].get("threads"))
 
 
 def _missing(line: Any, keys: Mapping[str, Any]) -> str | None:

@@ -45,7 +45,9 @@ class ArrowTable:
             with file_errors(file.path), file.open() as stream:
                 source = pa.BufferReader(stream.read()) if file.compression else stream
                 if file.kind == "parquet":
-                    table = pq.ParquetFile(source, read_dictionary=texts).read(columns=wanted)
+                    stored = pq.ParquetFile(source, read_dictionary=texts)
+                    table = stored.read(columns=wanted)
+                    _check_rows(table.num_rows, stored)
                 else:
                     table = pa.ipc.open_file(source).read_all().select(wanted)
                 table.validate(full=True)  # a hostile file may point outside its own buffers
@@ -178,12 +180,21 @@ def expected_rows(table: Table) -> int | None:
 
 def _record_batches(source: Any, kind: str, wanted: list[str]) -> Iterator[pa.RecordBatch]:
     if kind == "parquet":
-        # a pre-buffered file stays in memory to its end
-        yield from pq.ParquetFile(source, pre_buffer=False).iter_batches(BATCH, columns=wanted)
+        parquet, n = pq.ParquetFile(source, pre_buffer=False), 0  # a pre-buffered file stays in memory to its end
+        for batch in parquet.iter_batches(BATCH, columns=wanted):
+            n += batch.num_rows
+            yield batch
+        _check_rows(n, parquet)
         return
     stored = pa.ipc.open_file(source)
     for i in range(stored.num_record_batches):
         yield stored.get_batch(i).select(wanted)
+
+
+def _check_rows(n: int, parquet: Any) -> None:
+    """Refuse a file that gives fewer rows of a column than it says it has."""
+    if n != parquet.metadata.num_rows:
+        raise pa.ArrowInvalid(f"it says it has {parquet.metadata.num_rows:,} rows, and {n:,} are there")
 
 
 def _plain_integers(table: TextTable, positions: list[int]) -> list[pa.Array]:
@@ -237,4 +248,6 @@ def _id_column(path: Path, role: str, column: pa.ChunkedArray) -> pa.Array:
 def _schema(file: File) -> pa.Schema:
     with file_errors(file.path), file.open() as stream:
         source = pa.BufferReader(stream.read()) if file.compression else stream
-        return pq.ParquetFile(source).schema_arrow if file.kind == "parquet" else pa.ipc.open_file(source).schema
+        schema = pq.ParquetFile(source).schema_arrow if file.kind == "parquet" else pa.ipc.open_file(source).schema
+        _ = schema.names, str(schema)  # which fail here where they are not Unicode
+        return schema

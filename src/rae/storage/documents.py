@@ -34,9 +34,9 @@ def _refuse(name: str) -> Any:
 def expect(value: Any, pattern: Any, name: str = "it") -> None:
     """ValueError where the value does not have this pattern.
 
-    A pattern is a type (`float` is any finite number, `object` anything), None, a tuple of alternatives, [pattern] for a list of such,
-    {str: pattern} for an object with such values, or an object of names and patterns; a name that ends in "?" may be
-    absent, and names that are not listed may be there.
+    A pattern is a type (`float` is any finite number, `object` anything), None, a tuple of alternatives, [pattern] for
+    a list of such, {str: pattern} for an object with such values, or an object of names and patterns; a name that ends
+    in "?" may be absent, and names that are not listed may be there.
 
     >>> expect({"k": 2, "cards": [{"size": 1}]}, {"k": int, "cards": [{"size": int, "names?": [str]}]})
     >>> expect({"k": "two"}, {"k": int})
@@ -96,8 +96,13 @@ def _is(value: Any, kind: Any) -> bool:
 def _in_words(kind: Any) -> str:
     if isinstance(kind, (list, dict)):
         return "a list" if isinstance(kind, list) else "an object"
-    words = {None: "null", int: "a whole number", float: "a finite number", str: "text", bool: "true or false"}
-    return {**words, dict: "an object", list: "a list"}[kind]
+    return _WORDS[kind]
+
+
+_WORDS: dict[Any, str] = {
+    **{None: "null", str: "text", bool: "true or false", dict: "an object", list: "a list"},
+    **{int: "a whole number", float: "a finite number"},
+}
 
 
 def _quoted(value: Any) -> str:
