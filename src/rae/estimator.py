@@ -303,8 +303,7 @@ def fit_exact(
 
 
 def _warn_of_sizes(x: Features) -> None:
-    """Warn where one feature column is far larger than the others, or none varies: a trained model takes them as
-    they are."""
+    """Warn where one feature column is far larger than the others, or none varies: training takes them as they are."""
     sizes = np.empty(0) if x.matrix is None else column_sizes(x.matrix)
     if x.matrix is not None and not sizes.any() and x.config.steps == 0:  # training says so itself
         warnings.warn(
