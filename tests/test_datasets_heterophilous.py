@@ -73,7 +73,7 @@ def _header(shape, descr="<i8"):
         ({"edges": np.array([[0.5, 1]])}, "edges holds 2 dimensions of float64"),
         ({"node_labels": np.array([[1]])}, "node_labels holds 2 dimensions"),
         ({"node_labels": np.array([-1, 0, 0, 1])}, "a class from 0 on"),
-        ({"node_labels": np.array(["a"] * 4, object)}, "node_labels holds 1 dimensions of object"),
+        ({"node_labels": np.array(["a"] * 4, object)}, "must hold plain numbers or text, got .\\|O"),
         ({"node_features": np.zeros((3, 2), np.float32)}, "finite features for each of its 4 nodes"),
         ({"node_features": np.full((4, 2), np.inf, np.float32)}, "finite features"),
         ({"node_features": np.zeros((4, 0), np.float32)}, "finite features"),
@@ -94,8 +94,8 @@ def test_arrays_that_do_not_fit_are_refused(changes, match, tmp_path):
         (_bomb("edges", b""), "could not read"),
         (_bomb("edges", _header((1 << 40, 2))), "says it has the shape"),
         (_bomb("edges", _header((-1, -2))), "could not read"),
-        (_bomb("edges", b"\x93NUMPY\x03\x00abc"), "not an array of version 1.0"),
-        (_bomb("edges", _header((1, 2), "|O") + b"x" * 16), "dimensions of object"),
+        (_bomb("edges", b"\x93NUMPY\x03\x00abc"), "the header of its array is cut short"),
+        (_bomb("edges", _header((1, 2), "|O") + b"x" * 16), "must hold plain numbers or text"),
     ],
 )
 def test_hostile_files_are_refused_and_nothing_large_is_made(content, match, tmp_path):

@@ -244,6 +244,7 @@ def test_half_precision_does_not_depend_on_the_cut(z):
     assert on_disk(z, model, GRAPH, WORDS, THIN, half=True) == first
 
 
+@pytest.mark.filterwarnings("ignore:no feature column varies")
 def test_what_half_precision_cannot_hold_is_refused(z):
     x = np.full((N, 30), 1e6, np.float32)
     model = RAE(SMALL, dims=(64, 8)).fit(GRAPH, features=x)

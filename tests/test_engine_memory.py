@@ -103,6 +103,7 @@ def peak(work):
         tracemalloc.stop()
 
 
+@pytest.mark.filterwarnings("ignore:no feature column varies")
 def test_the_vectors_of_all_nodes_are_never_in_memory(z, monkeypatch):
     monkeypatch.setattr(embeddings, "GROUP_BYTES", 1 << 20)
     graph = random_graph(40_000, 100_000, seed=1)

@@ -474,6 +474,7 @@ def test_every_tensor_of_a_file_is_checked(tmp_path, damage):
     model.save(path)
     whole = load_file(path)
     fields = {"format": 1, "model": "exact", "config": model.config.as_dict(), "feature_names": None, "words": True}
+    fields |= {"n_features": model.n_features, "structural": False, "history": []}  # no checksum, as there was none
     header = {"rae": json.dumps(fields)}
     save_file(whole, path, metadata=header)
     RAE.load(path)
@@ -496,6 +497,7 @@ def test_a_header_that_does_not_fit_the_tensors_is_refused(fitted, tmp_path, con
     path = tmp_path / "m"
     fitted.save(path)
     fields = {"format": 1, "model": "exact", "feature_names": None} | ({} if config is None else {"config": config})
+    fields |= {"n_features": 0, "structural": True, "history": []}
     save_file(load_file(path), path, metadata={"rae": json.dumps(fields)})
 
     with pytest.raises(CheckpointError, match="does not hold the model"):

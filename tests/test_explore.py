@@ -542,6 +542,10 @@ def test_roles_that_do_not_fit_their_cards_are_refused(run, tmp_path):
     record = json.loads((copy / "roles.json").read_text())
     record["cards"].pop()
     (copy / "roles.json").write_text(json.dumps(record))
+    with pytest.raises(FileError, match=r"not what `rae roles` writes .*; run it again"):
+        write_page(Run.open(copy))
+    record["cards"], record["nodes"] = json.loads((run.path / "roles.json").read_text())["cards"], 7
+    (copy / "roles.json").write_text(json.dumps(record))
     with pytest.raises(RunError, match="rae roles"):
         write_page(Run.open(copy))
 

@@ -293,7 +293,7 @@ def _number(name: str, value: Any, kind: type) -> Any:
         if not exact:
             what = "a whole number" if kind is int else "a number"
             raise ConfigError(Argument(name), f" must be {what}, got {value!r}")
-    if not math.isfinite(number):
+    if kind is float and not math.isfinite(number):
         raise ConfigError(Argument(name), f" must be finite, got {value!r}")
     return number
 

@@ -134,8 +134,22 @@ class IgnoredWarning(RaeWarning):
     """Something that was given, is not used, and may have been meant for another place."""
 
 
+class ScaleWarning(RaeWarning):
+    """Feature columns of very different sizes, which a model takes as they are."""
+
+
 class MemoryWarning(RaeWarning):
     """Work that will not fit in memory as it is asked for, and what would make it fit."""
+
+
+def one_line(error: BaseException) -> str:
+    """The reason of an error in one line, to be quoted in a sentence.
+
+    >>> one_line(ValueError("cut short.\\n  at byte 7")), one_line(EOFError())
+    ('cut short', 'EOFError')
+    """
+    lines = str(error.args[0] if isinstance(error, KeyError) and error.args else error).strip().splitlines()
+    return lines[0].rstrip(". ") if lines else type(error).__name__
 
 
 def size(n_bytes: float) -> str:

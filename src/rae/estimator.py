@@ -20,8 +20,16 @@ from rae import display
 from rae.blocks import Block
 from rae.config import Config, ExactConfig, Settings, settings_for
 from rae.engine import embed, embed_to, models_of
-from rae.errors import Argument, CollapseWarning, ConfigError, FeatureError, GraphError, NotFittedError
-from rae.features import Features, FeatureTable
+from rae.errors import (
+    Argument,
+    CollapseWarning,
+    ConfigError,
+    FeatureError,
+    GraphError,
+    NotFittedError,
+    ScaleWarning,
+)
+from rae.features import Features, FeatureTable, column_sizes
 from rae.graph import Graph
 from rae.graph.frames import vector_table
 from rae.io.json_features import read_names
@@ -41,6 +49,7 @@ log = logging.getLogger("rae.inputs")  # what the command line shows: notes on t
 
 _READOUTS = {"sum": np.add, "mean": np.add, "max": np.maximum, "all": np.add}
 _READ_OUT = ("own", "near", "around")  # blocks that say what there is in a graph, not how far nodes are apart
+UNEVEN = 100  # times the size of a typical feature column: one that is larger is warned of
 _NODES_AT_ONCE = 200_000  # of small graphs embedded in one pass
 
 
@@ -303,6 +312,7 @@ def fit_trained(
 ) -> Checkpoint:
     """The paper's model, trained: an encoder per loss."""
     x = Features.of(graph, features, config, names)
+    _warn_of_sizes(x)
     encoders: dict[str, Encoder] = {}
     history: list[dict[str, Any]] = []
     for loss in losses(config):
@@ -334,6 +344,33 @@ def fit_exact(
         )
     _warn_of_collapse(model)
     return model
+
+
+def _warn_of_sizes(x: Features) -> None:
+    """Warn where one feature column is far larger than the others, or none varies: training takes them as they are."""
+    sizes = np.empty(0) if x.matrix is None else column_sizes(x.matrix)
+    if x.matrix is not None and not sizes.any() and x.config.steps == 0:  # training says so itself
+        warnings.warn(
+            CollapseWarning(
+                "no feature column varies: all nodes have the same features; leave them out or give others"
+            ),
+            stacklevel=4,
+        )
+    varying = np.flatnonzero(sizes)
+    if len(varying) < 2:
+        return
+    largest = int(varying[sizes[varying].argmax()])
+    typical = float(np.median(sizes[varying[varying != largest]]))
+    if sizes[largest] > UNEVEN * typical:
+        name = f"column {largest:,}" if x.names is None else repr(x.names[largest])
+        warnings.warn(
+            ScaleWarning(
+                f"feature columns differ in size: {name} varies by {sizes[largest]:.3g}, others by {typical:.3g}, "
+                "and a trained model takes them as they are, so that one outweighs the others; divide each column by "
+                "its deviation, or fit the exact model, which does"
+            ),
+            stacklevel=4,
+        )
 
 
 def _warn_of_collapse(model: ExactModel) -> None:

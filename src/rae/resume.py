@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import shutil
 from collections.abc import Callable, Mapping
@@ -69,9 +68,14 @@ class VectorCache:
                 self.key_file.unlink(missing_ok=True)
 
     def _has(self, key: Mapping[str, Any]) -> bool:
+        """Whether there are whole vectors of this key."""
+        from rae.errors import RaeError
+        from rae.io.embeddings import embeddings_width
+        from rae.storage.documents import read_json
+
         try:
-            return self.vectors.is_file() and json.loads(self.key_file.read_text(encoding="utf-8")) == key
-        except (OSError, ValueError):
+            return self.vectors.is_file() and read_json(self.key_file) == key and embeddings_width(self.vectors) > 0
+        except (OSError, ValueError, RaeError):
             return False
 
 

@@ -33,7 +33,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from rae.errors import Argument, RunError
+from rae.errors import Argument, RaeError, RunError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -72,6 +72,16 @@ OUT, FORCE = Argument("out"), Argument("force", True)
 COUNTS = ("nodes", "edges", "isolated", "features", "width", "rows", "doubled", "self_loops")
 STAGES = ("read", "fit", "embed")
 STAGING = re.compile(r"\.[0-9a-f]{32}\.tmp")  # the name of a staging folder
+_FIT = {"first": float, "last": float, "steps": int, "rank": float, "cosine": float}
+_PATTERN = {  # of run.json
+    "settings": dict,
+    "versions": {str: str},
+    "counts": {str: int},
+    "timings": {str: float},
+    "training": {str: _FIT},
+    "history": [{"loss": str, "step": int, "value": float}],
+    "inputs": {str: {"path": str, "bytes": int}},
+}
 LIBRARIES = ("rae", "numpy", "scipy", "pyarrow", "torch", "safetensors", "scikit-learn")
 
 
@@ -174,10 +184,8 @@ class Run:
 
     def names(self) -> pa.Array | None:
         """The display names of the nodes, in the rows of the embeddings, or None where the run has none."""
-        import pyarrow.parquet as pq
-
         path = self.path / NAMES
-        return pq.read_table(path, columns=["name"]).column("name").combine_chunks() if path.is_file() else None
+        return _read_column(path, "name") if path.is_file() else None
 
     def set_names(self, names: Any, *, column: str | None = None, id_column: str | None = None) -> None:
         """Keep display names for the nodes: a mapping from ids, one name per node in row order, or a table file.
@@ -190,7 +198,7 @@ class Run:
         from rae.io.node_columns import node_names
         from rae.storage.atomic import atomic_path
 
-        ids = pq.read_table(self.path / EMBEDDINGS, columns=["id"]).column("id").combine_chunks()
+        ids = _read_column(self.path / EMBEDDINGS, "id")
         table = pa.table({"id": ids, "name": node_names(names, ids, column=column, id_column=id_column)})
         with atomic_path(self.path / NAMES) as temporary:
             pq.write_table(table, temporary)
@@ -522,28 +530,33 @@ def _write_matrix(folder: Path, matrix: Matrix) -> None:
             sp.save_npz(file, matrix, compressed=False)
 
 
+def _read_column(path: Path, name: str) -> pa.Array:
+    """A column of a table in the run."""
+    from rae.graph.ids import is_text
+    from rae.io.tables import open_table, read_ids
+
+    table = open_table(path)
+    if name not in table.names:
+        raise RunError(f"{path} is damaged: it has no column {name!r}; fit the run again with ", FORCE)
+    at = table.names.index(name)
+    if name == "id":
+        return read_ids(table, {"embedding": at})[0]
+    column = table.read([at])[0] if hasattr(table, "schema") else None  # type: ignore[arg-type]  # it is no text
+    if column is None or not is_text(column.type):
+        raise RunError(f"{path} is damaged: its column {name!r} must hold text; give the names again")
+    return column.combine_chunks()
+
+
 def _read_matrix(path: Path) -> Matrix:
-    import zipfile
-    import zlib
+    from rae.io import read_features
 
-    import numpy as np
-    import scipy.sparse as sp
-
-    matrix: Any
     try:
-        if path.name == SPARSE:
-            with path.open("rb") as file:  # NumPy leaves a damaged file open
-                matrix = sp.csr_array(sp.load_npz(file))
-            matrix.check_format(full_check=True)  # a damaged file may point outside the matrix
-        else:
-            matrix = np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
-        sound = matrix.ndim == 2 and matrix.dtype in (np.float32, np.float16)
-    except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise RunError(f"{path} is damaged ({error}); fit the run again with ", FORCE) from None
-    if not sound:
-        raise RunError(f"{path} is damaged (not a matrix of float32 or float16); fit the run again with ", FORCE)
-    out: Matrix = matrix
-    return out
+        matrix = read_features(path)
+    except RaeError as error:
+        raise RunError(f"{path} is damaged (", error, "); fit the run again with ", FORCE) from None
+    if not hasattr(matrix, "shape"):
+        raise RunError(f"{path} is damaged (not a bare matrix); fit the run again with ", FORCE)
+    return matrix  # type: ignore[return-value]  # a table has no shape
 
 
 def _in_order(values: Mapping[str, Any], order: tuple[str, ...]) -> dict[str, Any]:
@@ -551,17 +564,24 @@ def _in_order(values: Mapping[str, Any], order: tuple[str, ...]) -> dict[str, An
 
 
 def _read_info(path: Path) -> dict[str, Any]:
+    from rae.errors import one_line
+    from rae.storage.documents import expect, read_json
+
     try:
-        info = json.loads(path.read_text(encoding="utf-8"))
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise RunError(f"{path} is not what `rae fit` writes: {error}; fit the run again with ", FORCE) from None
+        info = read_json(path)
+    except (OSError, ValueError) as error:
+        reason = one_line(error)
+        raise RunError(f"{path} is not what `rae fit` writes: {reason}; fit the run again with ", FORCE) from None
     if not isinstance(info, dict) or info.get("format") != FORMAT:
         raise RunError(f"{path} is not what `rae fit` writes; is this another program's folder?")
     format_version = info.get("format_version")
-    if not isinstance(format_version, int) or format_version > FORMAT_VERSION:
-        raise RunError(
-            f"{path} has format version {format_version}, this rae reads up to {FORMAT_VERSION}; upgrade rae"
-        )
+    if type(format_version) is not int or format_version > FORMAT_VERSION:
+        shown = repr(format_version)[:20]
+        raise RunError(f"{path} has format version {shown}, this rae reads up to {FORMAT_VERSION}; upgrade rae")
+    try:
+        expect(info, _PATTERN)
+    except ValueError as error:
+        raise RunError(f"{path} is damaged: {error}; fit the run again with ", FORCE) from None
     return info
 
 

@@ -13,6 +13,27 @@ import click
 from rae.errors import size as size
 from rae.progress import Progress, shown
 
+_CONTROLS = [*range(32), *range(0x7F, 0xA0)]  # they move the cursor, colour, clear, rename the window
+_TURNS = [*range(0x202A, 0x202F), *range(0x2066, 0x206A)]  # they turn the order of letters
+_ESCAPES = {code: f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}" for code in [*_CONTROLS, *_TURNS]}
+_ESCAPES |= {ord(c): text for c, text in (("\n", r"\n"), ("\r", r"\r"), ("\t", r"\t"))}
+_IN_LINES = {code: text for code, text in _ESCAPES.items() if code not in (ord("\n"), ord("\t"))}
+
+
+def printable(text: str, *, lines: bool = False) -> str:
+    r"""The text with what a terminal would obey written out; with `lines`, line ends and tabs stay.
+
+    >>> print(printable("a\x1b[2Jb\nc"))
+    a\x1b[2Jb\nc
+    """
+    clean = text.translate(_IN_LINES if lines else _ESCAPES)
+    return clean if clean.isascii() else clean.encode("utf-8", "backslashreplace").decode()  # halves of pairs
+
+
+def say(text: str, *, err: bool = False) -> None:
+    """Print text of one line or more; nothing in it reaches the terminal as a command."""
+    click.echo(printable(text, lines=True), err=err)
+
 
 @dataclass
 class Console:
@@ -27,15 +48,15 @@ class Console:
     def note(self, text: str) -> None:
         """Print a line on standard error, unless --quiet is given."""
         if not self.quiet:
-            click.echo(text, err=True)
+            say(text, err=True)
 
     def warn(self, text: str) -> None:
         """Print a warning on standard error, --quiet or not."""
-        click.echo(f"warning: {text}", err=True)
+        say(f"warning: {text}", err=True)
 
     def result(self, text: str, data: Mapping[str, Any]) -> None:
         """Print the result: text, or with --json one object and nothing else."""
-        click.echo(json.dumps(data, sort_keys=True) if self.json else text)
+        say(json.dumps(data, sort_keys=True) if self.json else text)
 
     def progress(self) -> AbstractContextManager[Progress | None]:
         """A progress callback, None with --quiet; the terminal is on a fresh line afterwards."""
@@ -83,5 +104,6 @@ def _global(name: str, attribute: str, help: str, **rules: Any) -> Callable[...,
 
 def columns(rows: Sequence[tuple[str, str]], indent: str = "") -> str:
     """Two columns of text, the first as wide as its widest entry."""
-    wide = max((len(name) for name, _ in rows), default=0)
-    return "\n".join(f"{indent}{name.ljust(wide)}  {text}" for name, text in rows)
+    clean = [(printable(name), printable(text)) for name, text in rows]
+    wide = max((len(name) for name, _ in clean), default=0)
+    return "\n".join(f"{indent}{name.ljust(wide)}  {text}" for name, text in clean)

@@ -16,7 +16,7 @@ from typing import Any
 
 import click
 
-from rae.cli.console import Console, global_options
+from rae.cli.console import Console, global_options, printable, say
 from rae.cli.demo import demo
 from rae.cli.embed import embed
 from rae.cli.explore import explore
@@ -110,11 +110,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except click.ClickException as error:
         return _say(f"error: {_sentence(error)}", USER_ERROR)
     except RaeError as error:
-        return _say(f"error: {_in_flags(error, console)}", USER_ERROR)
+        return _say(f"error: {printable(_in_flags(error, console))}", USER_ERROR)
     except MemoryError:
         return _say("error: out of memory; `rae plan` says how much a fit needs, --batch-size lowers it", USER_ERROR)
     except OSError as error:
-        return _say(f"error: {_os_sentence(error)}", USER_ERROR)
+        return _say(f"error: {printable(_os_sentence(error))}", USER_ERROR)
     except Exception:
         text = traceback.format_exc()
         return _say(f"{text}\nThis is a bug in rae, not your mistake: please report it with the lines above.", BUG)
@@ -128,7 +128,7 @@ def _arguments(argv: Sequence[str] | None) -> list[str]:
 
 def _say(text: str, code: int) -> int:
     try:
-        click.echo(text, err=True)
+        say(text, err=True)
     except BrokenPipeError:
         _silence(sys.stderr)
     return code
@@ -191,7 +191,7 @@ def _log_to_stderr(console: Console) -> Iterator[None]:
 
     def line(record: logging.LogRecord) -> str:
         message = record.msg if isinstance(record.msg, Sentence) else record.getMessage()
-        return _in_flags(message, console)
+        return printable(_in_flags(message, console), lines=True)
 
     handler = logging.StreamHandler()
     handler.format = line  # type: ignore[method-assign]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rae.cli.console import Console, columns, global_options, size
+from rae.cli.console import Console, columns, global_options, printable, size
 from rae.errors import FileError, RunError
 
 if TYPE_CHECKING:
@@ -298,6 +298,7 @@ def _lines(head: Sequence[str], rows: Sequence[Sequence[str]], width: int, *, wr
     The last column of the head is cut or wrapped to fit; cells beyond it follow on lines of their own, indented.
     """
     n = len(head)
+    rows = [[printable(cell) for cell in row] for row in rows]
     widths = [max(len(head[i]), *(len(row[i]) for row in rows)) for i in range(n - 1)]
     indent = sum(widths) + 2 * len(widths)
     last_width = max(8, width - indent)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from rae.cli.console import Console, columns, global_options
+from rae.cli.console import Console, columns, global_options, printable
 from rae.cli.roles import ID_WIDTH, shorten, terminal_width
 from rae.errors import FileError
 
@@ -17,9 +18,34 @@ if TYPE_CHECKING:
     from rae.search import Similar
 
 
-@click.command(short_help="the nodes most alike to a node")
-@click.argument("run", metavar="RUN")
-@click.argument("ids", metavar="ID...", nargs=-1, required=True)
+NEGATIVE = re.compile(r"-\d")
+KEPT = "\0"  # before an argument that is no option; no argument of a program has this character
+
+
+class _NegativeIds(click.Command):
+    """A command whose ids may be negative numbers; other ids that begin with a dash go after --."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        takes_value = {name for p in self.params if isinstance(p, click.Option) and not p.is_flag for name in p.opts}
+        end = args.index("--") if "--" in args else len(args)
+        for i, text in enumerate(args[:end]):
+            if NEGATIVE.match(text) and (i == 0 or args[i - 1] not in takes_value):
+                args[i] = KEPT + text
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            near = f"did you mean {error.possibilities[0]}?" if error.possibilities else "an id that begins with -"
+            after = "" if error.possibilities else f" goes after --, as in: {ctx.command_path} RUN -- ID"
+            raise click.UsageError(f"no option {error.option_name}; {near}{after}", ctx) from None
+
+
+def _as_given(_: click.Context, __: click.Parameter, value: Any) -> Any:
+    return value.removeprefix(KEPT) if isinstance(value, str) else tuple(text.removeprefix(KEPT) for text in value)
+
+
+@click.command(cls=_NegativeIds, short_help="the nodes most alike to a node")
+@click.argument("run", metavar="RUN", callback=_as_given)
+@click.argument("ids", metavar="ID...", nargs=-1, required=True, callback=_as_given)
 @click.option("-k", "k", type=click.IntRange(min=1), default=10, show_default=True, help="how many look-alikes")
 @click.option("--in", "other", metavar="OTHER", help="look in OTHER: a run or an embeddings file of the same model")
 @click.option(
@@ -132,7 +158,7 @@ def _roles(where: Any) -> dict[Any, int]:
 
 
 def _named(id: Any, name: str | None) -> str:
-    return str(id) if name is None or name == str(id) else f"{name} ({id})"
+    return printable(str(id) if name is None or name == str(id) else f"{name} ({id})")
 
 
 def _as_text(answer: Similar, roles: dict[Any, int], *, inside: bool) -> str:

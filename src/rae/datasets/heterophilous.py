@@ -7,19 +7,17 @@ Python objects, and only as long as their bytes in the file.
 from __future__ import annotations
 
 import io
-import math
 import zipfile
-import zlib
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.lib import format as npy
 
 from rae.datasets.dataset import Dataset, Split
 from rae.datasets.home import Home, read_bytes
-from rae.errors import DatasetError
+from rae.errors import DatasetError, one_line
 from rae.graph import Graph
+from rae.io.npz import DAMAGED, read_member
 
 NAMES = ("chameleon", "squirrel")
 ARRAYS = {  # name: dimensions, kinds of number
@@ -62,25 +60,20 @@ def read_arrays(content: bytes, what: str) -> dict[str, Array]:
             return {name: _array(archive, name, *rules) for name, rules in ARRAYS.items()}
     except KeyError as error:
         raise DatasetError(f"{what} must hold the arrays {', '.join(ARRAYS)}: {error.args[0]}") from None
-    except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError, RuntimeError) as error:
-        raise DatasetError(f"could not read {what}: {error}; the file is damaged or not what its name says") from None
+    except DAMAGED as error:
+        raise DatasetError(
+            f"could not read {what}: {one_line(error)}; the file is damaged or not what its name says"
+        ) from None
 
 
 def _array(archive: zipfile.ZipFile, name: str, dimensions: int, kinds: str) -> Array:
     info = archive.getinfo(f"{name}.npy")
     if info.file_size > _MOST_BYTES:
         raise ValueError(f"{name} has {info.file_size:,} bytes, {_MOST_BYTES:,} are the most")
-    content = archive.read(info)
-    stream = io.BytesIO(content)
-    if npy.read_magic(stream) != (1, 0):
-        raise ValueError(f"{name} is not an array of version 1.0")
-    shape, fortran, dtype = npy.read_array_header_1_0(stream)
-    size = len(content) - stream.tell()
-    if dtype.hasobject or dtype.kind not in kinds or len(shape) != dimensions:
-        raise ValueError(f"{name} holds {len(shape)} dimensions of {dtype}")
-    if any(length < 0 for length in shape) or math.prod(shape) * dtype.itemsize != size:
-        raise ValueError(f"{name} says it has the shape {shape} and holds {size:,} bytes")
-    return np.frombuffer(content, dtype, offset=stream.tell()).reshape(shape, order="F" if fortran else "C")
+    array = read_member(archive, info)
+    if array.dtype.kind not in kinds or array.ndim != dimensions:
+        raise ValueError(f"{name} holds {array.ndim} dimensions of {array.dtype}")
+    return array
 
 
 def _splits(masks: list[Array], n: int, what: str) -> tuple[Split, ...]:

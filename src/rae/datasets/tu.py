@@ -12,7 +12,6 @@ import io
 import re
 import tarfile
 import zipfile
-import zlib
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -24,8 +23,9 @@ import pyarrow as pa
 from rae.datasets.dataset import GraphCollection
 from rae.datasets.home import Home, read_bytes
 from rae.datasets.integers import Ints, parse_integers
-from rae.errors import DatasetError
+from rae.errors import DatasetError, one_line
 from rae.graph import Counts, Graph
+from rae.io.npz import DAMAGED
 
 NAMES = ("IMDB-BINARY", "IMDB-MULTI", "MUTAG", "PROTEINS", "REDDIT-BINARY", "REDDIT-MULTI-12K", "REDDIT-MULTI-5K")
 
@@ -189,8 +189,8 @@ def read_zip(path: Path, name: str) -> Tables:
             graph_of = _member(archive, name, "graph_indicator")
             labels = _member(archive, name, "graph_labels")
             tags = _member(archive, name, "node_labels", needed=False)
-    except (OSError, zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
-        raise DatasetError(f"could not read {path}: {error}") from None
+    except DAMAGED as error:
+        raise DatasetError(f"could not read {path}: {one_line(error)}") from None
     assert edges is not None
     assert graph_of is not None
     assert labels is not None
@@ -232,8 +232,8 @@ def read_folds(path: Path, n_graphs: int) -> tuple[Ints, ...]:
                     file = archive.extractfile(member)
                     assert file is not None
                     folds[int(name[1])] = parse_integers(file.read(), member.name)[0]
-    except tarfile.TarError as error:
-        raise DatasetError(f"could not read {path}: {error}") from None
+    except (tarfile.TarError, ValueError, OverflowError, OSError, EOFError) as error:
+        raise DatasetError(f"could not read {path}: {one_line(error)}") from None
     if sorted(folds) != list(range(1, 11)):
         raise DatasetError(f"{path} must hold test_idx-1.txt to test_idx-10.txt, got the numbers {sorted(folds)}")
     for number, fold in folds.items():

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from rae.errors import FileError
+from rae.storage.documents import parse_json
 
 Line = dict[str, Any]
 Identity = tuple[Any, ...]
@@ -106,7 +107,7 @@ class Ledger:
             if not text.strip():
                 continue
             try:
-                line = json.loads(text)
+                line = parse_json(text)
             except ValueError:
                 if number == len(texts):
                     continue
@@ -117,7 +118,7 @@ class Ledger:
 
 
 def _group(line: Line) -> tuple[Any, ...]:
-    return line["dataset"], line["settings"].get("threads")
+    return line["dataset"], json.dumps(line["settings"].get("threads"))
 
 
 def _missing(line: Any, keys: Mapping[str, Any]) -> str | None:
@@ -125,7 +126,10 @@ def _missing(line: Any, keys: Mapping[str, Any]) -> str | None:
     if not isinstance(line, dict):
         return "an object"
     return next(
-        (f"the key {key!r} and its value" for key, kind in keys.items() if not isinstance(line.get(key), kind)), None
+        (f"the key {key!r} and its value" for key, kind in keys.items() if not isinstance(line.get(key), kind)),
+        None
+        if isinstance(line.get("date", ""), str) and isinstance(line.get("seed", 0), _NUMBER)
+        else "a seed and a date",
     )
 
 
@@ -138,7 +142,7 @@ def _end_last_line(file: Any) -> None:
     last = tail[tail.rfind(b"\n") + 1 :]
     if last:
         try:
-            json.loads(last)
+            parse_json(last)
             file.write(b"\n")
         except ValueError:
             file.truncate(end - len(last))

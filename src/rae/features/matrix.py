@@ -23,6 +23,7 @@ Matrix = np.ndarray[Any, np.dtype[np.float32 | np.float16]] | sp.csr_array
 MAX_COLUMNS = 1 << 28  # weights of 192 columns each are 200 GB already
 LARGEST = 1e18  # of a feature: products of larger ones are beyond float32, and a fit ends in NaN
 TOO_LARGE = f"features must be numbers from -{LARGEST:g} to {LARGEST:g}, since products of larger ones overflow"
+PIECE = 1 << 18  # numbers in double precision at a time
 CHUNK = 1 << 22  # numbers checked at a time, so that a check needs no memory that grows with the matrix
 
 
@@ -142,6 +143,37 @@ def _refuse_not_finite(matrix: Any) -> None:
             f"features must be finite numbers within float32, got {bad:,} NaN or infinite, "
             f"first in row {first[0]:,}, column {first[1]:,}; fill or drop them"
         )
+
+
+def column_sizes(matrix: Matrix) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """How much each column varies: its deviation, 1/2 for a column of 0 and 1; 0 for a constant one.  (n, m) -> (m,)
+
+    Of a sparse matrix, the root mean square of the entries that are not zero: a rare word is as large as a common one.
+
+    >>> column_sizes(np.array([[0, 5, 7], [1, 5, 9]], np.float32)).tolist()
+    [0.5, 0.0, 1.0]
+    """
+    n, m = matrix.shape
+    if not isinstance(matrix, np.ndarray):
+        squares, counts = np.zeros(m), np.zeros(m)
+        for a in range(0, len(matrix.data), PIECE):
+            values, columns = matrix.data[a : a + PIECE].astype(np.float64), matrix.indices[a : a + PIECE]
+            squares += np.bincount(columns, values**2, m)
+            counts += np.bincount(columns, values != 0, m)
+            forget(matrix.data, matrix.indices)
+        return np.sqrt(squares / np.maximum(counts, 1))
+    total, squares, binary = np.zeros(m), np.zeros(m), np.ones(m, bool)
+    first = matrix[:1].astype(np.float64)
+    step = max(1, PIECE // m)
+    for a in range(0, n, step):
+        rows = matrix[a : a + step].astype(np.float64)
+        binary &= ((rows == 0) | (rows == 1)).all(0)
+        rows -= first  # so that little cancels
+        total += rows.sum(0)
+        squares += (rows**2).sum(0)
+        forget(matrix)
+    deviations = np.sqrt(np.maximum(squares / n - (total / n) ** 2, 0))
+    return np.where(binary & (deviations > 0), 0.5, deviations)
 
 
 def csr_rows(matrix: Any, a: int, b: int) -> Any:

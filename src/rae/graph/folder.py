@@ -11,7 +11,6 @@ Version 2 says whether edges are directed and have weights, and lists the arrays
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
@@ -21,17 +20,30 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from rae.errors import FileError
+from rae.errors import FileError, one_line
 from rae.graph.csr_writer import Counts
 from rae.graph.graph import Graph
+from rae.graph.ids import id_array
 from rae.memory import forget
 from rae.runtime import threads
 from rae.storage.atomic import atomic_path, write_json
+from rae.storage.documents import expect, read_json
+from rae.storage.npy import map_array
 
 FORMAT, FORMAT_VERSION = "rae graph", 2
 CHUNK = 1 << 23  # targets checked before their memory is given back
 INFO, OFFSETS, TARGETS, IDS = "graph.json", "offsets.npy", "targets.npy", "ids.arrow"
 ARRAYS = (OFFSETS, TARGETS, IDS)
+_OF_ARRAY = {"sha256": str, "dtype?": str, "shape?": [int]}
+_PATTERN = {
+    "n_nodes": int,
+    "n_edges": int,
+    "counts": {"rows": int, "self_loops": int, "doubled": int},
+    "directed": object,
+    "weights": object,
+    "order?": (str, None),
+    "arrays": dict.fromkeys(ARRAYS, _OF_ARRAY),
+}
 
 
 def write_graph(path: str | os.PathLike[str], graph: Graph) -> None:
@@ -76,7 +88,7 @@ def write_info(folder: Path, counts: Counts, order: str | None = None) -> None:
         "counts": asdict(counts),
         **({} if order is None else {"order": order}),
         "arrays": {
-            name: {"dtype": _dtype(array), "shape": [len(array)], "sha256": sha256}
+            name: {"dtype": _dtype(array), "shape": _shape(array), "sha256": sha256}
             for name, array, sha256 in zip(ARRAYS, (offsets, targets, ids), checksums, strict=True)
         },
     }
@@ -107,16 +119,16 @@ def open_graph(path: str | os.PathLike[str], *, verify: bool = False) -> Graph:
                 raise FileError(f"{folder / name} has changed since it was written; build the graph folder again")
     try:
         offsets, targets, ids = _arrays(folder)
-        ids.validate(full=True)
-        counts = Counts(**{name: int(value) for name, value in info["counts"].items()})
+        ids = id_array(ids)
+        counts = Counts(**{name: info["counts"][name] for name in ("rows", "self_loops", "doubled")})
         listed = all(
             info["arrays"][name].get(key, value) == value
             for name, array in zip(ARRAYS, (offsets, targets, ids), strict=True)
-            for key, value in (("dtype", _dtype(array)), ("shape", [len(array)]))
+            for key, value in (("dtype", _dtype(array)), ("shape", _shape(array)))
         )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, pa.ArrowException) as error:
-        raise FileError(f"the graph folder {folder} is damaged ({error}); build it again") from None
-    n = int(info["n_nodes"])
+    except (OSError, ValueError, KeyError, pa.ArrowException) as error:
+        raise FileError(f"the graph folder {folder} is damaged ({one_line(error)}); build it again") from None
+    n = info["n_nodes"]
     sound = (
         listed
         and offsets.dtype == np.int64
@@ -125,7 +137,9 @@ def open_graph(path: str | os.PathLike[str], *, verify: bool = False) -> Graph:
         and len(ids) == n > 0
         and targets.ndim == 1
         and offsets[0] == 0
-        and offsets[-1] == len(targets) == 2 * int(info["n_edges"])
+        and offsets.flags.aligned
+        and targets.flags.aligned
+        and offsets[-1] == len(targets) == 2 * info["n_edges"]
         and bool((offsets[1:] >= offsets[:-1]).all())
         and _all_within(targets, n)
     )
@@ -143,14 +157,20 @@ def checksum(path: Path) -> str:
 
 def _arrays(folder: Path) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], pa.Array]:
     """Offsets, targets and ids, memory-mapped."""
-    offsets, targets = (np.asarray(np.load(folder / n, mmap_mode="r", allow_pickle=False)) for n in (OFFSETS, TARGETS))
-    ids = pa.ipc.open_file(pa.memory_map(str(folder / IDS))).read_all().column("id")
+    offsets, targets = (map_array(folder / name) for name in (OFFSETS, TARGETS))
+    table = pa.ipc.open_file(pa.memory_map(str(folder / IDS))).read_all()
+    table.validate(full=True)  # before anything is done with what may point outside of its buffers
+    ids = table.column("id")
     return offsets, targets, ids.chunk(0) if ids.num_chunks == 1 else ids.combine_chunks()
 
 
 def _dtype(array: Any) -> str:
     """The type of an array as graph.json names it: NumPy's name, or Arrow's for ids."""
     return str(array.dtype if isinstance(array, np.ndarray) else array.type)
+
+
+def _shape(array: Any) -> list[int]:
+    return list(array.shape) if isinstance(array, np.ndarray) else [len(array)]
 
 
 def _all_within(targets: np.ndarray[Any, Any], n: int) -> bool:
@@ -169,24 +189,22 @@ def _read_info(folder: Path) -> dict[str, Any]:
         what = "is incomplete" if is_graph_folder(folder) else "is no graph folder"
         raise FileError(f"{folder} {what}: it has no {INFO}; build it again")
     try:
-        info = json.loads((folder / INFO).read_text(encoding="utf-8"))
+        info = read_json(folder / INFO)
         version = info["format_version"] if info["format"] == FORMAT else None
-    except (ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError):
         version = None
-    if not isinstance(version, int):
+    if type(version) is not int:
         raise FileError(f"{folder / INFO} is not what rae writes; is this another program's folder?")
     if version > FORMAT_VERSION:
         raise FileError(f"{folder} has format version {version}, this rae reads up to {FORMAT_VERSION}; upgrade rae")
     try:
         if version == 1:
+            expect(info, {"sha256": dict.fromkeys(ARRAYS, str)})
             info["arrays"] = {name: {"sha256": info["sha256"][name]} for name in ARRAYS}
             info |= {"directed": False, "weights": None}
-        complete = {"n_nodes", "n_edges", "counts", "directed", "weights"} <= set(info)
-        complete = complete and all("sha256" in info["arrays"][name] for name in ARRAYS)
-    except (KeyError, TypeError):
-        complete = False
-    if not complete:
-        raise FileError(f"the graph folder {folder} is damaged (graph.json lacks entries); build it again")
+        expect(info, _PATTERN)
+    except ValueError as error:
+        raise FileError(f"the graph folder {folder} is damaged ({INFO}: {error}); build it again") from None
     if info["directed"] is not False:
         raise FileError(f"the graph folder {folder} is directed, this rae reads undirected graphs; build it undirected")
     if info["weights"] is not None:

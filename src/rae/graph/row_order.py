@@ -11,6 +11,7 @@ from rae.graph.csr_writer import FileSink, row_runs
 from rae.graph.folder import OFFSETS, TARGETS, write_array
 from rae.graph.id_numbering import Report, index_type
 from rae.ops import build
+from rae.storage.npy import map_array
 from rae.storage.spill_buffer import Array
 
 ORDERS = ("none", "locality")
@@ -33,7 +34,7 @@ def locality_order(offsets: Array, targets: Array) -> Array:
 def reorder_folder(folder: Path, ids: pa.Array, report: Report) -> pa.Array:
     """The ids in the locality order, which the rows of the folder are written in; a run of rows is in memory."""
     report("order", 0, 1)
-    offsets, targets = (np.asarray(np.load(folder / name, mmap_mode="r")) for name in (OFFSETS, TARGETS))
+    offsets, targets = (map_array(folder / name) for name in (OFFSETS, TARGETS))
     order = locality_order(offsets, targets)
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order), dtype=order.dtype)

@@ -19,6 +19,7 @@ from rae.graph.ids import id_array, is_text
 from rae.io.features import list_matrix, read_features
 from rae.io.tables import ArrowTable, open_table, read_ids
 from rae.storage.atomic import atomic_path
+from rae.storage.documents import expect, parse_json
 
 FORMAT = 1
 GROUP_BYTES = 1 << 26
@@ -175,13 +176,19 @@ def embeddings_blocks(path: str | os.PathLike[str]) -> tuple[Block, ...]:
     records = _file_header(path, table).get("blocks", [])
     try:
         return blocks_from(records, embeddings_width(Path(path))) if records else ()
-    except (TypeError, ValueError, AttributeError):
+    except (TypeError, ValueError):
         raise FileError(f"{path} has a damaged header; write it again") from None
 
 
 def embeddings_width(z: Any) -> int:
     """Columns of a matrix of embeddings, or of the vectors in a Parquet file of them."""
-    return int(pq.read_schema(z).field("embedding").type.list_size if isinstance(z, Path) else z.shape[1])
+    if not isinstance(z, Path):
+        return int(z.shape[1])
+    table = open_table(z)
+    kind = table.schema.field("embedding").type if isinstance(table, ArrowTable) and _are_columns(table) else None
+    if kind is None or not pa.types.is_fixed_size_list(kind):
+        raise _not_embeddings(z, table.names)
+    return int(kind.list_size)
 
 
 def read_embeddings(path: str | os.PathLike[str]) -> tuple[pa.Array, Floats]:
@@ -203,7 +210,7 @@ def read_embeddings(path: str | os.PathLike[str]) -> tuple[pa.Array, Floats]:
 
 
 def _read_arrow(path: str | os.PathLike[str], table: ArrowTable) -> tuple[pa.Array, Floats]:
-    if not {"id", "embedding"} <= set(table.names):
+    if not _are_columns(table):
         raise _not_embeddings(path, table.names)
     _refuse_newer(path, table)
     at = {name: table.names.index(name) for name in ("id", "embedding")}
@@ -215,12 +222,17 @@ def _read_arrow(path: str | os.PathLike[str], table: ArrowTable) -> tuple[pa.Arr
     return ids, _check_embeddings(ids, z)
 
 
+def _are_columns(table: ArrowTable) -> bool:
+    return table.names.count("id") == table.names.count("embedding") == 1
+
+
 def _file_header(path: str | os.PathLike[str], table: ArrowTable) -> dict[str, Any]:
     """The metadata that rae writes, with the format version; damaged metadata is refused."""
     try:
-        header = json.loads((table.schema.metadata or {}).get(b"rae", b"{}"))
-        return {**header, "format": int(header.get("format", FORMAT))}
-    except (ValueError, TypeError, AttributeError):
+        header = parse_json((table.schema.metadata or {}).get(b"rae", b"{}"))
+        expect(header, {"format?": int, "model?": str})
+        return {"format": FORMAT, **header}
+    except ValueError:
         raise FileError(f"{path} has a damaged header; write it again") from None
 
 

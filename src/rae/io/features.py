@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import zipfile
-import zlib
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import scipy.sparse as sp
 
-from rae.errors import Argument, FeatureError, FileError, GraphError
+from rae.errors import Argument, FeatureError, FileError, GraphError, one_line
 from rae.features import FeatureTable, Matrix, check_matrix
 from rae.features.columns import MAX_VALUES, encode, is_category, known_columns, refuse_crowds, refuse_gaps
 from rae.features.matrix import CHUNK
@@ -27,12 +25,15 @@ from rae.graph.ids import id_array
 from rae.io.files import File, identify, parquet_parts
 from rae.io.header import is_missing, is_number
 from rae.io.json_features import read_json
-from rae.io.npz import LEAST_MAPPED, open_npz
+from rae.io.npz import DAMAGED, LEAST_MAPPED, open_npz
 from rae.io.tables import Table, open_table, read_ids
 from rae.io.text import TextTable
 from rae.memory import forget, mapped, row_chunks
+from rae.storage.npy import map_array
 
 log = logging.getLogger("rae")
+
+MOST_EMPTY_ROWS = 1 << 27  # of a sparse matrix: more need as many entries, since each takes memory
 
 Floats = np.ndarray[Any, np.dtype[np.float32]]
 
@@ -247,23 +248,12 @@ def _value_column(table: Table, at: int) -> Floats:
 def _read_numpy(file: File, as_text: bool) -> FeatureTable | Matrix:
     if file.compression:
         raise FileError(f"{file.path} is a packed NumPy file; unpack it first")
-    # allow_pickle=False everywhere: an array of Python objects could run code.
     try:
-        loaded: Any = open_npz(file.path) if file.kind == "zip" else _mapped_array(file.path)
-    except _UNREADABLE as error:
-        reason = str(error).strip().splitlines()[0].rstrip(".") if str(error).strip() else type(error).__name__
-        raise FileError(f"{file.path} is no NumPy file of plain numbers ({reason}); save it again") from None
+        loaded: Any = open_npz(file.path) if file.kind == "zip" else map_array(file.path)
+    except DAMAGED as error:
+        raise FileError(f"{file.path} is no NumPy file of plain numbers ({one_line(error)}); save it again") from None
     with _errors_name(file.path):
         return _table_or_matrix(file.path, loaded, as_text) if file.kind == "zip" else _bare_matrix(file.path, loaded)
-
-
-_UNREADABLE = (
-    ValueError, OSError, EOFError, KeyError, MemoryError, SyntaxError, RuntimeError, zipfile.BadZipFile, zlib.error,
-)  # fmt: skip
-
-
-def _mapped_array(path: Path) -> Any:
-    return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
 
 
 def _bare_matrix(path: Path, array: Any) -> Matrix:
@@ -303,21 +293,48 @@ def _sparse(path: Path, arrays: dict[str, Any]) -> Any:
     try:
         if arrays["format"].tolist() in (b"csr", "csr"):
             return _csr(path, arrays)
-        matrix = sp.load_npz(path)
-        if hasattr(matrix, "check_format"):
-            matrix.check_format(full_check=True)
-        rows = sp.csr_array(matrix)
+        rows = sp.csr_array(_other_format(arrays))
         rows.check_format(full_check=True)
-    except (ValueError, TypeError, KeyError, AttributeError, NotImplementedError) as error:
-        raise FeatureError(f"the sparse matrix is damaged ({str(error).rstrip('.')}); save it again") from None
+    except (ValueError, TypeError, IndexError, KeyError, OverflowError) as error:
+        raise FeatureError(f"the sparse matrix is damaged ({one_line(error)}); save it again") from None
     return rows
+
+
+def _other_format(arrays: dict[str, Any]) -> Any:
+    """The matrix of these arrays in the format they name, as SciPy saves it; its own checks raise ValueError."""
+    name, shape, data = arrays["format"].tolist(), _shape(arrays), arrays["data"]
+    name = name.decode("latin1") if isinstance(name, bytes) else name
+    if shape[0] > max(MOST_EMPTY_ROWS, 100 * data.size):
+        raise ValueError(f"{shape[0]:,} rows for {data.size:,} entries")
+    if data.dtype.kind not in "biuf":
+        raise ValueError(f"its entries are {data.dtype}")
+    if name == "coo":
+        return sp.coo_array((data, (arrays["row"], arrays["col"])), shape=shape)
+    if name == "dia":
+        offsets = arrays["offsets"]
+        if (data.ndim, offsets.shape) != (2, (len(data),)) or len(np.unique(offsets)) != len(offsets):
+            raise ValueError("its diagonals do not go with their offsets")
+        return sp.dia_array((data, offsets.astype(np.int64)), shape=shape)
+    if name not in ("csc", "bsr"):
+        raise ValueError(f"unknown format {name!r}")
+    parts = (data, arrays["indices"], arrays["indptr"])
+    matrix = sp.csc_array(parts, shape=shape) if name == "csc" else sp.bsr_array(parts, shape=shape)
+    matrix.check_format(full_check=True)
+    return matrix
+
+
+def _shape(arrays: dict[str, Any]) -> tuple[int, int]:
+    n, width = (int(size) for size in arrays["shape"].tolist())
+    if min(n, width) < 0:
+        raise ValueError(f"its shape is {n:,} x {width:,}")
+    return n, width
 
 
 def _csr(path: Path, arrays: dict[str, Any]) -> Any:
     """The CSR of these arrays, not copied where their types allow it; ValueError if they do not fit."""
     data, indices, indptr = (arrays[name] for name in ("data", "indices", "indptr"))
-    n, width = (int(size) for size in arrays["shape"].tolist())
-    if min(n, width) < 0 or (data.ndim, indices.ndim, indptr.shape) != (1, 1, (n + 1,)):
+    n, width = _shape(arrays)
+    if (data.ndim, indices.ndim, indptr.shape) != (1, 1, (n + 1,)):
         raise ValueError(f"shape {n:,} x {width:,} does not go with its arrays")
     last = int(indptr[-1])
     if int(indptr[0]) != 0 or (indptr[1:] < indptr[:-1]).any() or last > len(indices) or len(indices) != len(data):

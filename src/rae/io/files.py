@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from rae.errors import FileError
+from rae.errors import FileError, one_line
 
 HEAD = 64  # bytes by which a format is known
 
@@ -28,7 +28,8 @@ _FORMATS = (
     (re.compile(rb"PK(\x03\x04|\x05\x06)"), "zip"),
     (re.compile(rb"\x93NUMPY"), "npy"),
     (re.compile(rb"\x80[\x02-\x05]"), "pickle"),
-    (re.compile(rb"(\xef\xbb\xbf)?\s*[{\[]\s*[\"{}\[\]]"), "json"),
+    # An object or a list with something of JSON in it: an id that begins with a bracket goes on with a letter.
+    (re.compile(rb"(\xef\xbb\xbf)?\s*(\{\s*(\"|\}|\Z)|\[\s*([\[{\"\]]|\Z))"), "json"),
 )
 
 
@@ -87,9 +88,8 @@ def file_errors(path: Path) -> Iterator[None]:
         yield
     except PermissionError:
         raise FileError(f"{path} may not be read by you; ask for permission") from None
-    except (pa.ArrowException, OSError, EOFError) as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise FileError(f"{path} is cut short or damaged ({reason.rstrip('.')}); fetch or write it again") from None
+    except (pa.ArrowException, OSError, EOFError, UnicodeDecodeError) as error:  # the last: names of columns
+        raise FileError(f"{path} is cut short or damaged ({one_line(error)}); fetch or write it again") from None
 
 
 def _existing(path: Path) -> Path:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from itertools import chain
 from typing import Any
@@ -10,10 +9,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from rae.errors import FeatureError, FileError
+from rae.errors import FeatureError, FileError, one_line
 from rae.features import FeatureTable
 from rae.io.files import File, file_errors, identify
 from rae.io.tables import as_whole_numbers
+from rae.storage.documents import parse_json
 
 EXAMPLE = 'a list of features for each id, such as {"ann": ["buys", "sells"]}'
 
@@ -52,12 +52,12 @@ def _words(file: File, words: list[Any]) -> pa.Array:
 
 def load_json(file: File) -> Any:
     """What a JSON file says; one that is no JSON, or names a key twice, is refused in one sentence."""
+    with file_errors(file.path), file.open() as stream:
+        text = stream.read()
     try:
-        with file_errors(file.path), file.open() as stream:
-            return json.loads(stream.read().decode("utf-8-sig"), object_pairs_hook=_once, parse_constant=_refuse)
-    except (ValueError, RecursionError) as error:
-        reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error).split("\n")[0]
-        raise FileError(f"{file.path} is no JSON that can be read ({reason}); write it again") from None
+        return parse_json(text.decode("utf-8-sig"))
+    except ValueError as error:
+        raise FileError(f"{file.path} is no JSON that can be read ({one_line(error)}); write it again") from None
 
 
 def read_names(path: str | os.PathLike[str]) -> tuple[str, ...]:
@@ -71,9 +71,10 @@ def read_names(path: str | os.PathLike[str]) -> tuple[str, ...]:
         return tuple(names)
     if file.kind != "text":
         raise FileError(f"{file.path}: expected a text file with one name per line, or a JSON list, got {file.kind}")
+    with file_errors(file.path), file.open() as stream:
+        content = stream.read()
     try:
-        with file_errors(file.path), file.open() as stream:
-            lines = stream.read().decode("utf-8-sig").splitlines()
+        lines = content.decode("utf-8-sig").splitlines()
     except UnicodeDecodeError as error:
         raise FileError(f"{file.path} must be text in UTF-8 ({error.reason}); save it again") from None
     return tuple(line.strip() for line in lines if line.strip())
@@ -87,18 +88,6 @@ def _by_number(file: File, content: Any) -> list[Any]:
     if largest > 100 * len(content) + 1000:
         raise FileError(f"{file.path}: {len(content):,} names are numbered up to {largest:,}; number them from 0 on")
     return [content.get(str(i), str(i)) for i in range(largest + 1)]
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) < len(pairs):
-        keys = [key for key, _ in pairs]
-        raise ValueError(f"{next(key for key in made if keys.count(key) > 1)!r} is there twice")
-    return made
-
-
-def _refuse(text: str) -> Any:
-    raise ValueError(f"{text} is no number of JSON")
 
 
 def _kind(value: Any) -> str:

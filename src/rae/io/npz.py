@@ -7,19 +7,28 @@ its checksum.
 
 from __future__ import annotations
 
+import lzma
 import math
 import mmap
 import struct
 import zipfile
+import zlib
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
-from numpy.lib import format as npy
+
+from rae.storage.npy import MAGIC, array_in, read_header
 
 LEAST_MAPPED = 1 << 16  # bytes; a smaller array is read
 CHUNK = 1 << 20  # bytes read at a time to verify a checksum
 LOCAL_HEADER = 30  # bytes before each member; the last four are the lengths of its name and extra field
+
+# What reading a damaged zip raises: its folder, the packed bytes of a member, or the array in one.
+DAMAGED = (
+    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, OSError, KeyError),
+    *(ValueError, NotImplementedError, RuntimeError, OverflowError, MemoryError),
+)
 
 Array = np.ndarray[Any, Any]
 
@@ -31,17 +40,19 @@ def open_npz(path: Path) -> dict[str, Array]:
         arrays = {}
         for info in archive.infolist():
             with archive.open(info) as member:
-                is_array = member.read(len(npy.MAGIC_PREFIX)) == npy.MAGIC_PREFIX
+                is_array = member.read(len(MAGIC)) == MAGIC
             if is_array:
                 array = _map_member(file, whole, archive, info)
-                arrays[info.filename.removesuffix(".npy")] = _read_member(archive, info) if array is None else array
+                arrays[info.filename.removesuffix(".npy")] = read_member(archive, info) if array is None else array
         return arrays
 
 
-def _read_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Array:
+def read_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Array:
+    """The array of one member, read into memory."""
     with archive.open(info) as member:
-        read: Array = npy.read_array(member, allow_pickle=False)  # an array of Python objects could run code
-        return read
+        shape, fortran, dtype = read_header(member)
+        content = member.read()
+    return array_in(content, 0, len(content), shape, fortran, dtype)
 
 
 def _map_member(file: IO[bytes], whole: mmap.mmap, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Array | None:
@@ -49,20 +60,13 @@ def _map_member(file: IO[bytes], whole: mmap.mmap, archive: zipfile.ZipFile, inf
     if info.compress_type != zipfile.ZIP_STORED or info.file_size < LEAST_MAPPED:
         return None
     with archive.open(info) as member:
-        version = npy.read_magic(member)
-        if version not in _HEADERS:
-            return None
-        shape, fortran, dtype = _HEADERS[version](member)
+        shape, fortran, dtype = read_header(member)
         start = member.tell()
         size = math.prod(shape) * dtype.itemsize
-        plain = not fortran and not dtype.hasobject and all(length > 0 for length in shape)
-        if not plain or not LEAST_MAPPED <= size <= info.file_size - start:
+        if fortran or not LEAST_MAPPED <= size <= info.file_size - start:
             return None
         while member.read(CHUNK):
             pass  # zipfile compares the checksum at the end
     file.seek(info.header_offset + LOCAL_HEADER - 4)
     begin = info.header_offset + LOCAL_HEADER + sum(struct.unpack("<HH", file.read(4)))
-    return np.ndarray(shape, dtype, buffer=whole, offset=begin + start)
-
-
-_HEADERS: dict[tuple[int, int], Any] = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+    return array_in(whole, begin + start, len(whole), shape, fortran, dtype)

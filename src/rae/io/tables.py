@@ -38,14 +38,16 @@ class ArrowTable:
 
     def read(self, positions: Sequence[int], *, coded: bool = False) -> list[pa.ChunkedArray]:
         """The columns at these positions, as they are stored; with `coded`, text in Parquet as dictionaries."""
-        wanted = [self.names[i] for i in positions]
+        wanted = self._wanted(positions)
         texts = [self.names[i] for i in positions if coded and is_text(self.schema.types[i])]
         tables = []
         for file in self.files:
             with file_errors(file.path), file.open() as stream:
                 source = pa.BufferReader(stream.read()) if file.compression else stream
                 if file.kind == "parquet":
-                    table = pq.ParquetFile(source, read_dictionary=texts).read(columns=wanted)
+                    stored = pq.ParquetFile(source, read_dictionary=texts)
+                    table = stored.read(columns=wanted)
+                    _check_rows(table.num_rows, stored)
                 else:
                     table = pa.ipc.open_file(source).read_all().select(wanted)
                 table.validate(full=True)  # a hostile file may point outside its own buffers
@@ -56,13 +58,20 @@ class ArrowTable:
 
     def batches(self, positions: Sequence[int]) -> Iterator[list[pa.Array]]:
         """The columns at these positions, at most `BATCH` rows at a time."""
-        wanted = [self.names[i] for i in positions]
+        wanted = self._wanted(positions)
         for file in self.files:
             with file_errors(file.path), file.open() as stream:
                 source = pa.BufferReader(stream.read()) if file.compression else stream
                 for batch in _record_batches(source, file.kind, wanted):
                     batch.validate(full=True)
                     yield [batch.column(name) for name in wanted]
+
+    def _wanted(self, positions: Sequence[int]) -> list[str]:
+        """The names of these columns; one that two columns have is refused."""
+        names = [self.names[i] for i in positions]
+        if double := next((name for name in names if self.names.count(name) > 1), None):
+            raise FileError(f"{self.files[0].path} has two columns called {double!r}; rename one of them")
+        return names
 
 
 Table = TextTable | ArrowTable
@@ -160,7 +169,8 @@ def expected_rows(table: Table) -> int | None:
     if isinstance(table, ArrowTable):
         if any(file.compression or file.kind != "parquet" for file in table.files):
             return None
-        return sum(int(pq.read_metadata(file.path).num_rows) for file in table.files)
+        with file_errors(table.files[0].path):
+            return sum(int(pq.read_metadata(file.path).num_rows) for file in table.files)
     file = table.file
     with file_errors(file.path), pa.OSFile(str(file.path)) as raw:
         stream = pa.CompressedInputStream(raw, file.compression) if file.compression else raw
@@ -170,12 +180,21 @@ def expected_rows(table: Table) -> int | None:
 
 def _record_batches(source: Any, kind: str, wanted: list[str]) -> Iterator[pa.RecordBatch]:
     if kind == "parquet":
-        # a pre-buffered file stays in memory to its end
-        yield from pq.ParquetFile(source, pre_buffer=False).iter_batches(BATCH, columns=wanted)
+        parquet, n = pq.ParquetFile(source, pre_buffer=False), 0  # a pre-buffered file stays in memory to its end
+        for batch in parquet.iter_batches(BATCH, columns=wanted):
+            n += batch.num_rows
+            yield batch
+        _check_rows(n, parquet)
         return
     stored = pa.ipc.open_file(source)
     for i in range(stored.num_record_batches):
         yield stored.get_batch(i).select(wanted)
+
+
+def _check_rows(n: int, parquet: Any) -> None:
+    """Refuse a file that gives fewer rows of a column than it says it has."""
+    if n != parquet.metadata.num_rows:
+        raise pa.ArrowInvalid(f"it says it has {parquet.metadata.num_rows:,} rows, and {n:,} are there")
 
 
 def _plain_integers(table: TextTable, positions: list[int]) -> list[pa.Array]:
@@ -239,4 +258,6 @@ def _id_column(path: Path, role: str, column: pa.ChunkedArray) -> pa.Array:
 def _schema(file: File) -> pa.Schema:
     with file_errors(file.path), file.open() as stream:
         source = pa.BufferReader(stream.read()) if file.compression else stream
-        return pq.ParquetFile(source).schema_arrow if file.kind == "parquet" else pa.ipc.open_file(source).schema
+        schema = pq.ParquetFile(source).schema_arrow if file.kind == "parquet" else pa.ipc.open_file(source).schema
+        _ = schema.names, str(schema)  # which fail here where they are not Unicode
+        return schema

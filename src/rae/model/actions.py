@@ -122,9 +122,14 @@ class Actions:
     @classmethod
     def rebuilt(cls, tensors: Mapping[str, Tensor], words: bool) -> Actions:
         """What `tensors` gave; ValueError where shapes or types do not match each other, or numbers are not finite."""
-        m, a, w = len(tensors["scale"]), tensors["axes"].shape[1], tensors["own_axes"].shape[1]
-        zeros = torch.zeros(m, dtype=torch.float64)
-        check_tensors(tensors, cls.blank(zeros, zeros, words, w, a).tensors())
+        shapes = [tensors[name].shape for name in ("scale", "axes", "own_axes")]
+        if [len(shape) for shape in shapes] != [1, 2, 2]:
+            raise ValueError("its axes are no matrices")
+        (m,), (_, a), (_, w) = shapes
+        with torch.device("meta"):  # takes no memory for what the shapes claim
+            zeros = torch.zeros(m, dtype=torch.float64)
+            expected = cls.blank(zeros, zeros, words, w, a).tensors()
+        check_tensors(tensors, expected)
         return cls(words, **tensors)
 
 

@@ -1,12 +1,11 @@
 """One safetensors file per model: weights as tensors, everything else as JSON in the header.
 
-Nothing in the file is executed when it is read, and every part of it is checked.
+Nothing in the file is executed when it is read, and every part of it is checked; its header has their checksum.
 """
 
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import version
@@ -17,11 +16,13 @@ import torch
 
 from rae.blocks import Block, side_by_side
 from rae.config import Config
-from rae.errors import CheckpointError, ConfigError
+from rae.errors import CheckpointError, one_line
 from rae.features import structural_width
 from rae.model.encoder import Encoder
 from rae.model.exact import ExactModel
-from rae.storage.atomic import atomic_path
+from rae.model.structure import check_tensors
+from rae.storage.documents import expect
+from rae.storage.tensors import read_tensors, write_tensors
 
 FORMAT = 1
 EXACT = "exact"  # what the header calls an exact model; trained models name none
@@ -80,82 +81,81 @@ def save(model: Fitted, path: str | Path) -> None:
 
 def write_file(path: str | Path, fields: Mapping[str, Any], tensors: dict[str, torch.Tensor]) -> None:
     """Write tensors and, as JSON in the header, the format, the version and these fields, atomically."""
-    from safetensors.torch import save as to_bytes
-
     header = {"format": FORMAT, "version": version("rae"), **fields}
-    data = to_bytes(tensors, metadata={_HEADER: json.dumps(header, sort_keys=True)})
-    with atomic_path(path) as temporary:
-        Path(temporary).write_bytes(data)
+    write_tensors(path, _HEADER, header, {name: tensor.numpy() for name, tensor in tensors.items()})
 
 
 def load(path: str | Path) -> Fitted:
-    """The model in this file; a truncated, foreign, damaged or newer file is refused."""
+    """The model in this file; a truncated, foreign, changed or newer file is refused."""
     path = Path(path)
     fields, tensors = read_file(path)
     try:
+        expect(fields, _PATTERN)
         return ExactModel.rebuilt(fields, tensors) if fields.get("model") == EXACT else _rebuilt(fields, tensors)
-    except (KeyError, TypeError, ValueError, RuntimeError, ConfigError, MemoryError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise CheckpointError(f"{path} does not hold the model its header describes ({reason})") from None
+    except (KeyError, ValueError, TypeError, RuntimeError, OverflowError) as error:  # torch, of impossible shapes
+        raise CheckpointError(f"{path} does not hold the model its header describes ({one_line(error)})") from None
 
 
 def read_file(path: Path) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
-    """The fields of the header and the tensors; a truncated, foreign or newer file is refused."""
-    from safetensors import SafetensorError, safe_open
-
+    """The fields of the header and the tensors; a truncated, foreign, changed or newer file is refused."""
     if not path.is_file():
         raise CheckpointError(f"no model file at {path}; expected the model.safetensors that RAE.save or rae fit wrote")
+    fields, arrays = read_tensors(path, _HEADER, FORMAT, _PATTERN, "was the copy cut short? copy or fit it again")
     try:
-        with safe_open(path, framework="pt") as file:
-            header = (file.metadata() or {}).get(_HEADER)
-            tensors = {name: file.get_tensor(name).clone() for name in file.keys()} if header else {}  # noqa: SIM118
-    except (SafetensorError, OSError, ValueError) as error:
-        raise CheckpointError(f"{path} is not a whole safetensors file ({error}); was the copy cut short?") from None
-    if header is None:
-        raise CheckpointError(
-            f"{path} is a safetensors file, but not one that rae wrote (its header has no {_HEADER!r})"
-        )
-    return _fields(path, header), tensors
+        return fields, {name: torch.from_numpy(array) for name, array in arrays.items()}
+    except TypeError as error:  # a type of numbers that torch lacks
+        raise CheckpointError(f"{path} does not hold the model its header describes ({one_line(error)})") from None
 
 
-def _fields(path: Path, header: str) -> dict[str, Any]:
-    try:
-        fields: dict[str, Any] = json.loads(header)
-        newer = int(fields["format"]) > FORMAT
-    except (ValueError, TypeError, KeyError):
-        raise CheckpointError(f"the header of {path} is damaged; fit the model again") from None
-    if newer:
-        raise CheckpointError(
-            f"{path} has format {fields['format']} (rae {fields.get('version', '?')}), this version reads up to "
-            f"{FORMAT}; upgrade rae"
-        )
-    return fields
+_RECORD = {"loss": str, "step": int, "value": float, "rank": float, "cosine": float}
+_PATTERN = {
+    "config": dict,
+    "n_features": int,
+    "structural": bool,
+    "feature_names": (None, [str]),
+    "history": [_RECORD],
+    "model?": str,
+    "words?": bool,
+}
 
 
-def _rebuilt(fields: Mapping[str, Any], tensors: dict[str, torch.Tensor]) -> Checkpoint:
+def _rebuilt(fields: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> Checkpoint:
     config = Config.from_dict(fields["config"])
-    n_features, structural = int(fields["n_features"]), bool(fields["structural"])
-    names = fields["feature_names"]
-    names = None if names is None else tuple(map(str, names))
-    history = [dict(record) for record in fields["history"]]
-    if names is not None and len(names) + (structural_width(config) if config.add_structure else 0) != n_features:
-        raise ValueError(f"{len(names)} feature names for {n_features} features")
-    encoders = {loss: _encoder(loss, n_features, config, tensors) for loss in losses(config)}
-    return Checkpoint(config, encoders, n_features, structural, names, history)
+    n_features, structural, names = fields["n_features"], fields["structural"], fields["feature_names"]
+    computed = structural_width(config) if structural or config.add_structure else 0
+    given = n_features - computed
+    if given < 0 or (given == 0) != structural:
+        raise ValueError(f"{n_features} features do not go with its settings")
+    if names is not None and len(names) != given:
+        raise ValueError(f"{len(names)} feature names for {given} features")
+    shapes = {loss: state_shapes(n_features, config) for loss in losses(config)}
+    expected = {f"{loss}.{name}": shape for loss, of_loss in shapes.items() for name, shape in of_loss.items()}
+    # before memory is taken for what the header claims
+    check_tensors(tensors, {n: torch.empty(s, dtype=kind, device="meta") for n, (s, kind) in expected.items()})
+    encoders = {}
+    for loss in losses(config):
+        encoder = Encoder(n_features, config)
+        encoder.load_state_dict({name: tensors[f"{loss}.{name}"] for name in shapes[loss]}, strict=True)
+        if any(float(norm.running_var.min()) < 0 for norm in encoder.norms()):  # type: ignore[union-attr]
+            raise ValueError("a variance below zero")
+        encoders[loss] = encoder.eval()
+    return Checkpoint(
+        config, encoders, n_features, structural, None if names is None else tuple(names), fields["history"]
+    )
 
 
-def _encoder(loss: str, n_features: int, config: Config, tensors: dict[str, torch.Tensor]) -> Encoder:
-    state = {name[len(loss) + 1 :]: t for name, t in tensors.items() if name.startswith(f"{loss}.")}
-    widths = (n_features, *config.dims)
-    for k, expected in enumerate(itertools.pairwise(widths)):  # before memory is taken for what the header claims
-        shape = tuple(state[f"levels.{k}.aggregate.weight"].shape)
-        if shape != expected:
-            raise ValueError(f"level {k + 1} has weights of shape {shape}, expected {expected}")
-    if not all(torch.isfinite(t).all() for t in state.values()):
-        raise ValueError("weights that are not finite")
-    encoder = Encoder(n_features, config)
-    encoder.load_state_dict(state, strict=True)
-    return encoder.eval()
+def state_shapes(n_features: int, config: Config) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:
+    """Shape and type of every tensor of an encoder with these settings, by name."""
+    shapes: dict[str, tuple[tuple[int, ...], torch.dtype]] = {}
+    for k, (n_in, n_out) in enumerate(itertools.pairwise((n_features, *config.dims))):
+        layers = {"aggregate": n_in} | ({"update": n_out} if config.projections == 2 else {})
+        for layer, width in layers.items():
+            name = f"levels.{k}.{layer}"
+            shapes[f"{name}.weight"] = (width, n_out), torch.float32
+            for part in ("weight", "bias", "running_mean", "running_var"):
+                shapes[f"{name}.norm.{part}"] = (n_out,), torch.float32
+            shapes[f"{name}.norm.num_batches_tracked"] = (), torch.int64
+    return shapes
 
 
 def losses(config: Config) -> tuple[str, ...]:

@@ -144,6 +144,10 @@ class Encoder(nn.Module):
         """The levels, the first one first."""
         return [level for level in self.levels if isinstance(level, Level)]
 
+    def norms(self) -> list[nn.BatchNorm1d]:
+        """The normalisations of all levels."""
+        return [layer.norm for level in self.stack() for layer in (level.aggregate, level.update) if layer is not None]
+
     def forward(self, x: Any, blocks: Sequence[Block], stream: Stream | None = None) -> Tensor:
         """All levels of each row of the last block, the last level first, as `transform` gives them.
 

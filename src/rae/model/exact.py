@@ -73,6 +73,8 @@ class ExactModel:
         parts: dict[str, dict[str, Tensor]] = {"structure": {}, "actions": {}}
         for name, tensor in tensors.items():
             part, _, rest = name.partition(".")
+            if part not in parts:
+                raise ValueError(f"it has an unknown tensor {name!r}")
             parts[part][rest] = tensor
         structure = loaded_structure(parts["structure"], config) if parts["structure"] else None
         words = fields["words"] if parts["actions"] else False
@@ -83,4 +85,7 @@ class ExactModel:
             raise ValueError("the tensors of the structure are missing")
         if names is not None and (actions is None or len(names) != len(actions.scale)):
             raise ValueError(f"{len(names)} feature names for another number of features")
-        return cls(config, structure, actions, None if names is None else tuple(map(str, names)))
+        model = cls(config, structure, actions, None if names is None else tuple(map(str, names)))
+        if (model.n_features, model.structural) != (fields["n_features"], fields["structural"]):
+            raise ValueError(f"{fields['n_features']} features are not those of its tensors")
+        return model

@@ -39,6 +39,7 @@ WAVE_LEVELS = 3  # of `around`: how far it looks, in edges
 SAMPLE = 100_000  # nodes that the covariances are taken over, at most
 SMALLEST_DEVIATION = 0.1  # of a measure: one that hardly varies is not blown up
 SMALLEST_SHARE = 1e-9  # of the largest eigenvalue: directions below it are rounding
+LARGEST = 1e30  # of any number that a model keeps
 SMALLEST_EIGENVALUE = 1e-12  # where all nodes are alike, everything is rounding
 
 
@@ -263,11 +264,12 @@ def loaded_structure(tensors: Mapping[str, Tensor], config: ExactConfig) -> Stru
 
 def check_tensors(tensors: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> None:
     """ValueError for tensors that are missing, superfluous, of another shape or type, or not finite."""
-    if set(tensors) != set(expected):
-        raise ValueError(f"expected the tensors {', '.join(expected)}, got {', '.join(tensors) or 'none'}")
+    for what, names in (("missing", set(expected) - set(tensors)), ("unknown", set(tensors) - set(expected))):
+        if names:
+            raise ValueError(f"{len(names)} tensors are {what}, first {min(names)!r}")
     for name, like in expected.items():
         got = tensors[name]
         if got.shape != like.shape or got.dtype != like.dtype:
             raise ValueError(f"{name} is {got.dtype} of shape {tuple(got.shape)}, expected {tuple(like.shape)}")
-        if not torch.isfinite(got).all():
-            raise ValueError(f"{name} is not finite")
+        if not bool((got.abs() <= LARGEST).all()):
+            raise ValueError(f"{name} is not finite, or too large")

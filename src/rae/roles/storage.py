@@ -8,8 +8,7 @@ roles.json           format, model, k, criterion, rule in words, weak, threshold
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -18,18 +17,24 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rae.blocks import Block, blocks_from
-from rae.errors import CheckpointError, FileError
+from rae.blocks import LARGEST_WEIGHT, Block, blocks_from
+from rae.errors import CheckpointError, FileError, RaeError, one_line
+from rae.graph.frames import float_column
+from rae.io.features import list_matrix
+from rae.io.tables import open_table, read_ids
 from rae.roles.cards import Card
 from rae.roles.model import Assignment, Parameters, Roles
 from rae.roles.number import STRONG, Choice
 from rae.roles.vectors import Floats, Ints, Projection, chunks
 from rae.storage.atomic import atomic_path, write_json
+from rae.storage.documents import expect, read_json
+from rae.storage.tensors import read_tensors, write_tensors
 
 PARAMETERS, TABLE, RECORD = "roles.safetensors", "roles.parquet", "roles.json"
 PARAMETERS_VERSION = 2  # 1: without blocks and weights
 HEADER = "rae roles"
 RECORD_FORMAT, RECORD_VERSION = "rae roles", 1
+LARGEST, SMALLEST_RADIUS = 1e100, 1e-100  # of numbers in a file: their squares are finite
 TABLE_ROWS = 262_144  # rows written at a time
 
 
@@ -46,8 +51,6 @@ def write_roles(folder: Path, ids: pa.Array, roles: Roles, assignment: Assignmen
 
 def save_parameters(parameters: Parameters, path: str | Path) -> None:
     """Write the parameters to one file, atomically."""
-    from safetensors.numpy import save
-
     choice, projection = parameters.choice, parameters.projection
     header = {
         "format": PARAMETERS_VERSION,
@@ -67,63 +70,63 @@ def save_parameters(parameters: Parameters, path: str | Path) -> None:
         "centers": parameters.centers,
         "sizes": parameters.sizes.astype(np.int64),
     }
-    data = save(arrays, metadata={HEADER: json.dumps(header, sort_keys=True)})
-    with atomic_path(path) as temporary:
-        temporary.write_bytes(data)
+    write_tensors(path, HEADER, header, arrays)
 
 
 def load_parameters(path: str | Path) -> Parameters:
     """The parameters in this file; a damaged, foreign or newer file is refused."""
-    from safetensors import SafetensorError, safe_open
-
     path = Path(path)
     if not path.is_file():
         raise CheckpointError(f"no roles at {path}; `rae roles RUN` finds them and writes the file")
+    header, arrays = read_tensors(path, HEADER, PARAMETERS_VERSION, _PARAMETERS, "run `rae roles` again")
     try:
-        with safe_open(path, framework="np") as file:
-            text = (file.metadata() or {}).get(HEADER)
-            arrays = {name: file.get_tensor(name) for name in file.keys()} if text else {}  # noqa: SIM118
-    except (SafetensorError, OSError, ValueError) as error:
-        raise CheckpointError(f"{path} is not a whole safetensors file ({error}); run `rae roles` again") from None
-    if text is None:
-        raise CheckpointError(f"{path} is a safetensors file, but holds no roles (its header has no {HEADER!r})")
-    try:
-        header = json.loads(text)
-        newer = int(header["format"]) > PARAMETERS_VERSION
-    except (ValueError, TypeError, KeyError):
-        raise CheckpointError(f"the header of {path} is damaged; run `rae roles` again") from None
-    if newer:
-        number = header["format"]
-        raise CheckpointError(f"{path} has format {number}, this rae reads up to {PARAMETERS_VERSION}; upgrade rae")
-    try:
+        expect(header, _PARAMETERS)
         return _parameters(header, arrays)
     except (KeyError, TypeError, ValueError) as error:
-        raise CheckpointError(f"{path} does not hold the roles its header describes ({error})") from None
+        raise CheckpointError(f"{path} does not hold the roles its header describes ({one_line(error)})") from None
+
+
+_PARAMETERS = {
+    "radius": float,
+    "criterion": str,
+    "curve": [[float]],
+    "settings": {"k": (int, str), "max_k": int, "seed": int},
+    "leading": int,
+    "model": (str, None),
+    "blocks?": [dict],
+    "weights?": {str: float},
+}
+_ARRAYS = {"mean": (1, np.float64), "directions": (2, np.float64), "centers": (2, np.float64), "sizes": (1, np.int64)}
 
 
 def _parameters(header: dict[str, Any], arrays: dict[str, Any]) -> Parameters:
-    mean, directions, centers, sizes = (arrays[name] for name in ("mean", "directions", "centers", "sizes"))
-    shapes_agree = directions.ndim == centers.ndim == 2 and (
-        directions.shape == (len(mean), centers.shape[1]) and mean.ndim == 1 and sizes.shape == (len(centers),)
-    )
-    if not shapes_agree or not all(np.isfinite(array).all() for array in arrays.values()) or not len(centers):
+    if set(arrays) != set(_ARRAYS):
+        raise ValueError(f"expected the tensors {', '.join(_ARRAYS)}, got {', '.join(arrays)[:80] or 'none'}")
+    for name, (dimensions, kind) in _ARRAYS.items():
+        if arrays[name].ndim != dimensions or arrays[name].dtype != kind or not (abs(arrays[name]) <= LARGEST).all():
+            raise ValueError(f"{name} must be {dimensions}-dimensional, of {np.dtype(kind).name} and finite")
+    mean, directions, centers, sizes = (arrays[name] for name in _ARRAYS)
+    shapes_agree = directions.shape == (len(mean), centers.shape[1]) and sizes.shape == (len(centers),)
+    if not shapes_agree or not centers.size or not 0 <= header["leading"] <= centers.shape[1]:
         raise ValueError("its arrays do not fit together")
-    radius, settings, model = float(header["radius"]), dict(header["settings"]), header["model"]
-    if not radius > 0 or not {"k", "max_k", "seed"} <= set(settings) or not isinstance(model, str | None):
-        raise ValueError("settings are missing")
+    settings, k = header["settings"], header["settings"]["k"]
+    if not SMALLEST_RADIUS <= header["radius"] <= LARGEST or min(settings["max_k"], 1 if k == "auto" else k) < 1:
+        raise ValueError("its settings are damaged")
     curve = {int(k): float(value) for k, value in header["curve"]}
-    choice = Choice(len(centers), str(header["criterion"]), curve)
-    projection = Projection(mean, directions, int(header["leading"]))
+    if header["criterion"] == "prediction strength" and curve and len(centers) not in curve:
+        raise ValueError("its curve lacks the number of roles")
+    choice = Choice(len(centers), header["criterion"], curve)
+    projection = Projection(mean, directions, header["leading"])
     blocks, weights = _blocks(header.get("blocks", []), header.get("weights", {}), len(mean))
-    return Parameters(projection, centers, radius, sizes, choice, settings, model, blocks, weights)
+    return Parameters(projection, centers, header["radius"], sizes, choice, settings, header["model"], blocks, weights)
 
 
 def _blocks(records: Any, weights: Any, width: int) -> tuple[tuple[Block, ...], dict[str, float]]:
     """The blocks and weights of a header; ValueError where they do not make up `width` weighted columns."""
     if not records:
         return (), {}
-    blocks = blocks_from(records, int(records[-1]["stop"]))
-    if set(weights) != {block.name for block in blocks}:
+    blocks = blocks_from(records, records[-1]["stop"])
+    if set(weights) != {block.name for block in blocks} or not all(0 <= w <= LARGEST_WEIGHT for w in weights.values()):
         raise ValueError("weights are missing")
     weights = {block.name: float(weights[block.name]) for block in blocks}
     if sum(block.width for block in blocks if weights[block.name]) != width:
@@ -160,16 +163,23 @@ def assignment_table(ids: pa.Array, assignment: Assignment, start: int = 0, stop
 def read_table(path: Path) -> tuple[pa.Array, Ints, Floats, Floats]:
     """The ids, roles, confidences and memberships of a roles.parquet.  -> (n,), (n,), (n,), (n, k)"""
     try:
-        table = pq.read_table(path, columns=["id", "role", "confidence", "membership"]).combine_chunks()
-        columns = [table.column(name) for name in table.column_names]
-        ids, role, confidence, lists = (
-            c.chunk(0) if c.num_chunks == 1 else pa.concat_arrays(c.chunks) if c.num_chunks else pa.array([], c.type)
-            for c in columns
-        )
-        memberships = lists.flatten().to_numpy(zero_copy_only=False).astype(np.float32).reshape(len(ids), -1)
-        return ids, role.to_numpy().astype(np.int64), confidence.to_numpy().astype(np.float32), memberships
-    except (OSError, ValueError, pa.ArrowException, AttributeError) as error:
-        raise FileError(f"{path} is not a table of roles ({error}); run `rae roles` again") from None
+        table = open_table(path)
+        columns = ("id", "role", "confidence", "membership")
+        if absent := [name for name in columns if name not in table.names]:
+            raise FileError(f"it has no column {absent[0]!r}")
+        (ids,) = read_ids(table, {"role": table.names.index("id")})
+        role, confidence, lists = table.read([table.names.index(name) for name in columns[1:]])  # type: ignore[arg-type]
+        if not pa.types.is_fixed_size_list(lists.type):
+            raise FileError(f"its memberships are {lists.type}")
+        memberships = list_matrix(lists, "membership")
+        roles, sure = float_column(role, "role"), float_column(confidence, "confidence")
+    except RaeError as error:
+        raise FileError(f"{path} is not a table of roles (", error, "); run `rae roles` again") from None
+    k = memberships.shape[1]
+    sound = pa.types.is_integer(role.type) and ((roles >= 0) & (roles < k)).all() and len(ids) > 0
+    if not sound or not all(((part >= 0) & (part <= 1)).all() for part in (sure, memberships)):
+        raise FileError(f"{path} is not a table of roles (some lie outside of 0 to {k - 1}); run `rae roles` again")
+    return ids, roles.astype(np.int64), sure, memberships
 
 
 # -------------------------------------------------------------------------------------- roles.json
@@ -221,16 +231,49 @@ def describe_number(choice: Choice) -> str:
     return f"{number}: the most that two halves of the nodes agree on ({strength})"
 
 
+_NUMBERS = [float]
+_MEASURE = {"quartiles": _NUMBERS, "percentiles": _NUMBERS}
+_ACTION = {"feature": str, "column": int, "overall": float}
+_CARD = {
+    "role": int,
+    "size": int,
+    "share": float,
+    "confidence": float,
+    "prototypes": [(str, float, bool)],
+    "names?": [(str, None)],
+    "structure": {str: _MEASURE},
+    "edges": {"inside?": float, "to?": _NUMBERS},
+    "actions": [({**_ACTION, "lift": float, "share": float}, {**_ACTION, "shift": float, "mean": float})],
+    "summary": str,
+}
+_RECORD = {"k": int, "criterion": str, "rule": str, "nodes": int, "weights?": {str: float}, "cards": [_CARD]}
+
+
 def read_record(path: Path) -> dict[str, Any]:
     """The content of a roles.json; a damaged, foreign or newer file is refused."""
     try:
-        record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        ours = record["format"] == RECORD_FORMAT
-        whole = isinstance(record["format_version"], int) and isinstance(record["cards"], list)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise FileError(f"{path} is not what `rae roles` writes ({error}); run it again") from None
-    if not (ours and whole):
+        record: dict[str, Any] = read_json(path)
+        expect(record, {"format": str, "format_version": int})
+    except (OSError, ValueError) as error:
+        raise FileError(f"{path} is not what `rae roles` writes ({one_line(error)}); run it again") from None
+    if record["format"] != RECORD_FORMAT:
         raise FileError(f"{path} is not what `rae roles` writes; is this another program's file?")
     if record["format_version"] > RECORD_VERSION:
         raise FileError(f"{path} has format version {record['format_version']}, this rae reads up to {RECORD_VERSION}")
+    try:
+        expect(record, _RECORD)
+        _check_cards(record["cards"])
+    except ValueError as error:
+        raise FileError(f"{path} is not what `rae roles` writes ({error}); run it again") from None
     return record
+
+
+def _check_cards(cards: Sequence[Mapping[str, Any]]) -> None:
+    """ValueError for cards that are not one per role, or whose lists do not go together."""
+    for role, card in enumerate(cards):
+        structure, edges, prototypes = card["structure"], card["edges"], card["prototypes"]
+        sound = card["role"] == role and len(card.get("names") or prototypes) == len(prototypes)
+        sound = sound and (not structure or {"degree", "core"} <= set(structure))
+        sound = sound and all(len(measure[part]) == 3 for measure in structure.values() for part in _MEASURE)
+        if not sound or (edges and len(edges.get("to", ())) != len(cards)) or ("inside" in edges) != bool(edges):
+            raise ValueError(f"card {role} is damaged")

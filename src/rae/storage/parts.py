@@ -25,6 +25,7 @@ import numpy as np
 from rae.errors import FileError
 from rae.memory import forget
 from rae.storage.atomic import atomic_path, write_json
+from rae.storage.documents import read_json
 
 log = logging.getLogger("rae")
 
@@ -169,7 +170,7 @@ def _write_all(file: Any, data: memoryview) -> None:
 def _fingerprint_in(folder: Path) -> str | None:
     """The fingerprint in the manifest of this folder, None where there is none to be believed."""
     try:
-        manifest = json.loads((folder / INFO).read_text(encoding="utf-8"))
+        manifest = read_json(folder / INFO)
         known = manifest["format"] == FORMAT and manifest["format_version"] == FORMAT_VERSION
         return str(manifest["fingerprint"]) if known else None
     except (OSError, ValueError, KeyError, TypeError):
