@@ -425,7 +425,7 @@ def write_model(name: str) -> Callable[[Path], object]:
         ]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            RAE(**settings).fit(graph(), features).save(folder / "model.safetensors")
+            RAE(**settings).fit(graph(), features=features).save(folder / "model.safetensors")
 
     return write
 

@@ -142,10 +142,10 @@ def test_an_exact_model_does_not_depend_on_the_units_of_a_column():
 def test_a_trained_model_says_that_a_column_outweighs_the_others():
     large = X * np.array([1, 1, 1e6, 1, 1], np.float32)
     with pytest.warns(ScaleWarning, match=r"'c' varies by .*e\+0[56], others by .*fit the exact model"):
-        RAE(**SMALL).fit(GRAPH, large, feature_names=list("abcde"))
+        RAE(**SMALL).fit(GRAPH, features=large, feature_names=list("abcde"))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        RAE(**SMALL).fit(GRAPH, features=X)
+        RAE(**SMALL).fit(GRAPH, features=features=X)
 
 
 @pytest.mark.parametrize("settings", [{}, SMALL, {**SMALL, "steps": 2}], ids=["exact", "untrained", "trained"])
