@@ -29,11 +29,11 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rae.errors import Argument, RunError
+from rae.version import versions_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -72,7 +72,7 @@ OUT, FORCE = Argument("out"), Argument("force", True)
 COUNTS = ("nodes", "edges", "isolated", "features", "width", "rows", "doubled", "self_loops")
 STAGES = ("read", "fit", "embed")
 STAGING = re.compile(r"\.[0-9a-f]{32}\.tmp")  # the name of a staging folder
-LIBRARIES = ("rae", "numpy", "scipy", "pyarrow", "torch", "safetensors", "scikit-learn")
+LIBRARIES = ("numpy", "scipy", "pyarrow", "torch", "safetensors", "scikit-learn")
 
 
 @dataclass(frozen=True)
@@ -566,10 +566,5 @@ def _read_info(path: Path) -> dict[str, Any]:
 
 
 def _versions() -> dict[str, str]:
-    versions = {"python": platform.python_version(), "platform": f"{platform.system()} {platform.machine()}"}
-    for name in LIBRARIES:
-        try:
-            versions[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return versions
+    system = {"python": platform.python_version(), "platform": f"{platform.system()} {platform.machine()}"}
+    return {**system, **versions_of(*LIBRARIES)}

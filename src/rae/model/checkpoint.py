@@ -9,7 +9,6 @@ import itertools
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from rae.features import structural_width
 from rae.model.encoder import Encoder
 from rae.model.exact import ExactModel
 from rae.storage.atomic import atomic_path
+from rae.version import __version__
 
 FORMAT = 1
 EXACT = "exact"  # what the header calls an exact model; trained models name none
@@ -82,7 +82,7 @@ def write_file(path: str | Path, fields: Mapping[str, Any], tensors: dict[str, t
     """Write tensors and, as JSON in the header, the format, the version and these fields, atomically."""
     from safetensors.torch import save as to_bytes
 
-    header = {"format": FORMAT, "version": version("rae"), **fields}
+    header = {"format": FORMAT, "version": __version__, **fields}
     data = to_bytes(tensors, metadata={_HEADER: json.dumps(header, sort_keys=True)})
     with atomic_path(path) as temporary:
         Path(temporary).write_bytes(data)

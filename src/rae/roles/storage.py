@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from rae.roles.model import Assignment, Parameters, Roles
 from rae.roles.number import STRONG, Choice
 from rae.roles.vectors import Floats, Ints, Projection, chunks
 from rae.storage.atomic import atomic_path, write_json
+from rae.version import __version__
 
 PARAMETERS, TABLE, RECORD = "roles.safetensors", "roles.parquet", "roles.json"
 PARAMETERS_VERSION = 2  # 1: without blocks and weights
@@ -51,7 +51,7 @@ def save_parameters(parameters: Parameters, path: str | Path) -> None:
     choice, projection = parameters.choice, parameters.projection
     header = {
         "format": PARAMETERS_VERSION,
-        "version": version("rae"),
+        "version": __version__,
         "radius": parameters.radius,
         "criterion": choice.criterion,
         "curve": [[k, value] for k, value in choice.curve.items()],
