@@ -83,7 +83,7 @@ def _writable(path: str | os.PathLike[str]) -> Path:
 
 
 def _flush(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
+    handle = os.open(path, os.O_RDWR if path.is_file() else os.O_RDONLY)  # Windows flushes what is open for writing
     try:
         os.fsync(handle)
     finally:
