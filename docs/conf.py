@@ -6,18 +6,16 @@ reference comes from docstrings. Nothing is fetched: the theme brings its fonts,
 
 from __future__ import annotations
 
-import importlib.metadata
 import re
 from pathlib import Path
 from typing import Any
 
+from rae.version import __version__
+
 project = "RAE"
 author = "The RAE authors"
 copyright = "The RAE authors, Apache-2.0"
-try:
-    release = importlib.metadata.version("role-action-embeddings")
-except importlib.metadata.PackageNotFoundError:
-    release = ""  # a checkout that is not installed
+release = __version__
 
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.viewcode"]
 source_suffix = {".md": "myst-nb", ".ipynb": "myst-nb"}

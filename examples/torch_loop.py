@@ -1,6 +1,6 @@
 """A training loop of your own, from exported functions: PyG Data in, sampler, encoder, pairs and loss.
 
-    pip install 'rae[pyg]'  # for the Data object alone; a Graph and an array do as well
+    pip install 'role-action-embeddings[pyg]'  # for the Data object alone; a Graph and an array do as well
     python examples/torch_loop.py
 
 It trains J_neighbor as `RAE(loss="neighbor").fit` does, with a learning-rate schedule that RAE does not have.

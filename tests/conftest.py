@@ -19,6 +19,19 @@ def one_thread():
         torch.set_num_threads(1)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item):
+    """A test of what an optional library does is skipped where that library has no wheel for this Python."""
+    from rae.errors import MissingExtraError
+
+    try:
+        return (yield)
+    except MissingExtraError as error:
+        if "it has no wheel for Python" in str(error):
+            pytest.skip(str(error))
+        raise
+
+
 @pytest.fixture
 def data_home() -> Path:
     """The folder that RAE_DATA names; tests that read it are marked `data`."""

@@ -179,9 +179,17 @@ def test_settings_are_named(method):
         method(3)
 
 
-def test_without_gensim_the_error_says_what_to_install(monkeypatch):
+@pytest.mark.parametrize(
+    ("python", "remedy"),
+    [
+        ((3, 13), r"install it with: pip install 'role-action-embeddings\[bench\]'"),
+        ((3, 14), r"it has no wheel for Python 3\.14: run this with Python 3\.13 or older"),
+    ],
+)
+def test_without_gensim_the_error_says_what_to_do(monkeypatch, python, remedy):
     monkeypatch.setitem(sys.modules, "gensim.models", None)
-    with pytest.raises(MissingExtraError, match=r"gensim; install it with: pip install 'rae\[bench\]'"):
+    monkeypatch.setattr(sys, "version_info", python)
+    with pytest.raises(MissingExtraError, match=f"gensim; {remedy}$"):
         DeepWalk().fit_transform(GRAPH)
 
 

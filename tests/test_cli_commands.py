@@ -374,9 +374,9 @@ def test_help_has_examples_and_exits_with_0(rae):
 
 
 def test_version_is_the_installed_one(rae):
-    from importlib.metadata import version
+    from rae.version import __version__
 
-    assert rae("--version")[:2] == (0, f"rae {version('rae')}\n")
+    assert rae("--version")[:2] == (0, f"rae {__version__}\n")
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import pty
 import select
@@ -36,6 +37,15 @@ def test_nothing_heavy_is_imported_for_help():
     code = f"import sys, rae.cli; print([m for m in {heavy} if m in sys.modules])"
 
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"
+
+
+def test_letters_that_the_output_lacks_are_escaped():
+    raw = io.BytesIO()
+    stream = io.TextIOWrapper(raw, "cp1252", newline="\n")
+    rae.__main__.print_all_letters(stream)
+    print("zürich 東京", file=stream, flush=True)
+
+    assert raw.getvalue() == b"z\xfcrich \\u6771\\u4eac\n"
 
 
 def test_the_exit_code_reaches_the_shell(here):

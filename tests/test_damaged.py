@@ -145,7 +145,7 @@ def test_a_trained_model_says_that_a_column_outweighs_the_others():
         RAE(**SMALL).fit(GRAPH, features=large, feature_names=list("abcde"))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        RAE(**SMALL).fit(GRAPH, features=features=X)
+        RAE(**SMALL).fit(GRAPH, features=X)
 
 
 @pytest.mark.parametrize("settings", [{}, SMALL, {**SMALL, "steps": 2}], ids=["exact", "untrained", "trained"])

@@ -864,7 +864,7 @@ def test_an_interrupt_leaves_complete_lines_and_the_next_call_resumes(tmp_path):
 
 def test_a_missing_drawing_library_is_named_with_its_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(RaeError, match=r"rae\[bench\]"):
+    with pytest.raises(RaeError, match=r"role-action-embeddings\[bench\]"):
         figures.pyplot()
 
 
@@ -872,5 +872,5 @@ def test_a_missing_graph_drawing_library_is_named_with_its_extra(monkeypatch):
     from rae.evaluation.tables.pictures import layout
 
     monkeypatch.setitem(sys.modules, "networkx", None)
-    with pytest.raises(RaeError, match=r"rae\[bench\]"):
+    with pytest.raises(RaeError, match=r"role-action-embeddings\[bench\]"):
         layout(Graph.from_edges([(0, 1)]))

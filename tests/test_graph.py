@@ -254,7 +254,7 @@ def test_ids_that_networkx_cannot_hold_are_refused():
 @pytest.mark.parametrize(("library", "method"), [("networkx", "to_networkx"), ("torch_geometric.data", "to_pyg")])
 def test_a_missing_library_is_named_with_its_pip_line(library, method, monkeypatch):
     monkeypatch.setitem(sys.modules, library, None)
-    with pytest.raises(MissingExtraError, match=rf"Graph.{method} needs .*; install it with: pip install 'rae\["):
+    with pytest.raises(MissingExtraError, match=rf"Graph.{method} needs .*: pip install 'role-action-embeddings\["):
         getattr(LONELY, method)()
 
 

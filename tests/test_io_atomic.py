@@ -7,6 +7,7 @@ import errno
 import json
 import os
 import shutil
+import stat
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -168,3 +169,18 @@ def test_a_folder_one_may_not_write_to_is_one_sentence() -> None:
     finally:
         folder.chmod(0o755)
         shutil.rmtree(folder)
+
+
+def test_a_file_is_flushed_by_a_handle_that_may_write(tmp_path, monkeypatch):
+    """Windows refuses to flush through a read-only one."""
+    written, fsync = [], os.fsync
+
+    def spy(handle: int) -> None:
+        if stat.S_ISREG(os.fstat(handle).st_mode):
+            written.append(os.write(handle, b""))
+        fsync(handle)
+
+    monkeypatch.setattr(os, "fsync", spy)
+    write_text(tmp_path / "a.txt", "text")
+
+    assert written == [0]

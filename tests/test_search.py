@@ -218,9 +218,9 @@ def test_without_the_library_the_search_is_exact_and_says_so(monkeypatch):
     index = Index(Z, n_queries=10**6)
 
     assert index.method == "exact"
-    assert "rae[search]" in index.note
+    assert "role-action-embeddings[search]" in index.note
     np.testing.assert_array_equal(index.nearest(Z[:1], 3, np.array([0]))[0][0], truth(Z, 0, 3)[0])
-    with pytest.raises(MissingExtraError, match=r"rae\[search\]"):
+    with pytest.raises(MissingExtraError, match=r"role-action-embeddings\[search\]"):
         Index(Z, method="approximate")
 
 

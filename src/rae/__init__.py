@@ -11,6 +11,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from rae.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from rae import datasets, errors
     from rae.config import ACTIONS, PAPER, TOY, Config, ExactConfig
@@ -125,10 +127,6 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name == "__version__":
-        from importlib.metadata import version
-
-        return version("rae")
     if name in _MODULES:
         return importlib.import_module(f"rae.{name}")
     if name in _HOMES:

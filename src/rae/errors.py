@@ -9,9 +9,12 @@ A sentence that names arguments of the library keeps them as `Argument`s: Python
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
+
+from rae.version import DISTRIBUTION
 
 
 @dataclass(frozen=True)
@@ -112,10 +115,14 @@ class TrainingError(RaeError, ArithmeticError):
 
 
 class MissingExtraError(RaeError, ImportError):
-    """An optional library that is needed and not installed."""
+    """An optional library that is needed and not installed; `last_python` is the newest that it has wheels for."""
 
-    def __init__(self, library: str, extra: str, purpose: str) -> None:
-        super().__init__(f"{purpose} needs {library}; install it with: pip install 'rae[{extra}]'")
+    def __init__(self, library: str, extra: str, purpose: str, last_python: tuple[int, int] = (sys.maxsize, 0)) -> None:
+        install = f"install it with: pip install '{DISTRIBUTION}[{extra}]'"
+        if (here := sys.version_info[:2]) > last_python:
+            (major, minor), newest = here, ".".join(map(str, last_python))
+            install = f"it has no wheel for Python {major}.{minor}: run this with Python {newest} or older"
+        super().__init__(f"{purpose} needs {library}; {install}")
 
 
 class RaeWarning(UserWarning):

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rae.config import Config
+from rae.version import versions_of
 
 if TYPE_CHECKING:
     from rae.graph import Graph
@@ -83,13 +84,11 @@ def vectors_key(
     graph: Graph, features: Any, model: str, *, half: bool = False, dtype: str = "float32"
 ) -> dict[str, Any]:
     """All that the bytes of a file of vectors depend on; `model` is the checksum of the model file."""
-    from importlib.metadata import version
-
     from rae.features import Features
     from rae.storage.parts import digest_of
 
     return {
-        "versions": {name: version(name) for name in ("rae", "numpy", "pyarrow", "torch")},
+        "versions": versions_of("numpy", "pyarrow", "torch"),
         "model": model,
         "graph": digest_of(graph.offsets, graph.targets),
         "ids": _ids_digest(graph.id_column),

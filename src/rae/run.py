@@ -29,11 +29,11 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rae.errors import Argument, RaeError, RunError
+from rae.version import versions_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -82,7 +82,7 @@ _PATTERN = {  # of run.json
     "history": [{"loss": str, "step": int, "value": float}],
     "inputs": {str: {"path": str, "bytes": int}},
 }
-LIBRARIES = ("rae", "numpy", "scipy", "pyarrow", "torch", "safetensors", "scikit-learn")
+LIBRARIES = ("numpy", "scipy", "pyarrow", "torch", "safetensors", "scikit-learn")
 
 
 @dataclass(frozen=True)
@@ -586,10 +586,5 @@ def _read_info(path: Path) -> dict[str, Any]:
 
 
 def _versions() -> dict[str, str]:
-    versions = {"python": platform.python_version(), "platform": f"{platform.system()} {platform.machine()}"}
-    for name in LIBRARIES:
-        try:
-            versions[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return versions
+    system = {"python": platform.python_version(), "platform": f"{platform.system()} {platform.machine()}"}
+    return {**system, **versions_of(*LIBRARIES)}

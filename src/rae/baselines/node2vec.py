@@ -20,6 +20,7 @@ from rae.graph import Graph
 from rae.memory import row_chunks
 from rae.runtime import key
 
+GENSIM_UNTIL = (3, 13)  # the newest Python that gensim has wheels for; the extra `bench` says the same
 Floats = np.ndarray[Any, np.dtype[np.float32]]
 
 
@@ -110,7 +111,7 @@ def _word2vec() -> Any:
     try:
         from gensim.models import Word2Vec
     except ImportError:
-        raise MissingExtraError("gensim", "bench", "a skip-gram model (DeepWalk, node2vec)") from None
+        raise MissingExtraError("gensim", "bench", "a skip-gram model (DeepWalk, node2vec)", GENSIM_UNTIL) from None
     return Word2Vec
 
 

@@ -29,6 +29,7 @@ from rae.cli.reproduce import reproduce
 from rae.cli.roles import roles
 from rae.cli.similar import similar
 from rae.errors import RaeError, RaeWarning, Sentence
+from rae.version import __version__
 
 DONE, BUG, USER_ERROR, INTERRUPTED, PIPE_CLOSED, TERMINATED = 0, 1, 2, 130, 141, 143
 NOTES = "rae.inputs"  # the logger of notes on the files that are read
@@ -57,9 +58,7 @@ class _Group(click.Group):
 
 def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     if wanted and not ctx.resilient_parsing:
-        from importlib.metadata import version
-
-        click.echo(f"rae {version('rae')}")
+        click.echo(f"rae {__version__}")
         ctx.exit()
 
 

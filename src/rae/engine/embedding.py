@@ -15,7 +15,6 @@ import os
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +37,7 @@ from rae.model.sampling import exact_blocks, inference_blocks
 from rae.runtime import torch_alone
 from rae.storage.atomic import atomic_path
 from rae.storage.parts import Parts, digest_of
+from rae.version import versions_of
 
 Floats = np.ndarray[Any, np.dtype[np.float32]]
 Report = Callable[[int, int], None]
@@ -298,7 +298,7 @@ def _about(models: Mapping[str, Model], cut: Layout, stored: np.dtype[Any]) -> d
     """All that the bytes of a part depend on."""
     graph = _graph(models)
     return {
-        "versions": {name: version(name) for name in ("rae", "numpy", "torch")},
+        "versions": versions_of("numpy", "torch"),
         "models": {name: model.digest for name, model in models.items()},
         "settings": {name: model.reads.config.as_dict() for name, model in models.items()},
         "features": {name: model.reads.digest() for name, model in models.items()},

@@ -15,16 +15,16 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from rae.errors import FileError
 from rae.storage.documents import parse_json
+from rae.version import versions_of
 
 Line = dict[str, Any]
 Identity = tuple[Any, ...]
-PACKAGES = ("rae", "torch", "numpy", "scipy", "scikit-learn", "gensim")
+PACKAGES = ("torch", "numpy", "scipy", "scikit-learn", "gensim")
 RUN_DATE = "RAE_RUN_DATE"  # environment variable by which the processes of one run share its date
 
 _NUMBER = (int, float)
@@ -177,13 +177,7 @@ def machine() -> str:
 
 @lru_cache(maxsize=1)
 def _versions() -> dict[str, str]:
-    versions = {"python": platform.python_version()}
-    for name in PACKAGES:
-        try:
-            versions[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return versions
+    return {"python": platform.python_version(), **versions_of(*PACKAGES)}
 
 
 def lines_of_cell(lines: Iterable[Line], row: str, dataset: str, settings: Mapping[str, Any]) -> list[Line]:

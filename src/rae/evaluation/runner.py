@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import math
 import os
+import sys
 import time
 import warnings
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -212,15 +213,18 @@ _STATUS, _REFS = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 def _reset_peak() -> None:
     """Reset the peak of resident memory, where the system can."""
     with contextlib.suppress(OSError):
-        _REFS.write_text("5")
+        _REFS.write_text("5", encoding="ascii")
 
 
 def _peak_mb() -> float:
-    """The peak of this process's resident memory since the reset."""
+    """The peak of this process's resident memory since the reset; 0 where the system does not say."""
     with contextlib.suppress(OSError):
-        for text in _STATUS.read_text().splitlines():
+        for text in _STATUS.read_text(encoding="ascii", errors="replace").splitlines():
             if text.startswith("VmHWM:"):
                 return round(int(text.split()[1]) / 1000, 1)
-    import resource
-
-    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000, 1)
+    try:
+        import resource
+    except ImportError:  # Windows
+        return 0.0
+    unit = 1e6 if sys.platform == "darwin" else 1e3  # macOS counts bytes, others kilobytes
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit, 1)

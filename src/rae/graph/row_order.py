@@ -48,6 +48,7 @@ def reorder_folder(folder: Path, ids: pa.Array, report: Report) -> pa.Array:
             report("order", i + 1, len(runs))
     finally:
         sink.close()
+    del offsets, targets  # Windows replaces no mapped file
     (folder / REORDERED).replace(folder / TARGETS)
     write_array(folder / OFFSETS, new_offsets)
     return ids.take(pa.array(order))

@@ -8,7 +8,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from rae.model.exact import ExactModel
 from rae.model.structure import check_tensors
 from rae.storage.documents import expect
 from rae.storage.tensors import read_tensors, write_tensors
+from rae.version import __version__
 
 FORMAT = 1
 EXACT = "exact"  # what the header calls an exact model; trained models name none
@@ -81,7 +81,7 @@ def save(model: Fitted, path: str | Path) -> None:
 
 def write_file(path: str | Path, fields: Mapping[str, Any], tensors: dict[str, torch.Tensor]) -> None:
     """Write tensors and, as JSON in the header, the format, the version and these fields, atomically."""
-    header = {"format": FORMAT, "version": version("rae"), **fields}
+    header = {"format": FORMAT, "version": __version__, **fields}
     write_tensors(path, _HEADER, header, {name: tensor.numpy() for name, tensor in tensors.items()})
 
 

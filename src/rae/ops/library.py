@@ -1,15 +1,14 @@
 """The compiled library of hot loops, and the choice between it and the plain-torch reference.
 
-The library is C, compiled when the package is installed (`ops/native/*.c`). It is used for arrays in main memory;
-for tensors on another device, inside `torch.export`, and where the library could not be compiled, every operation
-runs its reference from `rae.ops.reference`. Calls release the interpreter lock.
+The library is C (`ops/native/*.c`), compiled when the wheel is made. It is used for arrays in main memory; for tensors
+on another device, inside `torch.export`, and where a wheel has none, every operation runs its reference from
+`rae.ops.reference`. Calls release the interpreter lock.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
-import importlib.machinery
 import logging
 import os
 import sys
@@ -69,6 +68,7 @@ _C_TYPES = {
     "f": ctypes.c_float,
     "d": ctypes.c_double,
 }
+FILE = Path(__file__).with_name("_native.dll" if sys.platform == "win32" else "_native.so")  # as setup.py names it
 log = logging.getLogger("rae")
 _reference_only = os.environ.get("RAE_OPS") == "reference"
 
@@ -76,13 +76,11 @@ _reference_only = os.environ.get("RAE_OPS") == "reference"
 @lru_cache(maxsize=1)
 def library() -> ctypes.CDLL | None:
     """The compiled library with its functions declared, None where it was not compiled."""
-    for suffix in importlib.machinery.EXTENSION_SUFFIXES:
-        path = Path(__file__).with_name(f"_native{suffix}")
-        if path.is_file():
-            return _declared(ctypes.CDLL(str(path)))
+    if FILE.is_file():
+        return _declared(ctypes.CDLL(str(FILE)))
     log.warning(
-        "the compiled library is missing, so every operation runs in plain torch, slowly; install a C compiler and "
-        "install rae again"
+        "the compiled library is missing, so every operation runs in plain torch, slowly; install rae from a wheel "
+        "of this platform, or from source where there is a C compiler"
     )
     return None
 

@@ -9,7 +9,6 @@ roles.json           format, model, k, criterion, rule in words, weak, threshold
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +28,7 @@ from rae.roles.vectors import Floats, Ints, Projection, chunks
 from rae.storage.atomic import atomic_path, write_json
 from rae.storage.documents import expect, read_json
 from rae.storage.tensors import read_tensors, write_tensors
+from rae.version import __version__
 
 PARAMETERS, TABLE, RECORD = "roles.safetensors", "roles.parquet", "roles.json"
 PARAMETERS_VERSION = 2  # 1: without blocks and weights
@@ -54,7 +54,7 @@ def save_parameters(parameters: Parameters, path: str | Path) -> None:
     choice, projection = parameters.choice, parameters.projection
     header = {
         "format": PARAMETERS_VERSION,
-        "version": version("rae"),
+        "version": __version__,
         "radius": parameters.radius,
         "criterion": choice.criterion,
         "curve": [[k, value] for k, value in choice.curve.items()],

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import json
 import os
+import stat
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -75,15 +76,23 @@ def write_json(path: str | os.PathLike[str], value: Any) -> None:
 def _writable(path: str | os.PathLike[str]) -> Path:
     # A link stays; the file it points to is replaced.
     target = Path(os.path.realpath(path))
-    if target.is_dir():
+    if _is_folder(target):
         raise FileError(f"cannot write {path}: it is a folder; name a file in it")
-    if not target.parent.is_dir():
+    if not _is_folder(target.parent):
         raise FileError(f"cannot write {path}: there is no folder {target.parent}; make it first")
     return target
 
 
+def _is_folder(path: Path) -> bool:
+    """Whether the path is a folder; unlike `Path.is_dir` from Python 3.14 on, an error where one may not look."""
+    try:
+        return stat.S_ISDIR(path.stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+
+
 def _flush(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
+    handle = os.open(path, os.O_RDWR if path.is_file() else os.O_RDONLY)  # Windows flushes what is open for writing
     try:
         os.fsync(handle)
     finally:

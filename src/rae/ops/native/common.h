@@ -31,8 +31,16 @@
 #else
 #define INLINE static __forceinline
 #define PREFETCH(address, locality) ((void)0)
-#include <intrin.h>
-#define POPCOUNT(word) __popcnt64(word)
+#define POPCOUNT(word) count_bits(word)
+
+/* The number of ones in 64 bits, on any processor: counts of pairs, of fours, of bytes, then the sum of the bytes. */
+INLINE int count_bits(uint64_t word)
+{
+    word -= (word >> 1) & 0x5555555555555555ull;
+    word = (word & 0x3333333333333333ull) + ((word >> 2) & 0x3333333333333333ull);
+    word = (word + (word >> 4)) & 0x0F0F0F0F0F0F0F0Full;
+    return (int)((word * 0x0101010101010101ull) >> 56);
+}
 #endif
 
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
