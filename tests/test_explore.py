@@ -114,7 +114,7 @@ def test_the_page_says_which_nodes_it_shows():
     assert "30,000 of 1,000,000" in captions.sample(30_000, 1_000_000)
     assert "among all nodes, exact" in captions.nearest(10, 5, 5)
     assert "among the 5 on the map, exact" in captions.nearest(10, 5, 9)
-    assert "2 of 9 ids" in captions.search(2, 9)
+    assert "2 of 9 nodes" in captions.search(2, 9)
     assert "up to 7 neighbours" in captions.neighbors(7, 9, 5, 5)
     assert "among the 5 nodes" in captions.neighbors(7, 3, 5, 9)
 
@@ -415,7 +415,7 @@ def test_no_id_becomes_an_element_or_a_script(run):
 
     assert not [t for t, _ in elements.tags if t in ("img", "iframe", "object", "embed", "link", "base")]
     assert not [a for _, attrs in elements.tags for a in attrs if a.startswith("on")]
-    assert len([t for t, _ in elements.tags if t == "script"]) == 2 + 5  # the facts, the script, five parts
+    assert len([t for t, _ in elements.tags if t == "script"]) == 2 + 7  # the facts, the script, seven parts
     assert "<img" not in text
     assert facts(text)["title"] == EVIL[0]
 
@@ -478,7 +478,7 @@ def test_a_sampled_page_knows_the_other_nodes_too(run, monkeypatch):
     assert len(data["ids"]["lengths"]) == len(data["map"]["role"]) == 40
     assert len(data["map"]["x"]) == page_facts["shown"]
     assert data["graph"]["around"].max() < 40
-    assert "40 of 60 ids" in page_facts["rules"]["search"]
+    assert "40 of 60 nodes" in page_facts["rules"]["search"]
     assert f"{page_facts['shown']} of 60 nodes" in page_facts["rules"]["sample"]
 
 
