@@ -24,7 +24,7 @@ export class Names {
   /** The name as an element, with the id beside it where that is another. */
   shown(node) {
     const id = this.names?.of(node) ? make("small", { class: "id" }, this.id(node)) : null;
-    return [named(this.of(node)), id].filter(Boolean);
+    return id ? [named(this.of(node)), " ", id] : [named(this.of(node))];
   }
 
   /** The same as text. */

@@ -7,6 +7,7 @@ which all nodes are within a step are dropped. What that costs is measured and s
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,8 +22,8 @@ Floats = np.ndarray[Any, np.dtype[np.float32]]
 Doubles = np.ndarray[Any, np.dtype[np.float64]]
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 
-MOST_BYTES = 6_000_000  # of coordinates on the page, deflated
-ERRORS = tuple(0.05 * 2 ** (i / 2) for i in range(12))  # of the distance of near nodes, in a block: fine to coarse
+MOST_BYTES = 5_000_000  # of coordinates on the page, deflated
+ERRORS = tuple(0.0125 * 2 ** (i / 4) for i in range(32))  # of the distance of near nodes, in a block: fine to coarse
 NEAR, TRIALS = 10, 200  # near is the tenth nearest; nodes by which it and the agreement are measured
 LARGEST_CODE = 65_535
 
@@ -77,7 +78,7 @@ def block_coordinates(
         turned = [part for part in found if part is not None]
         if len(turned) < 2:
             return Coordinates([], _arrays([], len(vectors)))
-        error = next((e for e in ERRORS if _deflated(turned, e) <= MOST_BYTES), ERRORS[-1])
+        error = ERRORS[min(bisect_left(ERRORS, -MOST_BYTES, key=lambda e: -_deflated(turned, e)), len(ERRORS) - 1)]
         chosen = {b.name: b.weight if weights is None else weights.get(b.name, b.weight) for b in blocks}
         agreement = _agreement(turned, error, chosen, marks, trials)
     described, codes = [], []
