@@ -394,6 +394,7 @@ function wire() {
     byId("feature-field").hidden = false;
     byId("feature").focus();
   });
+  byId("link").hidden = location.protocol === "about:"; // inside a notebook there is no address to pass on
   byId("link").addEventListener("click", copyLink);
   byId("png").addEventListener("click", savePicture);
   byId("csv").addEventListener("click", saveTable);
