@@ -78,7 +78,8 @@ def block_coordinates(
         turned = [part for part in found if part is not None]
         if len(turned) < 2:
             return Coordinates([], _arrays([], len(vectors)))
-        error = ERRORS[min(bisect_left(ERRORS, -float(MOST_BYTES), key=lambda e: -_deflated(turned, e)), len(ERRORS) - 1)]
+        fits = bisect_left(ERRORS, -float(MOST_BYTES), key=lambda e: -_deflated(turned, e))
+        error = ERRORS[min(fits, len(ERRORS) - 1)]
         chosen = {b.name: b.weight if weights is None else weights.get(b.name, b.weight) for b in blocks}
         agreement = _agreement(turned, error, chosen, marks, trials)
     described, codes = [], []
