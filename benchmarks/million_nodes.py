@@ -61,21 +61,23 @@ def measure(n: int, ledger: object) -> None:
 
 
 def faithfulness(k: int = 10) -> dict[str, object]:
-    """The share of a node's k nearest by cosine that are among its 2 k nearest on the map; ours and t-SNE's."""
-    from rae.explore.nearest import most_alike
+    """The share of a mark's k nearest that are among its 2 k nearest on the map; ours and t-SNE's."""
     from sklearn.manifold import TSNE
 
-    from rae.explore.layout import places
+    from rae.blocks import weighted
+    from rae.explore.layout import map_positions
+    from rae.explore.marks import find_marks
 
     data = rae.datasets.load("stdlib")
-    z = rae.RAE(steps=200).fit_transform(data.graph, features=data.features)
-    index, cosine = most_alike(z, 15)
-    unit = z / np.linalg.norm(z, axis=1, keepdims=True)
+    model = rae.RAE()
+    vectors = weighted(model.fit_transform(data.graph, features=data.features), model.blocks)
+    marks = find_marks(vectors, 15)
+    z, index = vectors[marks.first], marks.neighbors
     maps = {
-        "map": lambda: places(z, index, cosine),
-        "tsne": lambda: TSNE(init="pca", random_state=0).fit_transform(unit),
+        "map": lambda: map_positions(z, index, marks.distance),
+        "tsne": lambda: TSNE(init="pca", random_state=0).fit_transform(z),
     }
-    numbers: dict[str, object] = {"nodes": len(z)}
+    numbers: dict[str, object] = {"marks": len(z)}
     for name, draw in maps.items():
         began = time.perf_counter()
         xy = draw()

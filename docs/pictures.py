@@ -38,6 +38,12 @@ def take(page: Path, out: Path) -> None:
         search(tab, "threading")
         tab.value("document.querySelector('.neighborhood').scrollIntoView({block: 'end'})")
         tab.screenshot(out / "explore-node.png")
+        tab.value(
+            "document.querySelector('.weights').open = true; const own = document.querySelector('[data-block=own]');"
+            "own.value = 0; own.dispatchEvent(new Event('input'));"
+            "document.querySelector('.weights').scrollIntoView({block: 'end'})"
+        )
+        tab.screenshot(out / "explore-weights.png")
     with Chromium(program, dark=True) as tab:
         tab.open(page)
         tab.value("document.getElementById('hint').hidden = true")

@@ -112,9 +112,10 @@ def test_a_sample_smaller_than_the_prototypes_still_has_its_size():
 def test_the_page_says_which_nodes_it_shows():
     assert captions.sample(10, 10) == "The map shows all 10 nodes."
     assert "30,000 of 1,000,000" in captions.sample(30_000, 1_000_000)
+    assert "up to 300 of each role" in captions.sample(30_000, 1_000_000)
     assert "among all nodes, exact" in captions.nearest(10, 5, 5)
     assert "among the 5 on the map, exact" in captions.nearest(10, 5, 9)
-    assert "2 of 9 ids" in captions.search(2, 9)
+    assert "2 of 9 nodes" in captions.search(2, 9)
     assert "up to 7 neighbours" in captions.neighbors(7, 9, 5, 5)
     assert "among the 5 nodes" in captions.neighbors(7, 3, 5, 9)
 
@@ -415,7 +416,7 @@ def test_no_id_becomes_an_element_or_a_script(run):
 
     assert not [t for t, _ in elements.tags if t in ("img", "iframe", "object", "embed", "link", "base")]
     assert not [a for _, attrs in elements.tags for a in attrs if a.startswith("on")]
-    assert len([t for t, _ in elements.tags if t == "script"]) == 2 + 5  # the facts, the script, five parts
+    assert len([t for t, _ in elements.tags if t == "script"]) == 2 + 7  # the facts, the script, seven parts
     assert "<img" not in text
     assert facts(text)["title"] == EVIL[0]
 
@@ -464,6 +465,19 @@ def test_the_page_holds_the_run(run):
     assert np.allclose(data["near"]["membership"].reshape(60, 3).sum(1), 255, atol=2)
 
 
+def test_names_are_those_of_the_run_or_of_the_subject_and_empty_where_they_say_no_more_than_the_id(tmp_path):
+    named = small_run(tmp_path / "r", list(range(30)))
+    named.fit_roles(3)
+    named.set_names({0: "zero", 1: "1", 2: EVIL[0]})
+
+    def names(subject: Subject) -> list[str]:
+        packed = parts(page.page_text(named, subject, 100, lambda *_: None))["names"]
+        return packed["text"].tobytes().decode()[1:-1].split("\0")
+
+    assert names(Subject()) == ["zero", "", EVIL[0], *[""] * 27]
+    assert names(Subject(names=pa.array(["a", None] * 15))) == ["a", ""] * 15
+
+
 def test_the_same_run_gives_the_same_page(run, tmp_path):
     one, two = (write_page(run, tmp_path / name).read_bytes() for name in "ab")
     assert one == two
@@ -478,7 +492,7 @@ def test_a_sampled_page_knows_the_other_nodes_too(run, monkeypatch):
     assert len(data["ids"]["lengths"]) == len(data["map"]["role"]) == 40
     assert len(data["map"]["x"]) == page_facts["shown"]
     assert data["graph"]["around"].max() < 40
-    assert "40 of 60 ids" in page_facts["rules"]["search"]
+    assert "40 of 60 nodes" in page_facts["rules"]["search"]
     assert f"{page_facts['shown']} of 60 nodes" in page_facts["rules"]["sample"]
 
 
@@ -670,6 +684,19 @@ def test_explore_colours_by_labels_of_the_user(run, rae, tmp_path):
     code, _, err = rae("explore", run.path, "--label-column", "team")
     assert code == 2
     assert "--labels" in err
+
+
+def test_explore_shows_names_of_the_user(run, rae, tmp_path):
+    table = tmp_path / "people.csv"
+    table.write_text("key,called\nn001,Ann\nn002,Bob\n")
+    out = ("explore", run.path, "--out", tmp_path / "p")
+    assert rae(*out, "--names", table, "--name-column", "called", "--id-column", "key")[0] == 0
+    text = parts((tmp_path / "p" / "index.html").read_text())["names"]["text"].tobytes().decode()
+    assert "\0Ann\0Bob\0" in text
+    for flags, words in ((("--name-column", "called"), "--names"), (("--id-column", "key"), "neither")):
+        code, _, err = rae(*out, *flags)
+        assert code == 2
+        assert words in err
 
 
 def test_serve_prints_the_address_keeps_the_page_that_is_there_and_ends_with_ctrl_c(run, rae, tmp_path, monkeypatch):

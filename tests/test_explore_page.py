@@ -344,8 +344,9 @@ def test_two_hundred_thousand_nodes_are_sampled_searched_and_explored(browser, l
     tab.open(page)
     assert "200,000 nodes" in tab.text("#subtitle")
     assert "on the map" in tab.text("#subtitle")
+    assert " of 200,000 nodes: the typical ones of every role" in tab.text("#sample")
     spent = tab.value(
-        "(() => { const t = performance.now(); window.raePage.ids.find('199999'); return performance.now() - t; })()"
+        "(() => { const t = performance.now(); window.raePage.names.find('199999'); return performance.now() - t; })()"
     )
     assert spent < 1_000
     open_id(tab, "node-199999")

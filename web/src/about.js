@@ -12,7 +12,7 @@ export function aboutRun({ facts }) {
       "dl",
       { class: "keys" },
       [
-        ["/", "search for an id"],
+        ["/", "search for a name or id"],
         ["arrows, + and −, Home", "on the map: move, zoom, the whole map"],
         ["Enter", "on the map: open the node nearest its centre"],
         ["0 to 9", "light a role up"],

@@ -1,10 +1,12 @@
 // The roles as cards: how many, who is typical, what their place in the graph is like, what they do.
-import { counted, draw, make, named, number, percent } from "./dom.js";
+import { count, counted, draw, make, named, number, percent } from "./dom.js";
 import { colorOf, shapeOf } from "./palette.js";
 import { glyph } from "./glyph.js";
 
-/** `tell`: {light(role), open(node), color(feature)}; `ids.of(node)` names a node. */
-export function roleCard(card, role, { dark, nodes, ids, tell }) {
+const FIRST_LABELS = 4; // values of a label that are seen at once
+
+/** `tell`: {light(role), open(node), color(column)}. */
+export function roleCard(card, role, { dark, nodes, names, columns, tell }) {
   const color = colorOf(role, dark);
   const light = () => tell.light(role);
   const element = make(
@@ -22,7 +24,7 @@ export function roleCard(card, role, { dark, nodes, ids, tell }) {
       "p",
       { class: "names" },
       make("span", { class: "label" }, "typical"),
-      card.prototypes.map((node) => make("button", { class: "name", "data-node": node, onclick: () => tell.open(node) }, named(ids.of(node)))),
+      card.prototypes.map((node) => make("button", { class: "name", "data-node": node, title: names.said(node), onclick: () => tell.open(node) }, named(names.of(node)))),
     ),
     card.features.length
       ? make(
@@ -32,6 +34,7 @@ export function roleCard(card, role, { dark, nodes, ids, tell }) {
           card.features.map((feature) => featureChip(feature, tell)),
         )
       : null,
+    card.labels.map((said) => labelTable(said, { columns, tell })),
     card.profile.length
       ? make(
           "details",
@@ -51,6 +54,52 @@ function featureChip({ name, strength, column, note }, tell) {
   return column === null
     ? make("span", { class: "name", title }, text)
     : make("button", { class: "name", title, "data-feature": name, onclick: () => tell.color(column) }, text);
+}
+
+/** What the role has of a label: words with share and lift, amounts with their median. */
+function labelTable({ column, rows, more, median, overall, unlabelled }, { columns, tell }) {
+  const head = make(
+    "p",
+    { class: "label-head" },
+    make("button", { class: "plain", title: "Colour the map by it", onclick: () => tell.color(columns.called(`label ${column}`)) }, named(column)),
+    make("small", {}, rows ? "nodes · share · lift" : "median"),
+  );
+  const without = unlabelled ? make("p", { class: "soft" }, `${counted(unlabelled, "node")} without`) : null;
+  if (!rows) {
+    const said = median === null ? "none" : `${number(median)}, of all nodes ${number(overall)}`;
+    return make("div", { class: "labels" }, head, make("p", {}, said), without);
+  }
+  const [first, rest] = [rows.slice(0, FIRST_LABELS), rows.slice(FIRST_LABELS)];
+  const further = rest.length + more;
+  return make(
+    "div",
+    { class: "labels" },
+    head,
+    make("div", { role: "table", "aria-label": `${column}: nodes, share of the role, lift` }, first.map(labelRow)),
+    further
+      ? make(
+          "details",
+          {},
+          make("summary", {}, `${counted(further, "more value")}`),
+          make("div", { role: "table", "aria-label": `${column}, continued` }, rest.map(labelRow)),
+          more ? make("p", { class: "soft" }, `and ${count(more)} more in `, make("code", {}, "rae roles --labels")) : null,
+        )
+      : null,
+    without,
+  );
+}
+
+function labelRow([label, nodes, share, lift]) {
+  const cell = (name, ...children) => make("span", { role: "cell", class: name }, ...children);
+  const times = `${lift < 10 ? lift.toFixed(1) : Math.round(lift)}×`;
+  return make(
+    "div",
+    { class: lift > 1 ? "label-row high" : "label-row", role: "row", title: `${counted(nodes, "node")} of the role, ${percent(share)} of those with a label; ${times} the share among all nodes` },
+    cell("what", make("span", { class: "fill", style: { width: `${100 * share}%` } }), named(label)),
+    cell("value", count(nodes)),
+    cell("value", percent(share)),
+    cell("value lift", times),
+  );
 }
 
 /** Where the role's middle half lies among all nodes: 0 is the lowest node of the graph, 100 the highest. */

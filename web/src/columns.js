@@ -7,7 +7,16 @@ const OTHER = 254;
 export class Columns {
   constructor(list, arrays, shown) {
     Object.assign(this, { list, arrays, shown });
-    this.byName = new Map(list.map((column, i) => [`${column.group} ${column.name}`, i]));
+    this.byName = new Map(list.map((_, i) => [this.key(i), i]));
+  }
+
+  /** Under which a column is found again, and the column of such a key; null if there is none. */
+  key(i) {
+    return `${this.list[i].group} ${this.list[i].name}`;
+  }
+
+  called(key) {
+    return this.byName.get(key) ?? null;
   }
 
   /** Whether a label is called so; a feature of that name is listed only when it is asked for. */
@@ -58,21 +67,22 @@ export class Columns {
   }
 }
 
-/** How the nodes look under one choice: `mark(i)` -> {color, shape, under}, and what the legend says. */
-export function lookOf(choice, { columns, role, roles, dark }) {
+/** How the marks look under one choice: `mark(i)` -> {color, shape, under}, and what the legend says. */
+export function lookOf(choice, { columns, role, roles, groups, dark }) {
   if (choice === "role") {
     return {
       kind: "role",
-      mark: (i) => ({ color: colorOf(role[i], dark), shape: shapeOf(role[i]), under: false }),
+      mark: (i) => ({ color: colorOf(role[groups.face(i)], dark), shape: shapeOf(role[groups.face(i)]), under: false }),
       legend: roles.map((card, r) => ({ text: `${r}`, color: colorOf(r, dark), shape: shapeOf(r), role: r })),
     };
   }
   const column = columns.list[choice];
-  const codes = columns.codes(choice);
+  const own = columns.codes(choice);
+  const codes = groups.codes(own, column.kind === "number", MISSING);
   if (column.kind === "category") {
     const color = (code) => (code < Math.min(column.levels.length, MARKS) ? colorOf(code, dark) : noColor(dark));
     const shape = (code) => (code < Math.min(column.levels.length, MARKS) ? shapeOf(code) : 0);
-    const used = [...new Set(codes)].sort((a, b) => a - b);
+    const used = [...new Set(own)].sort((a, b) => a - b);
     return {
       kind: "category",
       mark: (i) => ({ color: color(codes[i]), shape: shape(codes[i]), under: codes[i] >= OTHER }),

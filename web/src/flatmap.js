@@ -33,6 +33,10 @@ export class FlatMap {
     return Math.sqrt(this.zoom);
   }
 
+  get isWhole() {
+    return this.x === 0.5 && this.y === this.tall / 2 && this.zoom === 1;
+  }
+
   moveTo(x, y, zoom = this.zoom) {
     Object.assign(this, { x, y, zoom: Math.min(Math.max(zoom, 0.6), 500) });
     this.#later();

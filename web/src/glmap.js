@@ -62,9 +62,16 @@ export class GLMap {
     return this.sigma.scaleSize(1);
   }
 
-  moveTo(x, y, zoom = this.zoom) {
+  /** Whether all of the map is in view, as when the page opens. */
+  get isWhole() {
+    const { x, y, ratio } = this.sigma.getCamera();
+    return Math.abs(x - 0.5) + Math.abs(y - 0.5) + Math.abs(ratio - 1) < 1e-6;
+  }
+
+  /** Bring a place of the map to the middle; `now` without a movement. */
+  moveTo(x, y, zoom = this.zoom, now = false) {
     const at = this.sigma.viewportToFramedGraph(this.sigma.graphToViewport({ x, y }));
-    this.#go({ x: at.x, y: at.y, ratio: 1 / zoom });
+    this.#go({ x: at.x, y: at.y, ratio: this.sigma.getCamera().getBoundedRatio(1 / zoom) }, now);
   }
 
   fit() {
@@ -84,9 +91,9 @@ export class GLMap {
     camera.setState({ x: camera.x + to.x - from.x, y: camera.y + to.y - from.y });
   }
 
-  #go(state) {
+  #go(state, now = this.calm) {
     const camera = this.sigma.getCamera();
-    if (this.calm) camera.setState(state);
+    if (now) camera.setState(state);
     else camera.animate(state, { duration: 300 });
   }
 

@@ -22,23 +22,27 @@ export class Ids {
     return this.text.slice(this.at[node] + 1, this.at[node + 1]);
   }
 
-  /** Up to `most` nodes: the id itself, then ids that begin so, then ids that contain it; case does not count. */
-  find(query, most = 12) {
-    const asked = this.fold(query);
-    const found = new Set();
-    if (!asked) return [];
-    this.#scan(BREAK + asked + BREAK, 0, found, most);
-    this.#scan(BREAK + asked, 0, found, most);
-    this.#scan(asked, 1, found, most);
-    return [...found];
+  /** The node of exactly this id, or null. */
+  exactly(id) {
+    const [node] = this.#scan(this.text, BREAK + id + BREAK, 0, new Set(), 1);
+    return node ?? null;
   }
 
-  #scan(needle, before, found, most) {
-    for (let at = this.folded.indexOf(needle); at >= 0 && found.size < most; at = this.folded.indexOf(needle, at + 1)) {
+  /** Add nodes to `found` until it has `most`; case does not count. `how` is whole, start or part. */
+  search(query, how, found, most) {
+    const asked = this.fold(query);
+    if (!asked) return found;
+    if (how === "part") return this.#scan(this.folded, asked, 1, found, most);
+    return this.#scan(this.folded, BREAK + asked + (how === "whole" ? BREAK : ""), 0, found, most);
+  }
+
+  #scan(text, needle, before, found, most) {
+    for (let at = text.indexOf(needle); at >= 0 && found.size < most; at = text.indexOf(needle, at + 1)) {
       const node = this.#holding(at);
       const inside = before ? at + needle.length <= this.at[node + 1] && at > this.at[node] : at === this.at[node];
       if (node < this.length && inside) found.add(node);
     }
+    return found;
   }
 
   #holding(position) {

@@ -39,6 +39,22 @@ export function write(brush, wanted, { wide, high, ink, ground, taken = [] }) {
 const meets = (a, b) =>
   a.left < b.left + b.wide && b.left < a.left + a.wide && a.top < b.top + b.high && b.top < a.top + a.high;
 
+/** A number in the middle of a mark, if it fits and covers no other. */
+export function tally(brush, { x, y, text, radius, ground, taken }) {
+  const size = Math.min(12, 1.1 * radius);
+  if (size < 8) return;
+  brush.font = `700 ${size}px ${FONT}`;
+  const long = brush.measureText(text).width;
+  const box = { left: x - long / 2, top: y - size / 2, wide: long, high: size };
+  if (long > 1.7 * radius || taken.some((t) => meets(box, t))) return;
+  taken.push(box);
+  brush.textBaseline = "middle";
+  brush.textAlign = "center";
+  brush.fillStyle = ground;
+  brush.fillText(text, x, y + 0.5);
+  brush.textAlign = "start";
+}
+
 /** A role's number in a small plate of its colour. */
 export function badge(brush, { x, y, text, color, ground }) {
   brush.font = `700 12px ${FONT}`;

@@ -1,5 +1,6 @@
 // The page: reads the data, keeps what is chosen, and lets map, cards and panels speak to each other.
 import { aboutRun } from "./about.js";
+import { Alike } from "./alike.js";
 import { roleCard } from "./cards.js";
 import { Columns, lookOf } from "./columns.js";
 import { combobox } from "./combobox.js";
@@ -9,12 +10,16 @@ import { csv, fileName, save } from "./files.js";
 import { FlatMap } from "./flatmap.js";
 import { GLMap, hasWebGL } from "./glmap.js";
 import { glyph, roleSign } from "./glyph.js";
-import { Ids } from "./ids.js";
-import { badge, shortened, write } from "./labels.js";
+import { Groups } from "./groups.js";
+import { badge, shortened, tally, write } from "./labels.js";
+import { fragmentOf, stateOf } from "./link.js";
+import { Names } from "./names.js";
 import { nodePanel } from "./node.js";
 import { colorOf, outline } from "./palette.js";
 
+// `selected` is a node, `hovered` a mark; `lit` says which marks are lit, and by what.
 const page = { facts: readFacts(), lit: null, selected: null, hovered: null, choice: "role" };
+const LINK_AFTER = 500; // milliseconds after the last change; browsers allow about three changes of an address a second
 const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
 
 // ------------------------------------------------------------------------------------- start
@@ -26,35 +31,50 @@ async function start() {
   byId("hint-text").textContent = `Each mark is ${facts.thing}; near ones play alike roles. Click one, click a role, or press / to search.`;
   byId("hint").hidden = remembered("rae-hint") === "seen";
 
-  const [map, ids, near, graph, columns] = await Promise.all(["map", "ids", "near", "graph", "columns"].map(part));
+  const [map, ids, names, near, vectors, graph, columns] = await Promise.all(["map", "ids", "names", "near", "vectors", "graph", "columns"].map(part));
   page.map = map;
-  page.ids = new Ids(ids);
+  page.names = new Names(ids, names);
+  page.groups = new Groups(map.mark, facts.marks, facts.roles.flatMap((card) => card.prototypes));
   page.near = near;
+  page.alike = new Alike(facts, near, vectors);
   page.columns = new Columns(facts.columns, columns, facts.shown);
   const at = starts(graph.kept);
   page.graph = { around: (node) => graph.around.subarray(at[node], at[node + 1]) };
   page.points = { x: Float32Array.from(map.x, (v) => v / 65535), y: Float32Array.from(map.y, (v) => v / 65535) };
-  page.typical = new Set(facts.roles.flatMap((card) => card.prototypes).filter((node) => node < facts.shown));
+  page.typical = new Set(facts.roles.flatMap((card) => card.prototypes.map((node) => page.groups.of(node))));
   page.middle = facts.roles.map((_, role) => middleOf(role));
-  page.busiest = Array.from({ length: facts.shown }, (_, i) => i).sort((a, b) => map.degree[b] - map.degree[a] || a - b);
-  page.tell = { light, open: (node) => open(node), color: chooseColumn };
+  const busy = Uint32Array.from({ length: facts.marks }, (_, i) => map.degree[page.groups.face(i)]);
+  page.busiest = [...busy.keys()].sort((a, b) => busy[b] - busy[a] || a - b);
+  page.several = [...busy.keys()].filter((i) => page.groups.count(i) > 1).sort((a, b) => page.groups.count(b) - page.groups.count(a));
+  page.tell = { light, open: (node) => open(node), color: chooseColumn, weighed: annotate };
 
+  page.unit = unit();
+  new ResizeObserver(() => {
+    const before = page.unit;
+    page.unit = unit();
+    if (page.unit !== before) page.view?.restyle();
+  }).observe(byId("stage"));
   page.look = look();
-  const Map = hasWebGL() && !location.hash.includes("flat") ? GLMap : FlatMap;
+  const Map = hasWebGL() ? GLMap : FlatMap;
   page.view = new Map(byId("stage"), page.points, styleOf, { onFrame: annotate, calm });
   document.documentElement.dataset.drawing = Map === GLMap ? "webgl" : "canvas";
   choices();
   repaint();
   wire();
   byId("about-text").replaceChildren(...aboutRun(page));
+  restore();
+  window.addEventListener("hashchange", restore);
   window.raePage = Object.assign(page, { place, styleOf }); // for the curious, and for the tests
   document.documentElement.dataset.ready = "yes";
 }
 
-/** The member of a role that lies nearest the middle of its members on the map. */
+/** The role of a mark. */
+const roleOf = (mark) => page.map.role[page.groups.face(mark)];
+
+/** The mark of a role that lies nearest the middle of its marks on the map. */
 function middleOf(role) {
   const { x, y } = page.points;
-  const members = [...x.keys()].filter((i) => page.map.role[i] === role);
+  const members = [...x.keys()].filter((i) => roleOf(i) === role);
   if (!members.length) return null;
   const half = (values) => values.sort((a, b) => a - b)[values.length >> 1];
   const [mx, my] = [half(members.map((i) => x[i])), half(members.map((i) => y[i]))];
@@ -63,33 +83,43 @@ function middleOf(role) {
 
 // ------------------------------------------------------------------------------------- look
 
-const look = () => lookOf(page.choice, { columns: page.columns, role: page.map.role, roles: page.facts.roles, dark: page.dark });
+const look = () => lookOf(page.choice, { columns: page.columns, role: page.map.role, roles: page.facts.roles, groups: page.groups, dark: page.dark });
+
+const chosenMark = () => (page.selected !== null && page.selected < page.facts.shown ? page.groups.of(page.selected) : null);
+
+/** The radius of a mark of one node, in pixels: small where there are many, or little room. */
+function unit() {
+  const room = Math.min(Math.max(byId("stage").clientWidth / 900, 0.3), 1);
+  return Math.min(Math.max(150 / Math.sqrt(page.facts.marks), 1.8), 5) * Math.sqrt(room);
+}
 
 function styleOf(i) {
   const { color, shape, under } = page.look.mark(i);
   const lit = !page.lit || page.lit.has(i);
-  const chosen = i === page.selected;
-  const size = Math.min(Math.max(150 / Math.sqrt(page.facts.shown), 1.8), 5);
+  const chosen = i === chosenMark();
+  const several = page.groups.count(i);
+  const size = page.unit * (1 + 0.32 * Math.log2(several));
   return {
     color,
     shape,
     alpha: lit || chosen ? (under ? 0.5 : 0.86) : 0.07,
-    size: size * (chosen ? 1.9 : page.typical.has(i) ? 1.35 : 1),
-    z: chosen ? 3 : !lit || under ? 0 : page.typical.has(i) ? 2 : 1,
+    size: size * (several > 1 ? 1 : chosen ? 1.9 : page.typical.has(i) ? 1.35 : 1),
+    z: chosen ? 4 : !lit || under ? 0 : several > 1 ? 1 : page.typical.has(i) ? 3 : 2, // large ones under small ones
   };
 }
 
 /** Marks, cards, legend and panel anew: after the colours or the theme have changed. */
 function repaint() {
-  const { facts, ids, dark, tell } = page;
+  const { facts, names, columns, dark, tell } = page;
   page.look = look();
   page.view.restyle();
+  const sampled = facts.shown < facts.nodes ? [make("p", { class: "note", id: "sample" }, facts.rules.sample)] : [];
   const intro = make("p", { class: "soft" }, facts.rules.roles);
-  byId("roles").replaceChildren(intro, ...facts.roles.map((card, role) => roleCard(card, role, { dark, nodes: facts.nodes, ids, tell })));
+  byId("roles").replaceChildren(...sampled, intro, ...facts.roles.map((card, role) => roleCard(card, role, { dark, nodes: facts.nodes, names, columns, tell })));
   showLit();
   legend();
   if (page.selected !== null) byId("node").replaceChildren(...nodePanel(page.selected, page).filter(Boolean));
-  else byId("node").replaceChildren(make("p", { class: "soft" }, "Click a mark on the map, or press / and type an id."));
+  else byId("node").replaceChildren(make("p", { class: "soft" }, "Click a mark on the map, or press / and type a name."));
 }
 
 function theme(name) {
@@ -117,20 +147,33 @@ function annotate() {
   const { ink, ground, dark } = page;
   const taken = [];
   if (page.look.kind === "role" && page.view.zoom < 6) {
-    page.middle.forEach((node, role) => {
-      if (node === null || (page.litRole !== undefined && page.litRole !== role)) return;
-      taken.push(badge(brush, { ...place(node), text: `${role}`, color: colorOf(role, dark), ground }));
+    page.middle.forEach((mark, role) => {
+      if (mark === null || (page.litRole !== undefined && page.litRole !== role)) return;
+      const { x, y } = spot(mark);
+      const up = page.groups.count(mark) > 1 ? 13 + styleOf(mark).size * page.view.grown : 0; // beside the count
+      taken.push(badge(brush, { x, y: y - up, text: `${role}`, color: colorOf(role, dark), ground }));
     });
   }
-  if (page.selected !== null && page.selected < page.facts.shown) ring(brush, page.selected);
+  counts(brush, wide, high, taken);
+  if (chosenMark() !== null) ring(brush, chosenMark());
   write(brush, wanted(wide, high), { wide, high, ink, ground, taken });
   page.affine = null;
+  keepLink();
 }
 
-function ring(brush, node) {
-  const { x, y } = place(node);
+/** How many nodes a mark stands for, where the number fits. */
+function counts(brush, wide, high, taken) {
+  for (const mark of page.several.slice(0, 500)) {
+    const { x, y } = spot(mark);
+    if (x < 0 || y < 0 || x > wide || y > high || (page.lit && !page.lit.has(mark))) continue;
+    tally(brush, { x, y, text: count(page.groups.count(mark)), radius: styleOf(mark).size * page.view.grown, ground: page.ground, taken });
+  }
+}
+
+function ring(brush, mark) {
+  const { x, y } = spot(mark);
   brush.beginPath();
-  brush.arc(x, y, 5 + 9 * Math.max(page.view.grown / 3, 1), 0, 2 * Math.PI);
+  brush.arc(x, y, Math.max(14, 6 + 1.2 * styleOf(mark).size * page.view.grown), 0, 2 * Math.PI);
   brush.lineWidth = 2;
   brush.strokeStyle = page.ink;
   brush.stroke();
@@ -138,44 +181,51 @@ function ring(brush, node) {
 
 /** The names worth writing now, most important first. */
 function wanted(wide, high) {
-  const label = (node, more = {}) => ({ node, ...place(node), text: shortened(page.ids.of(node)), ...more });
+  const { facts, groups, names } = page;
+  const label = (mark, more = {}) => {
+    const others = groups.count(mark) - 1;
+    const gap = 3 + styleOf(mark).size * page.view.grown;
+    return { mark, ...spot(mark), gap, text: `${shortened(names.of(groups.face(mark)))}${others ? ` +${count(others)}` : ""}`, ...more };
+  };
   const out = [];
-  const shown = page.facts.shown;
-  if (page.hovered !== null) out.push(label(page.hovered, { strong: true, must: true, gap: 10 }));
-  if (page.selected !== null && page.selected < shown) {
-    out.push(label(page.selected, { strong: true, must: true, gap: 18 }));
-    for (const other of nearestOf(page.selected)) out.push(label(other, { gap: 8 }));
+  if (page.hovered !== null) {
+    const others = groups.count(page.hovered) - 1;
+    const text = shortened(names.said(groups.face(page.hovered)), 60);
+    out.push(label(page.hovered, { strong: true, must: true, text: others ? `${text} and ${count(others)} with the same vector` : text }));
   }
-  const lit = (node) => !page.lit || page.lit.has(node);
+  const chosen = chosenMark();
+  if (chosen !== null) {
+    out.push(label(chosen, { strong: true, must: true, gap: 9 + styleOf(chosen).size * page.view.grown, text: shortened(names.of(page.selected)) }));
+    for (const { mark } of page.alike.of(chosen)) out.push(label(mark));
+  }
+  const lit = (mark) => !page.lit || page.lit.has(mark);
   for (let rank = 0; rank < 8; rank++) {
-    for (const card of page.facts.roles) {
+    for (const card of facts.roles) {
       const node = card.prototypes[rank];
-      if (node !== undefined && node < shown && lit(node)) out.push(label(node, { gap: 8 }));
+      if (node !== undefined && lit(groups.of(node))) out.push(label(groups.of(node)));
     }
   }
   const most = page.view.zoom > 2 || page.lit ? 220 : 40;
   let listed = 0;
-  for (const node of page.busiest) {
+  for (const mark of page.busiest) {
     if (listed >= most) break;
-    if (!lit(node)) continue;
-    const { x, y } = place(node);
+    if (!lit(mark)) continue;
+    const { x, y } = spot(mark);
     if (x < 0 || y < 0 || x > wide || y > high) continue;
-    out.push(label(node, { gap: 8 }));
+    out.push(label(mark));
     listed++;
   }
   const seen = new Set();
-  return out.filter(({ node }) => !seen.has(node) && seen.add(node));
+  return out.filter(({ mark }) => !seen.has(mark) && seen.add(mark));
 }
 
-const place = (node) => {
+/** Where a mark is on the stage, and a node. */
+const spot = (mark) => {
   const { scale, left, bottom } = page.affine ?? page.view.affine();
-  return { x: left + scale * page.points.x[node], y: bottom - scale * page.points.y[node] };
+  return { x: left + scale * page.points.x[mark], y: bottom - scale * page.points.y[mark] };
 };
 
-function* nearestOf(node) {
-  const { facts, near } = page;
-  for (let at = node * facts.nearest; at < (node + 1) * facts.nearest && near.index[at] < facts.shown; at++) yield near.index[at];
-}
+const place = (node) => spot(page.groups.of(node));
 
 function legend() {
   const { look: seen, columns, choice, dark } = page;
@@ -209,14 +259,15 @@ function open(node, { move = true, focus = true } = {}) {
   byId("node").scrollTop = 0;
   showTab("node");
   page.view.restyle();
-  if (move && node < page.facts.shown && !inView(node)) page.view.moveTo(page.points.x[node], page.points.y[node], Math.max(page.view.zoom, 2.5));
+  const mark = chosenMark();
+  if (move && mark !== null && !inView(mark)) page.view.moveTo(page.points.x[mark], page.points.y[mark], Math.max(page.view.zoom, 2.5));
   if (focus) byId("node-name").focus({ preventScroll: true });
   showLit();
-  say(`${page.ids.of(node)}, role ${page.map.role[node]}`);
+  say(`${page.names.said(node)}, role ${page.map.role[node]}`);
 }
 
-function inView(node) {
-  const { x, y } = place(node);
+function inView(mark) {
+  const { x, y } = spot(mark);
   const { clientWidth: wide, clientHeight: high } = byId("stage");
   return x > 30 && y > 30 && x < wide - 30 && y < high - 30;
 }
@@ -226,7 +277,7 @@ function light(role) {
   const off = page.litRole === role;
   const { map, facts } = page;
   page.litRole = off ? undefined : role;
-  page.lit = off ? null : { has: (i) => map.role[i] === role, name: `role-${role}`, nodes: () => everyNode((i) => map.role[i] === role) };
+  page.lit = off ? null : { has: (mark) => roleOf(mark) === role, name: `role-${role}`, nodes: () => everyNode((i) => map.role[i] === role) };
   page.view.restyle();
   showLit();
   say(off ? "All nodes" : `Role ${role}: ${facts.roles[role].summary}`);
@@ -234,13 +285,17 @@ function light(role) {
 
 const everyNode = (test) => [...page.map.role.keys()].filter(test);
 
-function chooseBox(nodes) {
-  const held = new Set(nodes);
+/** Light up what lies in a box of the map: [left, bottom, right, top] in its own units. */
+function chooseBox(box) {
+  const { x, y } = page.points;
+  const [left, bottom, right, top] = box;
+  const inside = (mark) => x[mark] >= left && x[mark] <= right && y[mark] >= bottom && y[mark] <= top;
+  const nodes = [...x.keys()].filter(inside).flatMap((mark) => [...page.groups.nodes(mark)]);
   page.litRole = undefined;
-  page.lit = held.size ? { has: (i) => held.has(i), name: "selection", nodes: () => nodes } : null;
+  page.lit = nodes.length ? { has: inside, name: "selection", nodes: () => nodes, box } : null;
   page.view.restyle();
   showLit();
-  say(`${counted(held.size, "node")} selected`);
+  say(`${counted(nodes.length, "node")} selected`);
 }
 
 function clear() {
@@ -262,12 +317,13 @@ function showLit() {
   byId("csv").textContent = `CSV · ${count(nodes.length)}`;
 }
 
-/** What the CSV holds: the lit nodes, else the chosen node and those most like it, else all on the map. */
+/** What the CSV holds: the lit nodes, else the chosen node, its equals and those most like it, else all on the map. */
 function selection() {
   if (page.lit) return { name: page.lit.name, nodes: page.lit.nodes() };
   if (page.selected !== null) {
-    const alike = page.selected < page.facts.shown ? [...nearestOf(page.selected)] : [];
-    return { name: "node-and-most-alike", nodes: [page.selected, ...alike] };
+    const mark = chosenMark();
+    const marks = mark === null ? [] : [mark, ...page.alike.of(mark).map((found) => found.mark)];
+    return { name: "node-and-most-alike", nodes: [...new Set([page.selected, ...marks.flatMap((m) => [...page.groups.nodes(m)])])] };
   }
   return { name: "map", nodes: Array.from({ length: page.facts.shown }, (_, i) => i) };
 }
@@ -318,13 +374,13 @@ function chooseColumn(choice) {
 function wire() {
   const stage = byId("stage");
   combobox(byId("search"), byId("hits"), {
-    find: (text) => page.ids.find(text),
-    row: (node) => [roleSign(page.map.role[node], page.dark), named(page.ids.of(node)), node < page.facts.shown ? "" : make("small", {}, "not on the map")],
+    find: (text) => page.names.find(text),
+    row: (node) => [roleSign(page.map.role[node], page.dark), make("span", { class: "who" }, page.names.shown(node)), node < page.facts.shown ? "" : make("small", {}, "not on the map")],
     take: (node) => {
-      byId("search").value = page.ids.of(node);
+      byId("search").value = page.names.of(node);
       open(node);
     },
-    none: (text) => `No id contains ${shortened(text, 20)}`,
+    none: (text) => `${page.names.given ? "No name or id" : "No id"} contains ${shortened(text, 20)}`,
   });
   const names = page.columns.list.map((column) => column.name.toLowerCase());
   combobox(byId("feature"), byId("features"), {
@@ -338,6 +394,8 @@ function wire() {
     byId("feature-field").hidden = false;
     byId("feature").focus();
   });
+  byId("link").hidden = location.protocol === "about:"; // inside a notebook there is no address to pass on
+  byId("link").addEventListener("click", copyLink);
   byId("png").addEventListener("click", savePicture);
   byId("csv").addEventListener("click", saveTable);
   byId("theme").addEventListener("click", () => {
@@ -394,14 +452,13 @@ function onMapKey(event) {
   else if (event.key === "Home") page.view.fit();
   else if (event.key === "Enter") {
     const { clientWidth: wide, clientHeight: high } = byId("stage");
-    const node = nearTo(wide / 2, high / 2, Infinity);
-    if (node !== null) open(node, { move: false, focus: false });
+    openMark(nearTo(wide / 2, high / 2, Infinity));
   } else return;
   event.preventDefault();
   event.stopPropagation();
 }
 
-/** The node on the map nearest this place of the stage, none farther than `reach` pixels. */
+/** The mark nearest this place of the stage, none farther than `reach` pixels; a large one is hit on its whole area. */
 function nearTo(px, py, reach = 14) {
   const { scale, left, bottom } = page.view.affine();
   const { x, y } = page.points;
@@ -412,7 +469,13 @@ function nearTo(px, py, reach = 14) {
     const d = (left + scale * x[i] - px) ** 2 + (bottom - scale * y[i] - py) ** 2;
     if (d < least && (!lit || lit.has(i))) [best, least] = [i, d];
   }
-  return best;
+  if (best !== null) return best;
+  return page.several.find((i) => (left + scale * x[i] - px) ** 2 + (bottom - scale * y[i] - py) ** 2 < (styleOf(i).size * page.view.grown) ** 2 && (!lit || lit.has(i))) ?? null;
+}
+
+/** Open the node that a mark stands for; of several, the one that names it. */
+function openMark(mark) {
+  if (mark !== null) open(page.groups.face(mark), { move: false, focus: false });
 }
 
 function pointing(stage) {
@@ -426,10 +489,10 @@ function pointing(stage) {
     if (event.buttons || waiting) return;
     waiting = requestAnimationFrame(() => {
       waiting = 0;
-      const node = nearTo(...at(event));
-      stage.classList.toggle("hit", node !== null);
-      if (node === page.hovered) return;
-      page.hovered = node;
+      const mark = nearTo(...at(event));
+      stage.classList.toggle("hit", mark !== null);
+      if (mark === page.hovered) return;
+      page.hovered = mark;
       annotate();
     });
   });
@@ -445,12 +508,11 @@ function pointing(stage) {
   stage.addEventListener("click", (event) => {
     const [x, y] = at(event);
     if (event.shiftKey || (down && Math.hypot(x - down[0], y - down[1]) > 5)) return;
-    const node = nearTo(x, y);
-    if (node !== null) open(node, { move: false, focus: false });
+    openMark(nearTo(x, y));
   });
 }
 
-/** Shift and drag: the nodes inside the box. */
+/** Shift and drag: what lies inside the box. */
 function boxing(event, [x0, y0], at) {
   event.preventDefault();
   event.stopPropagation();
@@ -470,10 +532,8 @@ function boxing(event, [x0, y0], at) {
     box.hidden = true;
     const { left, top, right, bottom } = sides(last);
     if (right - left < 4 && bottom - top < 4) return;
-    chooseBox([...page.points.x.keys()].filter((i) => {
-      const { x, y } = place(i);
-      return x >= left && x <= right && y >= top && y <= bottom;
-    }));
+    const to = page.view.affine();
+    chooseBox([(left - to.left) / to.scale, (to.bottom - bottom) / to.scale, (right - to.left) / to.scale, (to.bottom - top) / to.scale]);
   }, { once: true });
 }
 
@@ -533,12 +593,13 @@ function caption(brush, wide, foot) {
 }
 
 function saveTable() {
-  const { ids, map, columns, choice, facts } = page;
+  const { names, map, columns, choice, facts } = page;
   const { name, nodes } = selection();
   const codes = choice === "role" ? null : columns.codes(choice);
-  const header = ["id", "role", "confidence", "degree", ...(codes ? [columns.list[choice].name] : [])];
+  const header = ["id", ...(names.given ? ["name"] : []), "role", "confidence", "degree", ...(codes ? [columns.list[choice].name] : [])];
   const rows = nodes.map((node) => [
-    ids.of(node),
+    names.id(node),
+    ...(names.given ? [names.of(node)] : []),
     map.role[node],
     Math.round((1000 * map.confidence[node]) / 255) / 1000,
     map.degree[node],
@@ -546,6 +607,80 @@ function saveTable() {
   ]);
   save(new Blob([csv(header, rows)], { type: "text/csv;charset=utf-8" }), fileName(facts.title, `${name}.csv`));
   say(`${counted(nodes.length, "node")} saved`);
+}
+
+// ------------------------------------------------------------------------------------- the link to a view
+
+/** The view now, with what differs from how the page opens. */
+function state() {
+  const { selected, litRole, lit, choice, columns, names, view, alike } = page;
+  const { clientWidth: wide, clientHeight: high } = byId("stage");
+  const { scale, left, bottom } = view.affine();
+  const at = [(wide / 2 - left) / scale, (bottom - high / 2) / scale, view.zoom];
+  return {
+    node: selected === null ? null : names.id(selected),
+    role: litRole ?? null,
+    box: lit?.box,
+    color: choice === "role" ? null : columns.key(choice),
+    at: view.isWhole ? null : at,
+    weights: alike.changed,
+    show: selected !== null && byId("node").hidden ? "roles" : null,
+  };
+}
+
+let waitingLink = 0;
+
+function keepLink() {
+  clearTimeout(waitingLink);
+  if (document.documentElement.dataset.ready) waitingLink = setTimeout(setLink, LINK_AFTER);
+}
+
+/** Put the view into the address, without a step in the browser's history. */
+function setLink() {
+  clearTimeout(waitingLink);
+  const fragment = fragmentOf(state());
+  if (fragment === page.fragment) return;
+  page.fragment = fragment;
+  try {
+    history.replaceState(null, "", fragment ? `#${fragment}` : location.href.split("#")[0]);
+  } catch {
+    // a page inside another page has no address of its own
+  }
+}
+
+/** Show the view that the address asks for. What it names is looked up; what is not found is ignored. */
+function restore() {
+  const asked = stateOf(location.hash);
+  if (!asked || location.hash === `#${page.fragment}`) return;
+  const { facts, alike, columns, names, view } = page;
+  alike.reset();
+  for (const [name, weight] of asked.weights) alike.weigh(name, weight);
+  chooseColumn(columns.called(asked.color) ?? "role");
+  if (page.lit) chooseBox([1, 1, 0, 0]);
+  if (asked.role !== null && asked.role < facts.roles.length) light(asked.role);
+  else if (asked.box) chooseBox(asked.box);
+  page.selected = null;
+  const node = asked.node === null ? null : names.exactly(asked.node);
+  if (node !== null) open(node, { move: !asked.at, focus: false });
+  if (node === null || asked.show === "roles") showTab("roles");
+  const [x, y, zoom] = asked.at ?? [];
+  if (zoom > 0 && Math.abs(x) < 10 && Math.abs(y) < 10) view.moveTo(x, y, zoom, true);
+  else if (!asked.at && node === null) view.fit();
+}
+
+async function copyLink() {
+  setLink();
+  const button = byId("link");
+  try {
+    await navigator.clipboard.writeText(location.href);
+    button.textContent = "Copied";
+    setTimeout(() => (button.textContent = "Link"), 2_000);
+    say("The link to this view is on the clipboard");
+  } catch {
+    byId("address").value = location.href; // a browser that lends no clipboard to this page
+    byId("share").showModal();
+    byId("address").select();
+  }
 }
 
 // ------------------------------------------------------------------------------------- memory and voice

@@ -33,7 +33,7 @@ export function chosen(ego, around) {
   return { hops, edges: [...edges.values()], known: known.length };
 }
 
-export function neighborhood(ego, { around, role, ids, dark, open }) {
+export function neighborhood(ego, { around, role, names, dark, open }) {
   const { hops, edges, known } = chosen(ego, around);
   const nodes = [...hops].map(([node, hop], i) => {
     const turn = i * 2.399963; // the golden angle: a start without luck
@@ -54,8 +54,8 @@ export function neighborhood(ego, { around, role, ids, dark, open }) {
     "svg",
     { class: "neighborhood", viewBox: `0 0 ${WIDE} ${HIGH}`, role: "group", "aria-label": `Two-hop neighbourhood: ${count(nodes.length)} nodes, ${count(edges.length)} edges drawn` },
     [false, true].map((near) => links.filter((l) => isNear(l) === near).map(line)),
-    [...nodes].reverse().map((n) => mark(n, { role, ids, dark, open })),
-    names(nodes, ids),
+    [...nodes].reverse().map((n) => mark(n, { role, names, dark, open })),
+    written(nodes, names),
   );
   return { drawing, first: [...hops].filter(([, hop]) => hop === 1).map(([node]) => node), drawn: nodes.length, known };
 }
@@ -85,10 +85,10 @@ function fitted(nodes) {
   }
 }
 
-function mark({ node, hop, x, y }, { role, ids, dark, open }) {
+function mark({ node, hop, x, y }, { role, names, dark, open }) {
   const r = role[node];
   const color = r === undefined ? noColor(dark) : colorOf(r, dark);
-  const said = `${ids.of(node)}, role ${r}${hop ? `, ${hop} ${hop === 1 ? "hop" : "hops"} away` : ", the chosen node"}`;
+  const said = `${names.said(node)}, role ${r}${hop ? `, ${hop} ${hop === 1 ? "hop" : "hops"} away` : ", the chosen node"}`;
   return draw(
     "g",
     { class: `node hop${hop}`, transform: `translate(${r1(x)} ${r1(y)})`, role: "button", tabindex: -1, "aria-label": said, "data-node": node, onclick: () => open(node) },
@@ -100,12 +100,12 @@ function mark({ node, hop, x, y }, { role, ids, dark, open }) {
 }
 
 /** Names of the chosen node and its neighbours, where they cover no other name. */
-function names(nodes, ids) {
+function written(nodes, names) {
   const taken = [];
   return nodes
     .filter((n) => n.hop < 2)
     .map(({ node, hop, x, y }) => {
-      const text = shortened(ids.of(node), hop ? 18 : 30);
+      const text = shortened(names.of(node), hop ? 18 : 30);
       const half = text.length * (hop ? 2.9 : 3.5);
       const at = Math.min(Math.max(x, half + 2), WIDE - half - 2);
       const down = y + (hop ? 17 : 25);

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from rae.explore.sample import LEAST_PER_ROLE
 
 MAP = (
@@ -22,8 +24,16 @@ def sample(shown: int, n: int) -> str:
     if shown == n:
         return f"The map shows all {n:,} nodes."
     return (
-        f"The map shows {shown:,} of {n:,} nodes: the typical ones of every role, then of each role up to "
-        f"{LEAST_PER_ROLE:,} nodes and of what is left its share, drawn at random with seed 0."
+        f"The map shows {shown:,} of {n:,} nodes: the typical ones of every role, then others at random (seed 0), "
+        f"up to {LEAST_PER_ROLE:,} of each role, and of what is left each role's share."
+    )
+
+
+def equal(shown: int, marks: int) -> str:
+    """How nodes with the same vector are drawn."""
+    return (
+        f"The {shown:,} nodes have {marks:,} different vectors. Nodes with the same vector are one mark, larger with "
+        "its number of nodes; its colour is that of the commonest value among them, or of the median of numbers."
     )
 
 
@@ -31,8 +41,21 @@ def nearest(k: int, shown: int, n: int) -> str:
     """Which nodes are listed as most alike."""
     among = "all nodes" if shown == n else f"the {shown:,} on the map"
     return (
-        f"Most alike: the {k} nearest nodes among {among}, exact, with their distance: 0 is the same vector, "
+        f"Most alike: the {k} nearest vectors among {among}, exact, with their distance: 0 is the same vector, "
         "1 as far apart as two nodes taken at random."
+    )
+
+
+def weights(agreement: float) -> str:
+    """How exact the lists are that the page itself computes.
+
+    >>> weights(0.923)[-64:]
+    'finds 92 % of the exact nearest at the weights of the roles.'
+    """
+    return (
+        "Most alike by weights of your own: computed here from the blocks turned onto their principal axes and "
+        f"rounded to fit the page, which finds {math.floor(100 * agreement)} % of the exact nearest at the weights of "
+        "the roles."
     )
 
 
@@ -49,8 +72,8 @@ def neighbors(limit: int, largest: int, known: int, n: int) -> str:
 
 
 def search(known: int, n: int) -> str:
-    """Which ids can be searched for, where it is not all."""
-    return f"The search knows {known:,} of {n:,} ids: those on the map, then the first others."
+    """Which nodes can be searched for, where it is not all."""
+    return f"The search knows {known:,} of {n:,} nodes: those on the map, then the first others."
 
 
 def features(columns: int, width: int) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,8 +42,13 @@ class PageRoles:
         """The feature columns that the cards name."""
         return [action["column"] for card in self.cards for action in card["actions"]]
 
-    def page_cards(self, position: Mapping[int, int], columns: Mapping[int, int]) -> list[dict[str, Any]]:
-        """The cards for the page; `position` maps rows to nodes on the map, `columns` feature columns to the page's."""
+    def page_cards(
+        self, position: Mapping[int, int], columns: Mapping[int, int], labels: Sequence[list[dict[str, Any]]]
+    ) -> list[dict[str, Any]]:
+        """The cards for the page with the labels of each role.
+
+        `position` maps rows to nodes on the map, `columns` feature columns to the page's.
+        """
         return [
             {
                 "size": card["size"],
@@ -52,8 +57,9 @@ class PageRoles:
                 "profile": [_measure(name, values) for name, values in card["structure"].items()],
                 "features": [_feature(action, columns) for action in card["actions"]],
                 "edges": card["edges"].get("to", []),
+                "labels": said,
             }
-            for card, rows in zip(self.cards, self.prototypes, strict=True)
+            for card, rows, said in zip(self.cards, self.prototypes, labels, strict=True)
         ]
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from rae.blocks import weighted
 from rae.config import settings_from
@@ -16,14 +17,16 @@ from rae.errors import Argument, ConfigError, RunError
 from rae.explore import captions
 from rae.explore.cards import PageRoles, page_roles
 from rae.explore.columns import Column, feature_columns, number_column, pack_columns
+from rae.explore.coordinates import block_coordinates
 from rae.explore.html import asset, render
+from rae.explore.labels import labels_of_roles
 from rae.explore.layout import map_positions
+from rae.explore.marks import Marks, find_marks
 from rae.explore.neighbors import page_neighbors
 from rae.explore.pack import id_arrays, pack_arrays, smallest_unsigned
 from rae.explore.sample import map_rows
 from rae.progress import Progress
 from rae.run import NOTICE, PAGE, Run
-from rae.search import nearest_rows
 from rae.storage.atomic import write_text
 
 Ints = np.ndarray[Any, np.dtype[np.integer[Any]]]
@@ -34,18 +37,19 @@ FOLDER, INDEX = PAGE.split("/")
 SAMPLE = 30_000  # nodes on the map
 MOST_KNOWN = 1_000_000  # nodes that can be searched for
 FARTHEST, STEPS_PER_DISTANCE = 6.5, 10_000  # distances on the page are whole numbers below 65,536
-LISTED, ATTRACTING = 10, 15  # nearest nodes: those listed with a node, and those that attract it on the map
+LISTED, ATTRACTING = 10, 15  # nearest marks: those listed with a node, and those that attract it on the map
 STAGES = 4
 MARK = b'<meta name="generator" content="rae explore">'
 
 
 @dataclass(frozen=True)
 class Subject:
-    """Title and labels of the page, in the user's words."""
+    """Title, labels and names of the page, in the user's words."""
 
     title: str = ""
     thing: str = "a node"
     labels: tuple[Column, ...] = ()  # in the run's row order
+    names: pa.Array | None = None  # display names in the run's row order, by default those of the run
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,20 +112,24 @@ def page_text(run: Run, subject: Subject, sample: int, progress: Progress) -> st
     roles = page_roles(run)
     ids, z = run.embeddings()
     nodes = _nodes(roles, sample)
-    vectors = np.ascontiguousarray(weighted(z[nodes.shown], *roles.weighing))
+    vectors = z[nodes.shown]
     del z
     progress("page", 1, STAGES, {})
-    neighbors, distance = nearest_rows(vectors, vectors, ATTRACTING, skip=np.arange(len(vectors)))
+    marks = find_marks(np.ascontiguousarray(weighted(vectors, *roles.weighing)), ATTRACTING)
+    coordinates = block_coordinates(vectors[marks.first], marks, *roles.weighing)
     progress("page", 2, STAGES, {})
-    xy = map_positions(vectors, neighbors, distance)
+    distinct = np.ascontiguousarray(weighted(vectors[marks.first], *roles.weighing))
+    xy = map_positions(distinct, marks.neighbors, marks.distance)
     progress("page", 3, STAGES, {})
     degree, graph, graph_caption = _graph(run, nodes)
     columns, features, feature_caption = _columns(run, subject, roles, nodes, degree)
     descriptions, codes = pack_columns([*columns, *features.values()])
     parts = {
-        "map": _map(roles, nodes, xy, degree),
+        "map": _map(roles, nodes, marks, xy, degree),
         "ids": id_arrays(ids.take(pa.array(nodes.known))),
-        "near": _near(roles, nodes, neighbors, distance),
+        "names": _names(run, subject, ids, nodes),
+        "near": _near(roles, nodes, marks),
+        "vectors": coordinates.arrays,
         "graph": graph,
         "columns": codes,
     }
@@ -133,13 +141,25 @@ def page_text(run: Run, subject: Subject, sample: int, progress: Progress) -> st
         "nodes": nodes.n,
         "shown": len(nodes.shown),
         "nearest": LISTED,
-        "roles": roles.page_cards(position, {j: len(columns) + i for i, j in enumerate(features)}),
+        "marks": len(marks.first),
+        "roles": roles.page_cards(
+            position,
+            {j: len(columns) + i for i, j in enumerate(features)},
+            labels_of_roles(subject.labels, roles.role, len(roles.cards)),
+        ),
+        "blocks": coordinates.blocks,
         "columns": descriptions,
         "rules": {
             "sample": captions.sample(len(nodes.shown), nodes.n),
             "map": captions.MAP,
             "roles": roles.rule,
+            **(
+                {"equal": captions.equal(len(nodes.shown), len(marks.first))}
+                if len(marks.first) < len(nodes.shown)
+                else {}
+            ),
             "nearest": captions.nearest(LISTED, len(nodes.shown), nodes.n),
+            **({"weights": captions.weights(coordinates.agreement)} if coordinates.blocks else {}),
             "around": graph_caption,
             "colors": captions.COLORS,
             **({"search": captions.search(len(nodes.known), nodes.n)} if len(nodes.known) < nodes.n else {}),
@@ -161,23 +181,35 @@ def _nodes(roles: PageRoles, sample: int) -> Nodes:
     return Nodes(n, shown, np.concatenate([shown, others]))
 
 
-def _map(roles: PageRoles, nodes: Nodes, xy: Floats, degree: Ints) -> Arrays:
+def _map(roles: PageRoles, nodes: Nodes, marks: Marks, xy: Floats, degree: Ints) -> Arrays:
     x, y = np.round(65535 * xy).astype(np.uint16).T
     return {
         "x": x,
         "y": y,
+        "mark": smallest_unsigned(marks.of),
         "role": smallest_unsigned(roles.role[nodes.known]),
         "confidence": _byte_shares(roles.confidence[nodes.known]),
         "degree": degree.astype(np.uint32),
     }
 
 
-def _near(roles: PageRoles, nodes: Nodes, neighbors: Ints, distance: Floats) -> Arrays:
+def _near(roles: PageRoles, nodes: Nodes, marks: Marks) -> Arrays:
+    distance = np.minimum(marks.distance[:, :LISTED], FARTHEST)
     return {
-        "index": neighbors[:, :LISTED].astype(np.uint32),  # none (-1) becomes the largest number
-        "distance": np.round(STEPS_PER_DISTANCE * np.minimum(distance[:, :LISTED], FARTHEST)).astype(np.uint16),
-        "membership": _byte_shares(roles.membership[nodes.shown]),
+        "index": marks.neighbors[:, :LISTED].astype(np.uint32),  # none (-1) becomes the largest number
+        "distance": np.round(STEPS_PER_DISTANCE * distance).astype(np.uint16),
+        "membership": _byte_shares(roles.membership[nodes.shown[marks.first]]),
     }
+
+
+def _names(run: Run, subject: Subject, ids: pa.Array, nodes: Nodes) -> Arrays:
+    """The display names of the nodes that can be searched for; empty where a node has none but its id."""
+    names = run.names() if subject.names is None else subject.names
+    if names is None:
+        return id_arrays(pa.array([], pa.string()))
+    known = pa.array(nodes.known)
+    names, ids = names.take(known), ids.take(known).cast(pa.string())
+    return id_arrays(pc.fill_null(pc.if_else(pc.equal(names, ids), "", names), ""))
 
 
 def _byte_shares(values: Floats) -> np.ndarray[Any, np.dtype[np.uint8]]:
