@@ -80,6 +80,7 @@ def cache_folder() -> Path:
 
 def download(source: Source, path: Path, *, timeout: float, hint: str) -> None:
     """Download the file to this path, verified, or leave nothing there."""
+    import urllib.error
     import urllib.request
 
     assert source.url is not None
@@ -97,6 +98,8 @@ def download(source: Source, path: Path, *, timeout: float, hint: str) -> None:
                     f"nothing was kept; try again, or {hint}"
                 )
     except (OSError, ValueError) as error:  # URLError, timeouts, a full disk, a malformed address
+        if isinstance(error, urllib.error.HTTPError):
+            error.close()  # it is the answer too
         raise DatasetError(f"could not download {source.url}: {error}; {hint}") from None
     log.info("saved %s", path)
 
