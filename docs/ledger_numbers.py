@@ -79,6 +79,12 @@ def ours(table: str, dataset: str, key: str = "") -> str:
     return score(table, next(row.name for row in TABLES[table].rows if row.family == "exact"), dataset, key)
 
 
+def mean(table: str, row: str) -> str:
+    """The mean of a row over all data sets of its table."""
+    values = [_summary(table, row, dataset).mean for dataset in TABLES[table].datasets]
+    return f"{sum(values) / len(values):.1f}"
+
+
 def spread(table: str, row: str, dataset: str) -> str:
     """Mean and standard deviation of a cell."""
     return report.mean_sd(_summary(table, row, dataset))
@@ -152,5 +158,5 @@ def role_methods(dataset: str) -> str:
 
 
 FUNCTIONS = {
-    f.__name__: f for f in (score, ours, spread, published, floor, floor_name, measured, comparison, role_methods)
+    f.__name__: f for f in (score, ours, mean, spread, published, floor, floor_name, measured, comparison, role_methods)
 }

@@ -874,3 +874,19 @@ def test_a_missing_graph_drawing_library_is_named_with_its_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "networkx", None)
     with pytest.raises(RaeError, match=r"role-action-embeddings\[bench\]"):
         layout(Graph.from_edges([(0, 1)]))
+
+
+def test_reproduce_can_be_asked_for_one_table_and_some_rows(tmp_path):
+    call = ["reproduce", "toy", "--table", "toy", "--steps", "1", "--runs", "1", "--jobs", "1", "--out", str(tmp_path)]
+    assert main([*call, "--row", "features alone", "--quiet"]) == 0
+    lines = [json.loads(line) for line in (tmp_path / "results" / "toy.jsonl").read_text().splitlines()]
+
+    assert {line["row"] for line in lines} == {"features alone"}
+
+
+@pytest.mark.parametrize(
+    ("flag", "sentence"), [("--table", "--table must be one of toy"), ("--row", "--row must be part of the name")]
+)
+def test_a_table_or_row_that_is_not_there_is_named(tmp_path, capsys, flag, sentence):
+    assert main(["reproduce", "toy", flag, "nothing", "--out", str(tmp_path)]) == 2
+    assert sentence in capsys.readouterr().err

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rae.evaluation.paper_report import FilledTable
     from rae.evaluation.runner import Outcome
     from rae.evaluation.statistics import Summary
-    from rae.evaluation.table_spec import Table
+    from rae.evaluation.table_spec import Table, Work
 
 WHAT = ("toy", "node", "graph", "roles", "inductive", "figures", "all")
 
@@ -27,13 +27,23 @@ WHAT = ("toy", "node", "graph", "roles", "inductive", "figures", "all")
 @click.argument("what", type=click.Choice(WHAT), metavar="{" + ",".join(WHAT) + "}")
 @click.option("--runs", type=click.IntRange(min=1), metavar="N", help="at most N runs a row  [default: the paper's]")
 @click.option("--jobs", type=click.IntRange(min=1), metavar="J", help="processes at a time  [default: all cores]")
+@click.option("--table", "only", multiple=True, metavar="NAME", help="only this table, such as node-tuned; repeatable")
+@click.option("--row", "rows", multiple=True, metavar="TEXT", help="only rows whose name has this text; repeatable")
 @click.option("--out", default=".", metavar="DIR", show_default=True, help="folder for results/ and docs/")
 @click.option("--download", is_flag=True, help="fetch data sets that are not on this machine")
 @click.option("--steps", type=click.IntRange(min=1), metavar="N", help="a trial: cut every fit to N steps, no report")
 @global_options
 @click.pass_obj
 def reproduce(
-    console: Console, what: str, runs: int | None, jobs: int | None, out: str, download: bool, steps: int | None
+    console: Console,
+    what: str,
+    runs: int | None,
+    jobs: int | None,
+    only: tuple[str, ...],
+    rows: tuple[str, ...],
+    out: str,
+    download: bool,
+    steps: int | None,
 ) -> None:
     """Compute the paper's tables and figures, with the published values and with floors.
 
@@ -44,6 +54,7 @@ def reproduce(
     \b
     rae reproduce toy
     rae reproduce node --runs 5 --jobs 4
+    rae reproduce node --table node-tuned --row "exact solution"
     rae reproduce all
     """
     from rae.evaluation import figures
@@ -55,7 +66,9 @@ def reproduce(
     from rae.evaluation.tables import GROUPS, TABLES
     from rae.runtime import threads
 
-    tables = [TABLES[name] for group, names in GROUPS.items() if what in (group, "all") for name in names]
+    names = [name for group, names in GROUPS.items() if what in (group, "all") for name in names]
+    tables = [TABLES[name] for name in _chosen(names, only)]
+    wanted = _wanted(tables, rows)
     folder, effort = Path(out), Effort(steps)
     ledger = Ledger(folder / "results")
     if steps is None:
@@ -63,9 +76,8 @@ def reproduce(
     if download:
         _fetch(tables, console)
     with console.progress() as progress:
-        outcome = run(
-            tables, ledger, runs=runs, jobs=jobs or console.threads or threads(), effort=effort, progress=progress
-        )
+        jobs = jobs or console.threads or threads()
+        outcome = run(tables, ledger, runs=runs, jobs=jobs, effort=effort, progress=progress, wanted=wanted)
     files = [] if steps else publish(ledger, folder / "docs")
     filled = [fill(table, ledger.read(table.name), effort, runs) for table in tables if table.name != "figures"]
     text = "\n\n".join([*(terminal(table, terminal_width(sys.stdout)) for table in filled), _summary(outcome, files)])
@@ -73,6 +85,23 @@ def reproduce(
     if outcome.failed:
         job, error = next(iter(outcome.failed.items()))
         raise RaeError(f"{len(outcome.failed):,} runs failed, the first: {job}: {error}; the others are in the ledger")
+
+
+def _chosen(names: Sequence[str], only: Sequence[str]) -> list[str]:
+    """The tables of this name, all where none is named."""
+    if missing := [name for name in only if name not in names]:
+        raise RaeError(f"--table must be one of {', '.join(names)}, got {missing[0]!r}")
+    return [name for name in names if not only or name in only]
+
+
+def _wanted(tables: Sequence[Table], texts: Sequence[str]) -> Callable[[Work, str], bool] | None:
+    """Whether a work has a row whose name has one of these texts; None, which wants all, where there is no text."""
+    names = [row.name for table in tables for row in table.rows]
+    if missing := [text for text in texts if not any(text in name for name in names)]:
+        raise RaeError(f"--row must be part of the name of a row, such as {names[0]!r}, got {missing[0]!r}")
+    if not texts:
+        return None
+    return lambda work, _: any(text in row.name for row in work.rows for text in texts)
 
 
 def _fetch(tables: Sequence[Table], console: Console) -> None:
