@@ -19,8 +19,8 @@ Importing torch takes seconds, so one process imports everything and forks a chi
 `rae` does. Of these, every other one is killed at a random moment of its processor time, and every other one just
 before a random call that opens, renames, links, makes or removes a file of its folder: such moments are short and are
 where things go wrong. What forked children do not show is a kill while Python starts and modules are imported, or on
-several threads: `--fresh` trials start the real program with two threads, kill it at a random moment, and give it again in a fork.
-A kill is not a power failure: what a process has written, the system keeps.
+several threads: `--fresh` trials start the real program with two threads, kill it at a random moment, and give it again
+in a fork. A kill is not a power failure: what a process has written, the system keeps.
 """
 
 from __future__ import annotations
