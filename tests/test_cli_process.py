@@ -68,10 +68,13 @@ def test_control_c_or_termination_in_the_middle_of_a_fit_leaves_no_file(here, se
         env=ENV,
     )
     assert fit.stderr is not None
-    assert "nodes" in fit.stderr.readline()  # the graph is read, the fit begins
-    time.sleep(2)
-    fit.send_signal(sent)
-    out, err = fit.communicate(timeout=60)
+    try:
+        assert "nodes" in fit.stderr.readline()  # the graph is read, the fit begins
+        time.sleep(2)
+        fit.send_signal(sent)
+        out, err = fit.communicate(timeout=60)
+    finally:
+        fit.kill()  # which would go on for hours
 
     assert fit.returncode == code
     assert out == ""

@@ -121,6 +121,23 @@ def test_roles_killed_while_they_are_written_leave_no_page_of_other_roles(here, 
     assert not (here / "run" / PAGE).exists()
 
 
+def test_a_page_whose_removal_was_cut_off_leaves_nothing(here, monkeypatch):
+    run, unlink = fit(), Path.unlink
+
+    def cut_off(path: Path, missing_ok: bool = False) -> None:
+        unlink(path, missing_ok=missing_ok)
+        if path.parent.name == "explore":
+            raise Killed
+
+    with monkeypatch.context() as killed:
+        killed.setattr(Path, "unlink", cut_off)
+        with pytest.raises(Killed):
+            run.fit_roles(3)
+    run.fit_roles(3)
+
+    assert names(here / "run" / "explore") == []
+
+
 def test_a_page_killed_before_it_is_whole_is_written_by_the_same_command(here, monkeypatch):
     run = fit(page=False)
     (here / "page").mkdir()
@@ -299,6 +316,15 @@ def test_an_interrupted_plan_leaves_no_temporary_folder(here, monkeypatch):
 
     assert main(["plan", "edges.csv", "--memory", BUDGET]) == 130
     assert names(here / "temporary") == []
+
+
+def test_a_build_killed_after_its_folder_has_its_name_leaves_no_lock_file(here):
+    command = ["graph", "build", "edges.csv", "--out", "graph"]
+    assert main(command) == 0
+    (here / ".graph.building.lock").touch()
+
+    assert main(command) == 2  # it is there
+    assert not (here / ".graph.building.lock").exists()
 
 
 def test_a_build_that_is_hung_up_leaves_no_hidden_folder(here, monkeypatch):

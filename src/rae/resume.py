@@ -115,7 +115,10 @@ def fit_key(
     """A checksum of a `vectors_key` and of what else a run keeps: settings, feature names, display names."""
     import hashlib
 
-    kept = {"columns": None if columns is None else list(columns), "names": None if names is None else _ids_digest(names)}
+    kept = {
+        "columns": None if columns is None else list(columns),
+        "names": None if names is None else _ids_digest(names),
+    }
     asked = {**vectors, **kept, "settings": dict(settings), "lean": lean}
     return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
 

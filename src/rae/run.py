@@ -284,7 +284,7 @@ class Run:
     def _drop_page(self) -> None:
         """Remove a page that shows roles this run will no longer have, and say so; before they are replaced."""
         if (self.path / PAGE).is_file():
-            for name in (PAGE, NOTICE):
+            for name in (NOTICE, PAGE):  # the page last, by which a killed call is known to have begun
                 (self.path / name).unlink(missing_ok=True)
             log.warning("the page of %s showed the old roles and is gone; `rae explore` makes it anew", self.path)
 

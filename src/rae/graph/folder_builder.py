@@ -101,13 +101,18 @@ def _hidden(folder: Path) -> tuple[Path, Path]:
 
 def discard_folder(folder: Path) -> None:
     """Remove a graph folder and what a killed build of it left, unless one is being built now."""
+    discard_build(folder)
+    if folder.exists() and not _hidden(folder)[1].exists():
+        _remove(folder)
+
+
+def discard_build(folder: Path) -> None:
+    """Remove what a killed build of this graph folder left, its lock file too, unless one is being built now."""
     hidden, lock = _hidden(folder)
-    if not any(path.exists() for path in (folder, hidden, lock)):
-        return
-    with exclusive_lock(lock) as ours:
-        if ours:
-            _remove(hidden)
-            _remove(folder)
+    if hidden.exists() or lock.exists():
+        with exclusive_lock(lock) as ours:
+            if ours:
+                _remove(hidden)
 
 
 def _remove(folder: Path) -> None:
