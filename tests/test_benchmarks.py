@@ -565,3 +565,19 @@ def test_every_benchmark_runs_on_small_sizes_and_leaves_results_and_docs_alone(l
         assert all(f"== {name}: " in text for name in names)
         assert ("same_bytes True" in text) == ("resume_after_kill" in names)
     assert {path: path.read_bytes() for path in files} == before
+
+
+@pytest.mark.slow
+def test_killed_commands_lose_nothing_and_the_trials_are_recorded(load, tmp_path):
+    names = ("fit --memory --no-page", "embed", "explore --out")
+    command = [sys.executable, HERE / "kill_trials.py", "--quick", "--results", tmp_path]
+    done = subprocess.run(
+        [*command, *(word for name in names for word in ("--only", name))],
+        capture_output=True,
+        text=True,
+        env=quietly(),
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.splitlines()[-1].endswith(": 0 lost, 0 half, 0 left, 0 refused")
+    assert {line["dataset"] for line in Ledger(tmp_path).latest("kill-trials")} == set(names)

@@ -284,6 +284,7 @@ def advice(monkeypatch):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             warn_of_memory(inputs, Config(**{"steps": 0} | settings), memory=memory, half=half)
+        caught = [w for w in caught if "is enough, but slow" not in str(w.message)]
         assert [w.category for w in caught] in ([], [MemoryWarning])
         return "".join(in_flags(w.message, fit) for w in caught)
 

@@ -652,6 +652,28 @@ def test_the_page_is_served_to_this_machine_alone(served):
     assert request(served, "/../../etc/passwd")[0] == 404
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "127.0.0.1:80"])
+def test_the_printed_address_of_port_80_is_served(served, host):
+    assert request(served, host=host) == (200, "the page")  # browsers leave out :80
+
+
+@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "127.0.0.1:evil", ":80", "127.0.0.1:80:80"])
+def test_other_hosts_are_refused(served, host):
+    assert request(served, host=host)[0] == 403
+
+
+def test_links_that_lead_out_of_the_page_are_not_followed(served, tmp_path, tmp_path_factory):
+    outside = tmp_path_factory.mktemp("outside")
+    (outside / "secret.txt").write_text("secret")
+    (tmp_path / "link.txt").symlink_to(outside / "secret.txt")
+    (tmp_path / "folder").symlink_to(outside)
+    (tmp_path / "within.html").symlink_to(tmp_path / "index.html")
+
+    assert request(served, "/link.txt")[0] == 404
+    assert request(served, "/folder/secret.txt")[0] == 404
+    assert request(served, "/within.html") == (200, "the page")
+
+
 # ----------------------------------------------------------------------------------- the command
 
 

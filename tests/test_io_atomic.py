@@ -134,12 +134,17 @@ def test_a_missing_folder_a_folder_and_a_long_name_are_refused(tmp_path: Path) -
     assert files(tmp_path) == []
 
 
-def test_a_link_stays_and_the_file_behind_it_is_written(tmp_path: Path) -> None:
-    (tmp_path / "link").symlink_to(tmp_path / "file")
-    write_text(tmp_path / "link", "x")
+def test_a_link_is_replaced_and_the_file_behind_it_is_not_touched(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    (tmp_path / "folder").mkdir()
+    for name, goal in (("link", "file"), ("dangling", "nowhere"), ("to-folder", "folder")):
+        (tmp_path / name).symlink_to(tmp_path / goal)
+        write_text(tmp_path / name, "x")
 
-    assert (tmp_path / "link").is_symlink()
-    assert (tmp_path / "file").read_text() == "x"
+        assert not (tmp_path / name).is_symlink()
+        assert (tmp_path / name).read_text() == "x"
+    assert (tmp_path / "file").read_text() == "mine"
+    assert files(tmp_path) == ["dangling", "file", "folder", "link", "to-folder"]
 
 
 @contextlib.contextmanager

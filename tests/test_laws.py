@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from plain import random_graph, relabel
 from rae import PAPER, RAE, Graph, set_threads
 from rae.engine import embed, encoder_models
 from rae.features import Features
+from rae.runtime import torch_alone
 
 SMALL = PAPER.replace(dims=(16, 8), fanout=(3, 4), steps=5, batch_size=32)
 
@@ -301,3 +303,35 @@ def test_a_fit_does_not_care_what_torch_is_in_the_middle_of():
         torch.set_default_dtype(before)
 
     assert all(np.array_equal(plain, z) for z in outputs.values())
+
+
+@pytest.mark.parametrize("met", [True, False], ids=["met", "new"])
+def test_threads_that_fit_at_once_each_leave_torch_the_threads_they_found(met):
+    together, after, before = threading.Barrier(2, timeout=60), {}, torch.get_num_threads()
+
+    def fit(name: str) -> None:
+        if met or name == "first":
+            torch.set_num_threads(3)
+        if name == "second":
+            together.wait()  # the first is in its block
+        with torch_alone(), torch_alone():
+            if name == "first":
+                together.wait()
+            assert torch.get_num_threads() == 1
+            together.wait()  # both are in their blocks
+        if name == "second":
+            together.wait()  # the first has left its own
+        after[name] = torch.get_num_threads()
+        if name == "first":
+            together.wait()
+
+    workers = [threading.Thread(target=fit, args=(name,)) for name in ("first", "second")]
+    try:
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+    finally:
+        torch.set_num_threads(before)
+
+    assert after == {"first": 3, "second": 3}

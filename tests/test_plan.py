@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from rae import PAPER, RAE, Config, Graph
+from rae import PAPER, RAE, Config, ExactConfig, Graph
 from rae.engine.layout import PROGRAM
-from rae.errors import ConfigError, GraphError
+from rae.errors import ConfigError, GraphError, MemoryWarning
 from rae.features import Features, structural_features
 from rae.io.embeddings import GROUP_BYTES
 from rae.model.sampling import sample_blocks
@@ -235,10 +237,22 @@ def test_the_least_budget_is_the_least_that_embedding_takes(tmp_path, graph, giv
     model = RAE(config).fit(graph, features=x)
 
     assert model.embed_to(tmp_path / "z.parquet", graph, x, memory=least, half=half) > 0
-    check_budget(least, graph, x, config, half=half)
+    with pytest.warns(MemoryWarning, match="is enough, but slow"):
+        check_budget(least, graph, x, config, half=half)
     for refused in (
         lambda: model.embed_to(tmp_path / "z.parquet", graph, x, memory=least - 1, half=half),
         lambda: check_budget(least - 1, graph, x, config, half=half),
     ):
         with pytest.raises(ConfigError, match="memory must be"):
             refused()
+
+
+def test_a_budget_that_takes_many_passes_says_so_and_the_one_it_advises_does_not(graph):
+    config = ExactConfig()
+    least = least_budget(graph, None, config)
+    with pytest.warns(MemoryWarning, match=r"over the edges \d+ times; 4 times with memory='\d+MiB'$") as caught:
+        check_budget(least, graph, None, config)
+    advised = re.search(r"'(\d+MiB)'$", str(caught[0].message))
+
+    assert advised
+    check_budget(advised[1], graph, None, config)  # a warning would be an error

@@ -6,13 +6,12 @@ the counts) is logged at INFO by the logger `rae.inputs`; the command line shows
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
-import shutil
-import tempfile
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -102,6 +101,8 @@ def read_inputs(
     from rae.graph.frames import is_frame
 
     reading = reading or Reading()
+    if out is not None:
+        discard_reading(out)
     began = time.perf_counter()
     if is_frame(edges):
         edges = Graph.from_dataframe(edges, reading.source, reading.target)
@@ -280,12 +281,37 @@ def _build_graph(opened: EdgeFile, path: str, memory: int | str, out: Path | Non
             stacklevel=2,
         )
     room = max(0, (budget - PROGRAM - BUILD_BYTES) // 2)
-    target = None if out is None else out.resolve()  # "." alone has no name
-    folder = Path(tempfile.mkdtemp()) / "graph" if target is None else target.with_name(f".{target.name}.graph")
-    graph = build_opened(opened, folder, force=True, room=room, report=stages(progress))
-    shutil.rmtree(folder if out else folder.parent, ignore_errors=True)  # mapped files outlive their names
+    with _place_of_graph(out) as folder:  # mapped files outlive their names
+        graph = build_opened(opened, folder, force=True, room=room, report=stages(progress))
     pa.default_memory_pool().release_unused()  # Arrow keeps what reading took
     return graph
+
+
+@contextlib.contextmanager
+def _place_of_graph(out: Path | None) -> Iterator[Path]:
+    """The name of a folder for a graph that is mapped: hidden beside `out`, or a temporary one; removed at the end."""
+    from rae.storage.scratch import scratch_folder
+
+    if out is None:
+        with scratch_folder() as scratch:
+            yield scratch / "graph"
+        return
+    try:
+        yield _hidden_graph(out)
+    finally:
+        discard_reading(out)
+
+
+def _hidden_graph(out: Path) -> Path:
+    target = out.resolve()  # "." alone has no name
+    return target.with_name(f".{target.name}.graph")
+
+
+def discard_reading(out: Path) -> None:
+    """Remove what a process that was killed while it read in bounded memory left beside `out`."""
+    from rae.graph.folder_builder import discard_folder
+
+    discard_folder(_hidden_graph(out))
 
 
 def _reading_bytes(opened: EdgeFile, path: str) -> int | None:

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import difflib
+import logging
 import os
 import time
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rae.config import ExactConfig, Settings
 from rae.errors import Argument, ConfigError, FeatureError, FileError, MemoryWarning, Sentence, size
 from rae.inputs import Inputs, Reading, check_output, read_inputs
 from rae.progress import Asked, Progress, shown
-from rae.run import Run, check_free, load_model, model_checksum
+from rae.resume import VectorCache, fit_key, vectors_key
+from rae.run import EMBEDDINGS, INFO, PAGE, Run, check_free, finish_moves, load_model, model_checksum
+
+if TYPE_CHECKING:
+    from rae.explore import Subject
+
+log = logging.getLogger("rae")
 
 MIB = 1 << 20
 ADVISED_SHARE = 0.8  # of the available memory
@@ -33,6 +40,7 @@ def fit_run(
     dtype: str = "float32",
     page: bool | None = None,
     names: Any = None,
+    subject: Subject | None = None,
     lean: bool = False,
     force: bool = False,
     progress: Asked = None,
@@ -49,9 +57,12 @@ def fit_run(
     precision; the same call resumes where a killed one stopped. `dtype` is that of the embeddings file. `page` says
     whether roles are found and the page is written, by default up to 200,000 nodes. `names` are display names of
     the nodes: a mapping from ids, one per node in row order, or a table (a file or a data frame); `name` is their
-    column in that table, or in that of the features, which `names` may also name. A `lean` run keeps no copy of
-    the graph and the features. `force` replaces the run that is there. `progress` is True for bars (which a notebook
-    shows anyway), or called with the stage, how much of it is done, its total, and a mapping of numbers worth showing.
+    column in that table, or in that of the features, which `names` may also name. `subject` is the title and the labels
+    of the page. A `lean` run keeps no copy of the graph and the features. `force` replaces the run that is there.
+    `progress` is True for bars (which a notebook shows anyway), or called with the stage, how much of it is done, its
+    total, and a mapping of numbers worth showing.
+
+    A call that was killed after its vectors and before its page is finished by the same call.
 
     A MemoryWarning says in advance what will not fit and what to pass; counts and notes on the files are logged.
 
@@ -66,7 +77,7 @@ def fit_run(
     """
     check_output(memory, half, dtype)
     folder = default_folder(edges) if out is None else Path(out)
-    check_free(folder, force=force)
+    begun = check_run_folder(folder, page=page, force=force)
     config = ExactConfig() if config is None else config
     if not isinstance(config, Settings):
         raise ConfigError(
@@ -79,18 +90,53 @@ def fit_run(
     with shown(progress) as report:
         inputs = _inputs(edges, features, reading, memory, folder, report)
         display_names = _display_names(inputs, features, names, name, reading.get("id"))
-        warn_of_memory(inputs, config, memory=memory, half=half)
-        run = _write_run(
-            inputs, config, folder, memory=memory, half=half, dtype=dtype, lean=lean, force=force, progress=report
-        )
-        if display_names is not None:
-            run.set_names(display_names)
-        if page or (page is None and run.counts["nodes"] <= PAGE_LIMIT):
+        with_page = _wants_page(page, inputs.counts["nodes"])
+        asked = {"key": _fit_key(inputs, config, display_names, half=half, dtype=dtype, lean=lean), "page": with_page}
+        if begun is not None and begun.info["asked"] == asked:
+            log.info("a killed fit had written the vectors in %s, they are taken", folder)
+            run = begun
+        else:
+            check_free(folder, force=force)
+            warn_of_memory(inputs, config, memory=memory, half=half)
+            run = _write_run(
+                *(inputs, config, folder, display_names, asked),
+                memory=memory, half=half, dtype=dtype, lean=lean, force=force, progress=report,
+            )  # fmt: skip
+        VectorCache(folder).remove()
+        if with_page:
             from rae.explore import write_page
 
-            run.fit_roles()
-            write_page(run, force=True, progress=report)
+            write_page(run, subject=subject, force=True, progress=report)
     return run
+
+
+def check_run_folder(folder: Path, *, page: bool | None = None, force: bool = False) -> Run | None:
+    """The run of a killed fit that lacks its page, for the same call to finish, None where a new one can be written.
+
+    A folder in use is refused.
+    """
+    moved = finish_moves(folder)
+    if (folder / INFO).is_file() and (moved or not force):
+        run = Run.open(folder)
+        asked = run.info.get("asked", {})
+        lacks_page = asked.get("page") and not (folder / PAGE).is_file() and _wants_page(page, run.counts["nodes"])
+        if asked and (moved or lacks_page):
+            return run
+        VectorCache(folder).forget(folder / EMBEDDINGS)
+    check_free(folder, force=force)
+    return None
+
+
+def _fit_key(inputs: Inputs, config: Settings, names: Any, *, half: bool, dtype: str, lean: bool) -> str:
+    """A checksum of all that a fit is asked for, but for its roles and page."""
+    vectors = vectors_key(inputs.graph, inputs.features, "", half=half, dtype=dtype)
+    columns = inputs.feature_names or getattr(inputs.features, "names", None)
+    return fit_key(vectors, config.as_dict(), columns, names, lean=lean)
+
+
+def _wants_page(page: bool | None, nodes: int) -> bool:
+    """Whether a fit of so many nodes writes a page."""
+    return nodes <= PAGE_LIMIT if page is None else page
 
 
 @dataclass(frozen=True)
@@ -134,6 +180,10 @@ def embed_file(
         )
     with shown(progress) as report:
         inputs = _inputs(edges, features, reading, memory, target, report, like=fitted.feature_names)
+        if memory is not None:
+            from rae.plan import check_budget
+
+            check_budget(memory, inputs.graph, inputs.features, fitted.config, half=half)
         target.parent.mkdir(parents=True, exist_ok=True)
         began = time.perf_counter()
         width = fitted.embed_to(
@@ -251,6 +301,8 @@ def _write_run(
     inputs: Inputs,
     config: Settings,
     folder: Path,
+    names: Any,
+    asked: Mapping[str, Any],
     *,
     memory: int | str | None,
     half: bool,
@@ -259,9 +311,8 @@ def _write_run(
     force: bool,
     progress: Progress | None,
 ) -> Run:
-    """The complete run of these inputs: fitted, embedded and written."""
+    """The run of these inputs: fitted, embedded and written."""
     from rae.estimator import RAE
-    from rae.resume import VectorCache, vectors_key
 
     model, cache = RAE(config), VectorCache(folder)
 
@@ -272,12 +323,12 @@ def _write_run(
         )  # fmt: skip
 
     def embed_or_resume(path: Path, checksum: str) -> int:
-        key = vectors_key(inputs.graph, inputs.features, checksum, half=half, dtype=dtype)
-        return cache.write(path, key, lambda vectors: embed(vectors, checksum))
+        about = vectors_key(inputs.graph, inputs.features, checksum, half=half, dtype=dtype)
+        return cache.write(path, about, lambda vectors: embed(vectors, checksum))
 
     began = time.perf_counter()
     model.fit(inputs.graph, features=inputs.features, feature_names=inputs.feature_names, progress=progress or False)
-    run = Run.create(
+    return Run.create(
         folder,
         model,
         inputs.graph.id_column,
@@ -287,22 +338,24 @@ def _write_run(
         counts=inputs.counts,
         timings={"read": inputs.seconds, "fit": time.perf_counter() - began},
         inputs=inputs.files,
+        names=names,
+        asked=asked,
         force=force,
     )
-    if memory is not None:
-        cache.remove()
-    return run
 
 
 def _check_file(target: Path, *, force: bool) -> None:
     """Refuse a file of vectors that cannot be written or would be replaced."""
+    from rae.engine.embedding import forget_parts
+
     out = Argument("out")
     if target.is_dir():
         inside = Argument("out", str(target / "embeddings.parquet"))
         raise FileError(out, f" must be a file, {target} is a folder; try ", inside)
     if target.suffix.lower() not in (".parquet", ".csv"):
         raise FileError(out, f" must end in .parquet or .csv, got {target}")
-    if target.exists() and not force:
+    forget_parts(target)
+    if os.path.lexists(target) and not force:
         raise FileError(
             f"{target} exists; choose another ", out, ", or pass ", Argument("force", True), " to replace it"
         )

@@ -26,7 +26,6 @@ runs of rows of the graph itself, in its own order, whose neighbours lie anywher
 from __future__ import annotations
 
 import math
-import tempfile
 import time
 import warnings
 from collections.abc import Mapping
@@ -41,10 +40,10 @@ import torch
 from rae.config import Config, ExactConfig, Settings
 from rae.engine import memory_bytes, stream
 from rae.engine.embedding import job_sizes
-from rae.engine.layout import PART_BYTES, PROGRAM, WRITING, Sizes, layout
+from rae.engine.layout import PART_BYTES, PROGRAM, WRITING, Sizes, budget_for, layout
 from rae.engine.levels import Model
 from rae.engine.models import blank_models
-from rae.errors import Argument, CollapseWarning, ConfigError, GraphError
+from rae.errors import Argument, CollapseWarning, ConfigError, GraphError, MemoryWarning, size
 from rae.features import Features, measures
 from rae.graph import Graph
 from rae.io import write_embeddings
@@ -56,6 +55,7 @@ from rae.model.training import fit
 from rae.ops.gather import mean
 from rae.runtime import generator, threads
 from rae.storage.parts import Parts
+from rae.storage.scratch import scratch_folder
 
 LIVE_ARRAYS = 14  # arrays of a level that are alive at the end of a forward pass and during the backward pass
 FIT_BYTES = 256  # of an exact fit per node: counts, measures, two levels of moments
@@ -65,6 +65,7 @@ SAMPLE = 32_768  # nodes embedded and written to measure the rates
 COLUMNS = 64  # width at which averaging is timed
 RUNS, RUN = 64, 512  # runs of rows that are averaged to time it, and rows of a run
 MOST = 1 << 20  # rows in memory for that, at most: 256 MiB
+PASSES = 4  # over the edges of each level, from which on a budget is called slow
 STEPS = 3  # real steps that are timed, after one that warms up
 
 
@@ -167,9 +168,13 @@ def _counting_bytes(graph: Graph) -> int:
 
 
 def check_budget(memory: int | str, graph: Graph, features: Any, config: Settings, *, half: bool = False) -> None:
-    """Refuse a budget that embedding this graph cannot keep to, as `embed_to` would after the training."""
-    sizes = _sizes(graph, features, config, half)
-    layout(memory, sizes)
+    """Refuse a budget that embedding this graph cannot keep to, as `embed_to` would after the training.
+
+    A budget that is kept only by many passes over the edges gets a warning with a better one.
+    """
+    models = blank_models(config, graph, features)
+    sizes = job_sizes(models, _itemsize(half))
+    cut = layout(memory, sizes)
     least = least_budget(graph, features, config, half=half)
     if memory_bytes(memory) < least:
         raise ConfigError(
@@ -177,6 +182,13 @@ def check_budget(memory: int | str, graph: Graph, features: Any, config: Setting
             f" must be {math.ceil(least / 2**30 * 100) / 100:.2f} GiB or more to count the cycles of "
             f"{graph.n_edges:,} edges, got {memory_bytes(memory) / 2**30:.2f} GiB",
         )
+    averaged = max(level.columns for model in models.values() for level in model.levels)
+    passes = len(cut.stripes(averaged))
+    if passes > PASSES:
+        better = -(-budget_for(PASSES, averaged, sizes) // (1 << 20))
+        advice = () if shortage(better << 20) else (f"; {PASSES} times with ", Argument("memory", f"{better}MiB"))
+        text = f"{size(memory_bytes(memory))} is enough, but slow: each level passes over the edges {passes} times"
+        warnings.warn(MemoryWarning(text, *advice), stacklevel=3)
 
 
 def _sizes(graph: Graph, features: Any, config: Settings, half: bool) -> Sizes:
@@ -337,8 +349,8 @@ def _embedding_seconds(models: Mapping[str, Model], seed: int, dtype: str) -> tu
     began = time.perf_counter()
     z = np.vstack([vectors.copy() for vectors in stream(part)])
     embedded = time.perf_counter()
-    with tempfile.TemporaryDirectory() as folder:
-        write_embeddings(Path(folder) / "z.parquet", pa.array(np.arange(len(z))), z, dtype=dtype)
+    with scratch_folder() as folder:
+        write_embeddings(folder / "z.parquet", pa.array(np.arange(len(z))), z, dtype=dtype)
     written = time.perf_counter()
     spent = embedded - began
     sampled = any(model.reads.config.inference == "sampled" for model in models.values())
@@ -359,9 +371,9 @@ def _taken(x: Features, small: Graph, rows: Any) -> Features:
 def _part_seconds() -> float:
     """Seconds that a byte costs which goes to disk in parts and comes back."""
     rows = np.ones(1 << 23, np.float32)
-    with tempfile.TemporaryDirectory() as folder:
+    with scratch_folder() as folder:
         began = time.perf_counter()
-        parts = Parts.open(Path(folder) / "parts", {})
+        parts = Parts.open(folder / "parts", {})
         parts.write("rows", [rows])
         parts.read_into("rows", rows)
         return (time.perf_counter() - began) / rows.nbytes

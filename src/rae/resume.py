@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,12 +50,23 @@ class VectorCache:
 
     def remove(self) -> None:
         """Remove the cache, intermediate rows of a killed fit included."""
-        from rae.engine.embedding import FOLDER
         from rae.storage.parts import Parts
 
-        self.vectors.unlink(missing_ok=True)
+        Parts(self._parts, "").remove()
         self.key_file.unlink(missing_ok=True)
-        Parts(Path(f"{self.vectors}{FOLDER}"), "").remove()
+        self.vectors.unlink(missing_ok=True)  # last: while it is there, `forget` knows that the cache has had its day
+
+    def forget(self, embeddings: Path) -> None:
+        """Remove the cache if its vectors are those in this file, that of the complete run, or if it holds nothing."""
+        used = self.vectors.is_file() and embeddings.is_file() and self.vectors.samefile(embeddings)
+        if used or not (self.vectors.exists() or self._parts.exists()):
+            self.remove()
+
+    @property
+    def _parts(self) -> Path:
+        from rae.engine.embedding import FOLDER
+
+        return Path(f"{self.vectors}{FOLDER}")
 
     def _fill(self, key: Mapping[str, Any], embed: Callable[[Path], int]) -> None:
         from rae.storage.atomic import write_json
@@ -96,6 +107,20 @@ def vectors_key(
         "half": half,
         "dtype": dtype,
     }
+
+
+def fit_key(
+    vectors: Mapping[str, Any], settings: Mapping[str, Any], columns: Sequence[str] | None, names: Any, *, lean: bool
+) -> str:
+    """A checksum of a `vectors_key` and of what else a run keeps: settings, feature names, display names."""
+    import hashlib
+
+    kept = {
+        "columns": None if columns is None else list(columns),
+        "names": None if names is None else _ids_digest(names),
+    }
+    asked = {**vectors, **kept, "settings": dict(settings), "lean": lean}
+    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
 
 
 def _ids_digest(ids: Any) -> str:

@@ -72,6 +72,7 @@ OUT, FORCE = Argument("out"), Argument("force", True)
 COUNTS = ("nodes", "edges", "isolated", "features", "width", "rows", "doubled", "self_loops")
 STAGES = ("read", "fit", "embed")
 STAGING = re.compile(r"\.[0-9a-f]{32}\.tmp")  # the name of a staging folder
+MOVES = "moves.json"  # in a complete staging folder: the files of the run that are moved into their places
 _FIT = {"first": float, "last": float, "steps": int, "rank": float, "cosine": float}
 _PATTERN = {  # of run.json
     "settings": dict,
@@ -118,6 +119,8 @@ class Run:
         counts: Mapping[str, Any] | None = None,
         timings: Mapping[str, float] | None = None,
         inputs: Mapping[str, Any] | None = None,
+        names: pa.Array | None = None,
+        asked: Mapping[str, Any] | None = None,
         dtype: str = "float32",
         force: bool = False,
     ) -> Run:
@@ -127,6 +130,7 @@ class Run:
         need them to describe members, the page to draw neighbourhoods. `embeddings` is a matrix in the order of
         ids, a Parquet file of one, which is moved into the run, or a function of a path and the model's checksum
         that writes such a file and returns the width of the vectors; its duration is the timing "embed".
+        `names` are display names in the order of ids; `asked` is what tells this fit from others, for `fit_run`.
         """
         from rae.graph.folder import checksum, write_graph
         from rae.storage.atomic import write_json
@@ -140,6 +144,8 @@ class Run:
                 write_graph(new / GRAPH, graph)
             if matrix is not None:
                 _write_matrix(new, matrix)
+            if names is not None:
+                _write_names(new, ids, names)
             began = time.perf_counter()
             # Vectors cost the most: a finished file of them is moved here only after everything else is written.
             width = _write_vectors(embeddings, new / EMBEDDINGS, ids, checksum(new / MODEL), dtype)
@@ -157,6 +163,7 @@ class Run:
                 "training": summary(model.history),
                 "history": list(model.history),
                 "inputs": dict(inputs or {}),
+                "asked": dict(asked or {}),
             }
             info = json.loads(json.dumps(info, sort_keys=True))  # as `open` will read it
             write_json(new / INFO, info)
@@ -192,16 +199,10 @@ class Run:
 
         Roles that are found later show them.
         """
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
         from rae.io.node_columns import node_names
-        from rae.storage.atomic import atomic_path
 
         ids = _read_column(self.path / EMBEDDINGS, "id")
-        table = pa.table({"id": ids, "name": node_names(names, ids, column=column, id_column=id_column)})
-        with atomic_path(self.path / NAMES) as temporary:
-            pq.write_table(table, temporary)
+        _write_names(self.path, ids, node_names(names, ids, column=column, id_column=id_column))
 
     @property
     def has_graph(self) -> bool:
@@ -264,8 +265,9 @@ class Run:
         ids, z = self.embeddings()
         roles = Roles(k, max_k=max_k, seed=seed, weights=weights)
         roles.fit(z, blocks=self.blocks, model=self.model_checksum, ids=ids)
-        write_roles(self.path, ids, roles, roles.assignment, self._cards(ids, roles))
+        cards = self._cards(ids, roles)
         self._drop_page()
+        write_roles(self.path, ids, roles, roles.assignment, cards)
         return roles
 
     def take_roles(self, roles: Roles) -> None:
@@ -275,13 +277,14 @@ class Run:
         roles.check_model(self.model_checksum, str(self.path))
         ids, z = self.embeddings()
         assignment = roles.assign(z)
-        write_roles(self.path, ids, roles, assignment, self._cards(ids, roles, z))
+        cards = self._cards(ids, roles, z)
         self._drop_page()
+        write_roles(self.path, ids, roles, assignment, cards)
 
     def _drop_page(self) -> None:
-        """Remove a page that shows roles this run no longer has, and say so."""
+        """Remove a page that shows roles this run will no longer have, and say so; before they are replaced."""
         if (self.path / PAGE).is_file():
-            for name in (PAGE, NOTICE):
+            for name in (NOTICE, PAGE):  # the page last, by which a killed call is known to have begun
                 (self.path / name).unlink(missing_ok=True)
             log.warning("the page of %s showed the old roles and is gone; `rae explore` makes it anew", self.path)
 
@@ -410,8 +413,9 @@ def _staging_folder(folder: Path) -> Iterator[Path]:
     """A hidden folder to write a run in; when the block ends well its files replace those of the old run.
 
     When it does not (a full disk, Ctrl-C), the old run is still there, complete. The moves themselves
-    need no space; if they are cut off, the run lacks its run.json and is known to be incomplete.
+    need no space; if they are cut off, the run lacks its run.json, and `finish_moves` goes on with them.
     """
+    from rae.storage.atomic import write_json
     from rae.storage.lock import LOCK, exclusive_lock
 
     is_new = not folder.exists()
@@ -419,19 +423,38 @@ def _staging_folder(folder: Path) -> Iterator[Path]:
     for abandoned in _abandoned_staging(folder):
         shutil.rmtree(abandoned, ignore_errors=True)
     staging = folder / f".{uuid.uuid4().hex}.tmp"
-    staging.mkdir()
     try:
+        staging.mkdir()
         with exclusive_lock(staging / LOCK):
             yield staging
-        for name in RUN_FILES:
-            (folder / name).unlink(missing_ok=True)
-        for name in [name for name in reversed(RUN_FILES) if (staging / name).is_file()]:  # run.json comes last
-            (folder / name).parent.mkdir(exist_ok=True)
-            (staging / name).replace(folder / name)
+            write_json(staging / MOVES, [name for name in RUN_FILES if (staging / name).is_file()])
+            _move(staging, folder)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
         if is_new and not any(folder.iterdir()):
             folder.rmdir()
+
+
+def _move(staging: Path, folder: Path) -> None:
+    """Replace the run in a folder by the staged one, run.json last; wherever that was cut off, it goes on."""
+    new = json.loads((staging / MOVES).read_text(encoding="utf-8"))
+    for name in RUN_FILES:
+        if name not in new or (staging / name).is_file():
+            (folder / name).unlink(missing_ok=True)
+    for name in [name for name in reversed(RUN_FILES) if (staging / name).is_file()]:
+        (folder / name).parent.mkdir(exist_ok=True)
+        (staging / name).replace(folder / name)
+
+
+def finish_moves(path: str | Path) -> bool:
+    """Remove what killed fits left in this folder; True if one was moving its files, which are now in their places."""
+    folder, moved = Path(path), False
+    for staging in _abandoned_staging(folder) if folder.is_dir() else ():
+        if (staging / MOVES).is_file():
+            _move(staging, folder)
+            moved = True
+        shutil.rmtree(staging, ignore_errors=True)
+    return moved
 
 
 def _abandoned_staging(folder: Path) -> list[Path]:
@@ -456,9 +479,10 @@ def check_free(path: str | Path, *, force: bool = False) -> None:
     blocked = [folder / name for name in RUN_FILES if (folder / name).is_dir()]
     if blocked:
         raise RunError(f"{blocked[0]} is a folder where a file of the run must go; choose another ", OUT)
+    for inner in (folder / GRAPH, folder / Path(PAGE).parent):
+        if inner.is_symlink() or (inner.exists() and not inner.is_dir()):
+            raise RunError(f"{inner} is a file or a link where a folder of the run must go; choose another ", OUT)
     graph = folder / GRAPH
-    if graph.is_symlink() or (graph.exists() and not graph.is_dir()):
-        raise RunError(f"{graph} is a file or a link where a folder of the run must go; choose another ", OUT)
     if any((folder / name).exists() for name in GRAPH_FILES) and not (folder / MODEL).is_file():
         raise RunError(f"{graph} holds a graph that no run wrote, it would be replaced; choose another ", OUT)
     if force or not set(folder.iterdir()) - set(_abandoned_staging(folder)):
@@ -528,6 +552,16 @@ def _write_matrix(folder: Path, matrix: Matrix) -> None:
             np.lib.format.write_array(file, matrix, allow_pickle=False)
         else:
             sp.save_npz(file, matrix, compressed=False)
+
+
+def _write_names(folder: Path, ids: pa.Array, names: pa.Array) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from rae.storage.atomic import atomic_path
+
+    with atomic_path(folder / NAMES) as hidden:
+        pq.write_table(pa.table({"id": ids, "name": names}), hidden)
 
 
 def _read_column(path: Path, name: str) -> pa.Array:

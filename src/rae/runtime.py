@@ -43,8 +43,9 @@ def generator(seed: int, *parts: Part) -> np.random.Generator:
 
 
 _threads: int | None = None
-_alone, _before, _counting = 0, 1, threading.Lock()  # nested torch_alone blocks, torch's threads before the first
-_here = threading.local()  # new: a thread of a pool that torch has not met; share, side: see `_with_share`
+_alone, _before, _counting = 0, 1, threading.Lock()  # threads in torch_alone, torch's number before the first
+# new: a thread of a pool that torch has not met; share, side: see `_with_share`; alone: in `torch_alone`
+_here = threading.local()
 
 
 def set_threads(count: int | None) -> None:
@@ -132,24 +133,31 @@ def torch_alone() -> Iterator[None]:
 
     Its matrix products add in another order for another number of threads; with one, the same seed
     gives the same bytes on any number of cores. Our own kernels still use them all. Blocks may lie in each
-    other and run in several threads at once; the last to end restores what the first one found.
+    other and run in several threads at once. Torch keeps a number for each thread, and gives one that it has not met
+    the number that was set last: each thread restores its own, such a one what the first block found.
     """
     import torch
 
     global _alone, _before
-    with _counting:
-        if _alone == 0:
-            _before = torch.get_num_threads()
-        _alone += 1
-    if torch.get_num_threads() != 1:
+    outermost = not getattr(_here, "alone", False)
+    if outermost:
+        with _counting:
+            before = torch.get_num_threads()
+            if _alone == 0:
+                _before = before
+            elif before == 1:
+                before = _before
+            _alone += 1
+        _here.alone = True
         torch.set_num_threads(1)
     try:
         yield
     finally:
-        with _counting:
-            _alone -= 1
-            if _alone == 0:
-                torch.set_num_threads(_before)
+        if outermost:
+            _here.alone = False
+            with _counting:
+                _alone -= 1
+            torch.set_num_threads(before)
 
 
 def torch_alone_here() -> None:

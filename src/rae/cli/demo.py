@@ -47,20 +47,17 @@ def demo(console: Console, out: str, force: bool) -> None:
     rae demo
     rae demo --out /tmp/demo --force
     """
-    from rae.explore import write_page
-    from rae.pipeline import fit_run
-    from rae.run import check_free
+    from rae.pipeline import check_run_folder, fit_run
     from rae.search import similar_to_each
 
     folder = Path(out)
-    check_free(folder, force=force)  # before the library is read
+    check_run_folder(folder, page=True, force=force)  # before the library is read
     console.use_threads()
     inputs = _inputs(console)
     names = [str(i) for i in inputs.graph.ids]
     with console.progress() as progress:
-        run = fit_run(inputs, out=folder, page=False, force=force, progress=progress)
-        run.fit_roles()
-        write_page(run, subject=_subject(names), force=True, progress=progress)
+        subject = _subject(names)
+        run = fit_run(inputs, out=folder, page=True, subject=subject, force=force, progress=progress)
     alike = similar_to_each(run, [name for name in SHOWN_MODULES if name in names], k=3)
     data = {a.id: [{"id": name, "distance": round(distance, 4)} for name, distance in a.matches] for a in alike}
     files = run.files()

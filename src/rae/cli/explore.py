@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from rae.cli.console import Console, columns, global_options, size
+from rae.interrupts import settle
 from rae.progress import seconds
 
 
@@ -94,4 +95,5 @@ def _serve(folder: Path, port: int, console: Console) -> None:
         try:
             server.serve_forever()
         except KeyboardInterrupt:
+            settle()
             console.note("stopped")

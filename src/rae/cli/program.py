@@ -6,9 +6,7 @@ import contextlib
 import difflib
 import logging
 import os
-import signal
 import sys
-import threading
 import traceback
 import warnings
 from collections.abc import Iterator, Sequence
@@ -29,14 +27,11 @@ from rae.cli.reproduce import reproduce
 from rae.cli.roles import roles
 from rae.cli.similar import similar
 from rae.errors import RaeError, RaeWarning, Sentence
+from rae.interrupts import Interrupted, Interrupts, interruptible
 from rae.version import __version__
 
-DONE, BUG, USER_ERROR, INTERRUPTED, PIPE_CLOSED, TERMINATED = 0, 1, 2, 130, 141, 143
+DONE, BUG, USER_ERROR, PIPE_CLOSED = 0, 1, 2, 141  # and 128 + its number for a signal
 NOTES = "rae.inputs"  # the logger of notes on the files that are read
-
-
-class _Terminated(KeyboardInterrupt):
-    """SIGTERM, handled like Ctrl-C."""
 
 
 class _Group(click.Group):
@@ -89,35 +84,56 @@ def app() -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The exit code of one call: 0 done, 2 an error of the user's, 1 a bug, 130 interrupted, 143 terminated."""
+    """The exit code of one call.
+
+    0 done, 2 an error of the user's, 1 a bug, 130 interrupted, 143 terminated, 129 hung up.
+    """
     if "_RAE_COMPLETE" in os.environ:  # shell completion: _RAE_COMPLETE=bash_source rae
         app.main(prog_name="rae")
+    with interruptible() as interrupts:
+        try:
+            code = _exit_code(argv, interrupts)
+            if interrupts.received is not None:  # somebody swallowed it
+                raise interrupts.received
+            interrupts.settle()
+        except (KeyboardInterrupt, click.Abort) as error:
+            interrupts.settle()
+            ended = error if isinstance(error, Interrupted) else interrupts.received or Interrupted()
+            code = _say(str(ended), ended.code)
+    return code
+
+
+def _exit_code(argv: Sequence[str] | None, interrupts: Interrupts) -> int:
+    """The exit code of a call that ends by itself, an error printed."""
     console = Console()
     try:
-        with _terminable(), _log_to_stderr(console), app.make_context("rae", _arguments(argv), obj=console) as ctx:
+        with _log_to_stderr(console), app.make_context("rae", _arguments(argv), obj=console) as ctx:
             app.invoke(ctx)
         sys.stdout.flush()
     except click.exceptions.Exit as done:
         return done.exit_code
-    except BrokenPipeError:  # the reader is gone, as in `rae info run | head -1`
+    except Exception as error:
+        if interrupts.received is not None:  # somebody turned it into an error of their own
+            raise interrupts.received from error
+        return _failure(error, console)
+    return DONE
+
+
+def _failure(error: Exception, console: Console) -> int:
+    """The exit code of an error, which is printed."""
+    if isinstance(error, BrokenPipeError):  # the reader is gone, as in `rae info run | head -1`
         _silence(sys.stdout)
         return PIPE_CLOSED
-    except _Terminated:
-        return _say("terminated: no file was left half-written", TERMINATED)
-    except (KeyboardInterrupt, click.Abort):
-        return _say("interrupted: no file was left half-written", INTERRUPTED)
-    except click.ClickException as error:
+    if isinstance(error, click.ClickException):
         return _say(f"error: {_sentence(error)}", USER_ERROR)
-    except RaeError as error:
+    if isinstance(error, RaeError):
         return _say(f"error: {printable(_in_flags(error, console))}", USER_ERROR)
-    except MemoryError:
+    if isinstance(error, MemoryError):
         return _say("error: out of memory; `rae plan` says how much a fit needs, --batch-size lowers it", USER_ERROR)
-    except OSError as error:
+    if isinstance(error, OSError):
         return _say(f"error: {printable(_os_sentence(error))}", USER_ERROR)
-    except Exception:
-        text = traceback.format_exc()
-        return _say(f"{text}\nThis is a bug in rae, not your mistake: please report it with the lines above.", BUG)
-    return DONE
+    text = "".join(traceback.format_exception(error))
+    return _say(f"{text}\nThis is a bug in rae, not your mistake: please report it with the lines above.", BUG)
 
 
 def _arguments(argv: Sequence[str] | None) -> list[str]:
@@ -128,7 +144,7 @@ def _arguments(argv: Sequence[str] | None) -> list[str]:
 def _say(text: str, code: int) -> int:
     try:
         say(text, err=True)
-    except BrokenPipeError:
+    except OSError:  # nobody listens: a closed pipe, a terminal that hung up
         _silence(sys.stderr)
     return code
 
@@ -154,24 +170,6 @@ def _sentence(error: click.ClickException) -> str:
 def _os_sentence(error: OSError) -> str:
     reason = (error.strerror or str(error) or type(error).__name__).lower()
     return f"{error.filename}: {reason}" if error.filename else reason
-
-
-@contextlib.contextmanager
-def _terminable() -> Iterator[None]:
-    """Raise on SIGTERM, so that hidden files are removed. An existing SIGTERM handler is kept."""
-
-    def end(*_: Any) -> None:
-        raise _Terminated
-
-    in_main_thread = threading.current_thread() is threading.main_thread()  # in others Python sets no handler
-    if not in_main_thread or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
-        yield
-        return
-    signal.signal(signal.SIGTERM, end)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 @contextlib.contextmanager

@@ -43,7 +43,7 @@ Floats = np.ndarray[Any, np.dtype[np.float32]]
 Report = Callable[[int, int], None]
 
 FOLDER = ".parts"  # after the output's name: where intermediate rows lie
-GROWING = ".output.tmp"
+GROWING, OUTPUT = ".output.tmp", ".whole.tmp"
 
 
 def embed(
@@ -108,9 +108,28 @@ def embed_to(
     ):
         for vectors in rows:
             writer.append(vectors)
+        if aside is not None:
+            _note_output(aside)
     if parts is not None:
-        parts.remove()
+        parts.remove(last=OUTPUT)
     return job.width
+
+
+def _note_output(output: Path) -> None:
+    """Give a growing output a second name among its parts, by which `forget_parts` knows it when it has moved."""
+    with contextlib.suppress(OSError):  # a disk without second names; a kill may then leave the parts of whole output
+        (output.parent / OUTPUT).unlink(missing_ok=True)
+        (output.parent / OUTPUT).hardlink_to(output)
+
+
+def forget_parts(path: str | os.PathLike[str]) -> None:
+    """Remove the intermediate rows of this file if it was made of them by a process that was then killed."""
+    folder = Path(f"{os.fspath(path)}{FOLDER}")
+    noted = folder / OUTPUT
+    if noted.is_file() and Path(path).is_file() and noted.samefile(path):
+        Parts(folder, "").remove(last=OUTPUT)
+    elif folder.is_dir() and not any(folder.iterdir()):
+        folder.rmdir()
 
 
 def memory_job(models: Mapping[str, Model], *, nodes: Any = None, out: Floats | None = None, tile: int = TILE) -> Job:

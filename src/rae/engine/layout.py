@@ -73,6 +73,12 @@ class Sizes:
         return self.fixed_bytes + TILE * self.row_bytes + self.n_nodes * self.itemsize
 
 
+def budget_for(passes: int, averaged: int, sizes: Sizes) -> int:
+    """A budget with which so many averaged columns of all nodes take at most so many passes over the edges."""
+    columns = -(-averaged // passes)
+    return sizes.fixed_bytes + max(PART_BYTES, TILE * sizes.row_bytes) + columns * sizes.n_nodes * sizes.itemsize
+
+
 def layout(memory: int | str, sizes: Sizes) -> Layout:
     """The layout that keeps to `memory`; a budget that none keeps to is refused."""
     budget = memory_bytes(memory)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
-from multiprocessing import active_children, get_context
+from multiprocessing import active_children, get_context, parent_process
 from pathlib import Path
 
 from rae.errors import Argument, CollapseWarning, RaeError
@@ -182,16 +182,25 @@ def _try_compute(job: Job) -> list[Line] | str:
 
 
 def init_worker() -> None:
-    """One thread in a worker process, because there is a process for every core."""
+    """One thread in a worker process, because there is a process for every core; it ends with its parent."""
     import signal
+    import threading
 
     import torch
 
     from rae import runtime
 
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     torch.set_num_threads(1)
     runtime.set_threads(1)
+
+
+def _end_with_parent() -> None:
+    """End this process when its parent is gone, killed perhaps: nobody will ever send it work again."""
+    if (parent := parent_process()) is not None:
+        parent.join()
+        os._exit(1)
 
 
 @contextlib.contextmanager

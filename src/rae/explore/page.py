@@ -34,6 +34,7 @@ Floats = np.ndarray[Any, np.dtype[np.float32]]
 Arrays = dict[str, np.ndarray[Any, Any]]
 
 FOLDER, INDEX = PAGE.split("/")
+LICENCES = NOTICE.split("/")[1]
 SAMPLE = 30_000  # nodes on the map
 MOST_KNOWN = 1_000_000  # nodes that can be searched for
 FARTHEST, STEPS_PER_DISTANCE = 6.5, 10_000  # distances on the page are whole numbers below 65,536
@@ -80,9 +81,8 @@ def write_page(
     check_page_free(target, force=force)
     text = page_text(run, subject or Subject(), sample, progress or (lambda *_: None))
     target.mkdir(parents=True, exist_ok=True)
-    notice = NOTICE.split("/")[1]
-    write_text(target / notice, asset(notice))
-    write_text(target / INDEX, text)
+    write_text(target / LICENCES, asset(LICENCES))
+    write_text(target / INDEX, text)  # last: a folder has a page only with it
     return target / INDEX
 
 
@@ -90,12 +90,18 @@ def check_page_free(folder: Path, *, force: bool = False) -> None:
     """Refuse a folder that holds something else, before any work. A page of ours is replaced."""
     if folder.exists() and not folder.is_dir():
         raise RunError(Argument("out"), f" must be a folder, {folder} is a file; choose another name")
-    if force or not folder.exists() or not any(folder.iterdir()) or is_page(folder):
+    if force or not folder.exists() or is_page(folder) or _is_begun(folder):
         return
     raise RunError(
         *(f"{folder} is not empty; choose another ", Argument("out"), ", or pass ", Argument("force", True)),
         " to write the page beside what is there",
     )
+
+
+def _is_begun(folder: Path) -> bool:
+    """Whether a folder is empty, or holds only what a process left that was killed before its page was whole."""
+    others = [path for path in folder.iterdir() if not (path.name.startswith(".") and path.suffix == ".tmp")]
+    return all(path.name == LICENCES and path.read_bytes() == asset(LICENCES).encode() for path in others)
 
 
 def is_page(folder: Path) -> bool:

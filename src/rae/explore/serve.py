@@ -12,12 +12,18 @@ HOST = "127.0.0.1"
 
 
 class _LocalHandler(SimpleHTTPRequestHandler):
-    """Files of one folder, without a log. Other Host names are refused, which prevents DNS rebinding."""
+    """Files of one folder, without a log.
+
+    Other Host names are refused, which prevents DNS rebinding, and so are links that lead out of the folder.
+    """
 
     def send_head(self) -> Any:
-        host = (self.headers.get("Host") or "").rpartition(":")[0]
-        if host not in (HOST, "localhost"):
+        host, _, port = (self.headers.get("Host") or "").partition(":")  # port 80 goes without saying
+        if host not in (HOST, "localhost") or not (port.isdigit() or not port):
             self.send_error(HTTPStatus.FORBIDDEN)
+            return None
+        if not Path(self.translate_path(self.path)).resolve().is_relative_to(Path(self.directory).resolve()):
+            self.send_error(HTTPStatus.NOT_FOUND)
             return None
         return super().send_head()
 

@@ -75,10 +75,10 @@ def check_writable(folder: Path, force: bool) -> None:
 @contextlib.contextmanager
 def _new_folder(folder: Path) -> Iterator[Path]:
     """A hidden folder that no other build writes to; it becomes `folder` if the block succeeds, else it is removed."""
-    hidden = folder.with_name(f".{folder.name}.building")
+    hidden, lock = _hidden(folder)
     with writing(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)
-    with exclusive_lock(hidden.with_name(f"{hidden.name}.{LOCK}")) as ours:
+    with exclusive_lock(lock) as ours:
         if not ours:
             raise FileError(f"another build is writing {folder}; wait for it, or choose another name")
         try:
@@ -91,6 +91,28 @@ def _new_folder(folder: Path) -> Iterator[Path]:
         except BaseException:
             _remove(hidden)
             raise
+
+
+def _hidden(folder: Path) -> tuple[Path, Path]:
+    """The hidden folder of a build, and its lock file."""
+    hidden = folder.with_name(f".{folder.name}.building")
+    return hidden, hidden.with_name(f"{hidden.name}.{LOCK}")
+
+
+def discard_folder(folder: Path) -> None:
+    """Remove a graph folder and what a killed build of it left, unless one is being built now."""
+    discard_build(folder)
+    if folder.exists() and not _hidden(folder)[1].exists():
+        _remove(folder)
+
+
+def discard_build(folder: Path) -> None:
+    """Remove what a killed build of this graph folder left, its lock file too, unless one is being built now."""
+    hidden, lock = _hidden(folder)
+    if hidden.exists() or lock.exists():
+        with exclusive_lock(lock) as ours:
+            if ours:
+                _remove(hidden)
 
 
 def _remove(folder: Path) -> None:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rae.errors import GraphError
-from rae.graph.ids import coded, index_in, is_text, one_kind, shown
+from rae.graph.ids import coded, index_in, is_text, one_kind, refuse_too_many, shown
 from rae.ops import build
 from rae.runtime import in_ranges
 from rae.storage.spill_buffer import Array, SpillBuffer
@@ -135,6 +135,7 @@ class TextNumbering(Numbering):
         words = batches[0].dictionary  # of them all
         known = pc.index_in(words, value_set=self.words)
         fresh = words.filter(pc.is_null(known))
+        refuse_too_many(len(self.words) + len(fresh))
         positions = known.fill_null(-1).to_numpy(zero_copy_only=False).copy()
         positions[positions < 0] = np.arange(len(self.words), len(self.words) + len(fresh))
         self.words = pa.concat_arrays([self.words, fresh])

@@ -15,6 +15,8 @@ import pyarrow.compute as pc
 
 from rae.errors import GraphError
 
+MOST = 2**31 - 1  # ids that Arrow can number
+
 
 def id_array(ids: Any) -> pa.Array:
     """Any column of ids as one Arrow array; missing ids, mixed kinds and kinds without order are refused."""
@@ -47,10 +49,20 @@ def index_in(column: pa.Array, values: pa.Array) -> pa.Array:
     >>> index_in(pa.array(["7", "007", "x"]), pa.array([6, 7])).to_pylist()
     [1, None, None]
     """
+    refuse_too_many(len(values))
     both = _comparable(column, values)
     if both is None:
         return pa.nulls(len(column), pa.int32())
     return pc.index_in(_storage(both[0]), value_set=_storage(both[1]))
+
+
+def refuse_too_many(count: int) -> None:
+    """Refuse more ids than Arrow can look up, which numbers them in 32 bits."""
+    if count > MOST:
+        raise GraphError(
+            f"ids that are text, or that features and names are joined by, can be {MOST:,} at most, got {count:,}; "
+            "give edges whose ids are whole numbers, and features without ids"
+        )
 
 
 def coded(column: pa.Array) -> tuple[np.ndarray[Any, np.dtype[np.int64]], pa.Array]:

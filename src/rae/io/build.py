@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rae.errors import Argument, ConfigError
 from rae.graph import Graph
-from rae.graph.folder_builder import build_folder, check_writable
+from rae.graph.folder_builder import build_folder, check_writable, discard_build
 from rae.graph.id_numbering import Report
 from rae.graph.row_order import ORDERS
 from rae.io.edges import EdgeFile, open_edges
@@ -32,6 +32,7 @@ def build_graph(
     stay what they are. `force` replaces a graph folder that is there.
     """
     folder = Path(path)
+    discard_build(folder)
     check_writable(folder, force)
     if order not in ORDERS:
         raise ConfigError(Argument("order"), f" must be one of {', '.join(ORDERS)}, got {order!r}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import json
 import os
 import stat
@@ -13,6 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from rae.errors import FileError
+
+fcntl: Any = None
+with contextlib.suppress(ImportError):  # Windows has none
+    import fcntl
 
 _REASONS = {
     errno.ENOSPC: "the disk is full; free some space or choose another folder",
@@ -30,25 +35,61 @@ _REASONS = {
 def atomic_path(path: str | os.PathLike[str], *, flush: bool = True, aside: Path | None = None) -> Iterator[Path]:
     """A hidden path in the same folder to write to; it replaces `path` when the block succeeds.
 
-    On any exception, Ctrl-C included, the hidden file is removed and the old file is untouched.
+    On any exception, Ctrl-C included, the hidden file is removed and the old file is untouched. What a killed process
+    leaves is taken by the next one that writes `path`. A link is replaced; the file behind it is not touched.
     `aside` is another hidden path on the same disk, for where a killed process must leave nothing next to `path`.
     Without `flush` a power failure may leave an incomplete file: for files with a checksum.
     """
     with writing(path):
         target = _writable(path)
-    hidden = target.with_name(f".{uuid.uuid4().hex}.tmp") if aside is None else aside
-    try:
-        with writing(path):
-            yield hidden
-            if flush:
-                _flush(hidden)
-            hidden.replace(target)
-            with contextlib.suppress(OSError):  # some file systems cannot flush a folder; the file is complete anyway
+    with _hidden_file(target) if aside is None else contextlib.nullcontext(aside) as hidden:
+        try:
+            with writing(path):
+                yield hidden
                 if flush:
-                    _flush(target.parent)
+                    _flush(hidden)
+                hidden.replace(target)
+                with contextlib.suppress(OSError):  # some file systems cannot flush a folder; the file is complete
+                    if flush:
+                        _flush(target.parent)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                hidden.unlink(missing_ok=True)
+            raise
+
+
+@contextlib.contextmanager
+def _hidden_file(target: Path) -> Iterator[Path]:
+    """A hidden path beside the target: always the same, so that nothing of a killed process piles up.
+
+    While another process or thread writes the same target, or where files cannot be locked, it has a random name.
+    """
+    hidden = target.with_name(f".{hashlib.blake2b(os.fsencode(target.name), digest_size=16).hexdigest()}.tmp")
+    lock = _locked(hidden)
+    try:
+        yield hidden if lock is not None else target.with_name(f".{uuid.uuid4().hex}.tmp")
     finally:
-        with contextlib.suppress(OSError):
-            hidden.unlink(missing_ok=True)
+        if lock is not None:
+            os.close(lock)
+
+
+def _locked(hidden: Path) -> int | None:
+    """An open file of this path, empty and locked until it is closed; None where another has it."""
+    if fcntl is None:  # pragma: no cover  # Windows
+        return None
+    try:
+        handle = os.open(hidden, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    except OSError:  # whoever writes to the random name says why it cannot be written
+        return None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.path.samestat(os.fstat(handle), hidden.stat()):  # else it just became its target
+            os.ftruncate(handle, 0)
+            return handle
+    except OSError:
+        pass
+    os.close(handle)
+    return None
 
 
 @contextlib.contextmanager
@@ -74,9 +115,8 @@ def write_json(path: str | os.PathLike[str], value: Any) -> None:
 
 
 def _writable(path: str | os.PathLike[str]) -> Path:
-    # A link stays; the file it points to is replaced.
-    target = Path(os.path.realpath(path))
-    if _is_folder(target):
+    target = Path(path).parent.resolve() / Path(path).name
+    if _is_folder(target) and not target.is_symlink():
         raise FileError(f"cannot write {path}: it is a folder; name a file in it")
     if not _is_folder(target.parent):
         raise FileError(f"cannot write {path}: there is no folder {target.parent}; make it first")

@@ -112,8 +112,8 @@ class Parts:
         self._verified.discard(name)
         self._path(name).unlink(missing_ok=True)
 
-    def remove(self) -> None:
-        """Remove the folder with all its parts; a folder that holds anything else is refused and left alone."""
+    def remove(self, last: str = "") -> None:
+        """Remove the folder with all its parts, the file `last` last; a folder that holds anything else is refused."""
         if not self.folder.is_dir():
             return
         names = sorted(path.name for path in self.folder.iterdir())
@@ -121,7 +121,8 @@ class Parts:
         foreign = [n for n in kept if n != INFO and not (n.endswith(SUFFIX) and INFO in kept)]
         if foreign:
             raise FileError(f"{self.folder} must be free for intermediate files, it holds {foreign[0]}; move it away")
-        for name in [n for n in names if n != INFO] + [INFO] * (INFO in names):  # what says it is ours goes last
+        ends = [n for n in (INFO, last) if n in names]  # what says that it is ours
+        for name in [n for n in names if n not in ends] + ends:
             (self.folder / name).unlink()
         self.folder.rmdir()
         self._verified.clear()
