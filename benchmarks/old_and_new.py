@@ -218,8 +218,7 @@ def sizes(work: Path, quick: bool, threads: int) -> Sizes:
 
 
 def jobs(size: Sizes) -> Iterator[Job]:
-    """Every job, in the order of the steps of `make bench`."""
-    yield from after_install_jobs(size)
+    """Every job, about in the order of the steps of `make bench`; the longest is last."""
     yield from training_jobs(size)
     yield from mean_jobs(size)
     yield from growth_jobs(size)
@@ -229,6 +228,7 @@ def jobs(size: Sizes) -> Iterator[Job]:
     yield from fit_jobs(size)
     yield from run_jobs(size)
     yield from score_jobs(size)
+    yield from after_install_jobs(size)
 
 
 def graph_need(edges: Path, folder: str, *order: str) -> Words:

@@ -76,19 +76,18 @@ def average(x: Tensor, block: Any) -> Tensor:
 
 def _check_block(block: Any, n_below: int) -> None:
     """Refuse a block that names rows or lists which are not there: the library reads what it is told to read."""
-    n_lists = len(block.offsets) - 1
+    n_lists, offsets = len(block.offsets) - 1, block.offsets.numpy()
     rows = ((block.ego, n_below), (block.neighbors, n_below), (block.lists, n_lists))
-    inside = all(index is None or not len(index) or _is_within(index, bound) for index, bound in rows)
-    ordered = int(block.offsets[0]) >= 0 and bool((torch.diff(block.offsets) >= 0).all())
-    long_enough = int(block.offsets[-1]) <= len(block.neighbors)
+    inside = all(index is None or not len(index) or _is_within(index.numpy(), bound) for index, bound in rows)
+    ordered = bool(offsets[0] >= 0 and (offsets[1:] >= offsets[:-1]).all())
+    long_enough = bool(offsets[-1] <= len(block.neighbors))
     matching = block.lists is not None or len(block.ego) == n_lists
     if not (inside and ordered and long_enough and matching):
         raise IndexError(f"the block names rows or lists that are not there: {n_below:,} rows, {n_lists:,} lists")
 
 
-def _is_within(index: Tensor, bound: int) -> bool:
-    low, high = torch.aminmax(index)
-    return int(low) >= 0 and int(high) < bound
+def _is_within(index: Any, bound: int) -> bool:
+    return bool(index.min() >= 0 and index.max() < bound)
 
 
 class _Average(torch.autograd.Function):
