@@ -14,35 +14,12 @@ import time
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
-import scipy.sparse as sp
+from large_runs import fitted_run, planted_run
 from processes import RAE, run_process
 from recording import parser, record
 
 import rae
-
-
-def fitted_run(folder: Path, n: int) -> rae.Run:
-    """A run of n nodes of a power-law graph, twenty steps."""
-    graph = rae.datasets.load("power-law", n_nodes=n, n_edges=5 * n, seed=0).graph
-    model = rae.RAE(steps=20, seed=0).fit(graph)
-    return rae.Run.create(folder, model, graph.id_column, model.transform(graph), graph=graph)
-
-
-def planted_run(folder: Path, n: int, width: int = 256, edges: int = 10) -> rae.Run:
-    """A run of n nodes and 12 planted groups in vectors as wide as the default, on a graph with hubs."""
-    rng = np.random.default_rng(0)
-    ends = (n * rng.random(edges * n // 2) ** 2).astype(np.int64), rng.integers(n, size=edges * n // 2)
-    ids = pa.array([f"account-{i:07d}" for i in range(n)])
-    graph = rae.Graph.from_scipy(sp.coo_array((np.ones(len(ends[0]), np.int8), ends), shape=(n, n)), ids=ids)
-    centers = rng.standard_normal((12, width), dtype=np.float32)
-    group = rng.integers(12, size=n)
-    z = centers[group] + 0.5 * rng.random((n, 1), dtype=np.float32) * centers[(group + 1) % 12]
-    z += 0.35 * rng.standard_normal((n, width), dtype=np.float32)
-    model = rae.RAE(dims=(4,), fanout=(2,), steps=0).fit(rae.Graph.from_edges([(0, 1), (1, 2)]))
-    run = rae.Run.create(folder, model, graph.id_column, z, graph=graph, counts={"nodes": n, "edges": graph.n_edges})
-    run.fit_roles(12)
-    return run
+from rae.blocks import weighted
 
 
 def measure(n: int, ledger: object) -> None:
@@ -64,7 +41,6 @@ def faithfulness(k: int = 10) -> dict[str, object]:
     """The share of a mark's k nearest that are among its 2 k nearest on the map; ours and t-SNE's."""
     from sklearn.manifold import TSNE
 
-    from rae.blocks import weighted
     from rae.explore.layout import map_positions
     from rae.explore.marks import find_marks
 
@@ -82,9 +58,9 @@ def faithfulness(k: int = 10) -> dict[str, object]:
         began = time.perf_counter()
         xy = draw()
         numbers[f"{name}_seconds"] = round(time.perf_counter() - began, 2)
-        distance = ((xy[:, None] - xy[None]) ** 2).sum(-1)
-        np.fill_diagonal(distance, np.inf)
-        near = np.argsort(distance, axis=1)[:, : 2 * k]
+        apart = ((xy[:, None] - xy[None]) ** 2).sum(-1)
+        np.fill_diagonal(apart, np.inf)
+        near = np.argsort(apart, axis=1)[:, : 2 * k]
         share = np.mean([np.isin(index[i, :k], near[i]).mean() for i in range(len(z))])
         numbers[name] = round(float(share), 3)
     return numbers

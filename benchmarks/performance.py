@@ -6,6 +6,7 @@ python benchmarks/performance.py [--results results] [--docs docs]
 from __future__ import annotations
 
 import argparse
+import statistics
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -13,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from growth import BOUNDED, BUILD, EMBED, PARTS
+from old_and_new import SLOWER
+from old_and_new import TABLE as OLD_AND_NEW
 from recording import RESULTS
 
 from rae.evaluation import figures, measurements, report
@@ -100,7 +103,7 @@ MILLION_NODES = Section(
 )
 COMPARED = (TRAINING_STEP, NEIGHBORHOOD_MEAN, EMBED_ALL, FILE_TO_VECTORS, GRAPH_BUILD)
 MORE = (PLAN_ACCURACY, FIRST_FIT, MILLION_NODES)
-TABLES = (*(t for s in (*COMPARED, *MORE) for t in s.tables), "growth", "resume-after-kill")
+TABLES = (*(t for s in (*COMPARED, *MORE) for t in s.tables), "growth", "resume-after-kill", OLD_AND_NEW)
 
 WORDS = (
     "The rows of a table ran in turns, in one process or each in its own. Best and worst of the rounds are shown, "
@@ -196,6 +199,39 @@ def _growth_figure(plt: Any, lines: list[Line]) -> Any:
     axes[1].set(ylim=(0.2, 10), yticks=[0.25, 0.5, 1, 2, 4, 8])
     axes[0].legend(frameon=False, fontsize=9, loc="upper left")
     return figure
+
+
+# ------------------------------------------------------------------------------------ old and new
+
+
+def old_and_new(lines: Measurements) -> str:
+    """Every row measured with an older revision and with a newer tree, nothing without such lines."""
+    rows = lines.of(OLD_AND_NEW)
+    if not rows:
+        return ""
+    old, new = ({line[key] for line in found} for key, found in (("old", [x["settings"] for x in rows]), ("new", rows)))
+    slower = sum(line["cpu_ratio"] > SLOWER for line in rows)
+    ratios = [line["cpu_ratio"] for line in rows]
+    words = (
+        f"`python benchmarks/old_and_new.py --old {' '.join(sorted(old))}`. Each row with the old revision and with "
+        f"the new tree ({' '.join(sorted(new))}), the same settings of the trained model, in turns in one run, each in "
+        "a fresh process. Numbers are the best of the rounds; a ratio is new to old, so below 1 the new one is faster "
+        "or smaller. CPU time, user and system of all threads, is the main number, since seconds depend on what else "
+        f"the machine does. Of {len(rows)} rows {slower} take over {SLOWER - 1:.0%} more CPU time; the median ratio is "
+        f"{statistics.median(ratios):.2f}."
+    )
+    columns: list[Column] = [
+        ("benchmark", lambda line, _: line["dataset"]),
+        ("", lambda line, _: line["row"]),
+        measurements.THREADS,
+        ("CPU time, old", lambda line, _: f"{line['old_cpu_s']:.3g} s"),
+        ("new", lambda line, _: f"{line['new_cpu_s']:.3g} s"),
+        ("ratio", lambda line, _: f"**{r:.2f}**" if (r := line["cpu_ratio"]) > SLOWER else f"{r:.2f}"),
+        ("of medians", lambda line, _: f"{line['cpu_median_ratio']:.2f}"),
+        ("seconds, ratio", lambda line, _: f"{line['ratio']:.2f}"),
+        ("peak memory, ratio", lambda line, _: f"{line['peak_ratio']:.2f}"),
+    ]
+    return report.section("Old and new", report.paragraph(words), report.table(rows, columns))
 
 
 # ------------------------------------------------------------------------------------------- aims
@@ -335,6 +371,7 @@ def page(lines: Measurements) -> str:
         *(section.text(lines) for section in COMPARED),
         growth(lines, figure),
         *(section.text(lines) for section in MORE),
+        old_and_new(lines),
         _losses(lines),
         measurements.machines(lines.lines),
     ]

@@ -1,4 +1,4 @@
-"""Run a command in its own process and measure its seconds and its peak resident memory.
+"""Run a command in its own process and measure its seconds, its CPU time and its peak resident memory.
 
 The peak is VmHWM from /proc, not ru_maxrss, which begins with the memory of the parent process.
 """
@@ -6,6 +6,7 @@ The peak is VmHWM from /proc, not ru_maxrss, which begins with the memory of the
 from __future__ import annotations
 
 import json
+import resource
 import subprocess
 import sys
 import tempfile
@@ -25,12 +26,16 @@ class CommandError(RuntimeError):
 
 @dataclass(frozen=True)
 class ProcessResult:
-    """Seconds, peak memory and output of a command; `stopped` says why it was stopped, if it was."""
+    """Seconds, peak memory and output of a command; `stopped` says why it was stopped, if it was.
+
+    `cpu_s` is user and system time of the process and of those that it started and waited for.
+    """
 
     seconds: float
     peak_gib: float
     stopped: str | None
     output: str
+    cpu_s: float = 0.0
 
     @property
     def json(self) -> dict[str, Any]:
@@ -48,7 +53,7 @@ def run_process(
     """Run a command; kill it with -9 above a limit of memory or time, or on purpose after some seconds."""
     peak, stopped = 0.0, None
     with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
-        began = time.perf_counter()
+        began, cpu = time.perf_counter(), _children_cpu_s()
         process = subprocess.Popen([str(word) for word in command], stdout=output, stderr=errors, text=True)
         try:
             while process.poll() is None:
@@ -72,7 +77,13 @@ def run_process(
         if process.returncode and not stopped:
             text = f"{' '.join(map(str, command))} ended with {process.returncode}:\n{errors.read()[-2000:]}"
             raise CommandError(text)
-        return ProcessResult(seconds, peak, stopped, output.read())
+        return ProcessResult(seconds, peak, stopped, output.read(), _children_cpu_s() - cpu)
+
+
+def _children_cpu_s() -> float:
+    """User and system time of all processes that this one has waited for."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 def own_peak_gib() -> float:

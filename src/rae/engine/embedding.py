@@ -318,7 +318,7 @@ def _about(models: Mapping[str, Model], cut: Layout, stored: np.dtype[Any]) -> d
     graph = _graph(models)
     return {
         "versions": versions_of("numpy", "torch"),
-        "models": {name: model.digest for name, model in models.items()},
+        "models": {name: model.digest() for name, model in models.items()},
         "settings": {name: model.reads.config.as_dict() for name, model in models.items()},
         "features": {name: model.reads.digest() for name, model in models.items()},
         "graph": digest_of(graph.offsets, graph.targets),

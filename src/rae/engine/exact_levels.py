@@ -27,7 +27,7 @@ def structure_models(
 ) -> dict[str, Model]:
     """The structural blocks of a graph, `place` and `around`, from its measures in units."""
     reads, n = Features(graph, own, PLAIN), len(MEASURES)
-    digest = digest_of_tensors(fitted.tensors().values(), config.as_dict() | {"scale": scale})
+    digest = digest_of_tensors(fitted.tensors, config.as_dict() | {"scale": scale})
     place, around = Place(fitted, config, scale), Around(fitted, config, scale)
     near = [MomentLevel(n, spread=n, maps=place.first), MomentLevel(n, maps=_first_columns)]
     far = [MomentLevel(n) for _ in config.level_weights]
@@ -43,7 +43,7 @@ def action_model(fitted: Actions, config: ExactConfig, features: Features) -> Mo
     finish = ActionFinish(fitted)
     columns = fitted.axes.shape[1] + 1
     levels = [MomentLevel(columns, maps=finish.first if k == 0 else None) for k in range(HOPS)]
-    return Model(features, levels, digest_of_tensors(fitted.tensors().values(), config.as_dict()), finish)
+    return Model(features, levels, digest_of_tensors(fitted.tensors, config.as_dict()), finish)
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,7 +7,7 @@ maps the means to the level's vectors.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -73,7 +73,7 @@ class Model:
 
     reads: Features
     levels: Sequence[LevelSteps]
-    digest: str  # of its weights
+    digest: Callable[[], str]  # of its weights: only work that may be resumed asks for it
     finish: Finish | None = None  # None: all levels side by side, the last one first
 
     @property
@@ -123,17 +123,22 @@ def encoder_models(encoders: Mapping[str, Encoder], features: Features) -> dict[
         if encoder.n_features != features.width:
             raise FeatureError(f"the model reads {encoder.n_features:,} feature columns, got {features.width:,}")
     return {
-        name: Model(
-            features, encoder_levels(encoder, features.is_dense), digest_of_tensors(encoder.state_dict().values())
-        )
+        name: Model(features, encoder_levels(encoder, features.is_dense), digest_of_tensors(encoder.state_dict))
         for name, encoder in encoders.items()
     }
 
 
-def digest_of_tensors(tensors: Iterable[Tensor], settings: Mapping[str, Any] | None = None) -> str:
-    """The SHA-256 of tensors and settings."""
-    text = json.dumps(dict(settings or {}), sort_keys=True).encode()
-    return digest_of(np.frombuffer(text, np.uint8), *(tensor.reshape(-1).cpu().numpy() for tensor in tensors))
+def digest_of_tensors(
+    tensors: Callable[[], Mapping[str, Tensor]], settings: Mapping[str, Any] | None = None
+) -> Callable[[], str]:
+    """A function that computes the SHA-256 of tensors by name and of settings, when it is called."""
+
+    def digest() -> str:
+        text = json.dumps(dict(settings or {}), sort_keys=True).encode()
+        arrays = (tensor.reshape(-1).cpu().numpy() for tensor in tensors().values())
+        return digest_of(np.frombuffer(text, np.uint8), *arrays)
+
+    return digest
 
 
 def encoder_levels(encoder: Encoder, dense: bool) -> list[EncoderLevel]:

@@ -46,9 +46,13 @@ def sample_neighbors(graph: Graph, nodes: Ints, fanout: int, key: Any, views: In
 
     The choice depends on (key, node, view) alone, not on the batch around it or on threads.
     """
+    _check_fanout(fanout)
+    return sampling.sample_neighbors(graph.offsets, graph.targets, graph.checked_rows(nodes), fanout, key, views)
+
+
+def _check_fanout(fanout: int) -> None:
     if fanout < 1:
         raise ConfigError(Argument("fanout"), f" must be 1 or more, got {fanout}")
-    return sampling.sample_neighbors(graph.offsets, graph.targets, graph.checked_rows(nodes), fanout, key, views)
 
 
 def sample_blocks(
@@ -86,9 +90,11 @@ def inference_key(seed: int, hop: int) -> Any:
 
 def _blocks(graph: Graph, nodes: Ints, hops: list[tuple[int, Any]], views: Ints | None) -> tuple[Ints, list[Block]]:
     blocks: list[Block] = []
-    rows: Ints = np.ascontiguousarray(nodes, np.int64)
+    rows = graph.checked_rows(nodes)  # those of the next hops are neighbours
     for hop, (size, hop_key) in enumerate(hops):
-        offsets, neighbors = sample_neighbors(graph, rows, size, hop_key, None if hop else views)
+        _check_fanout(size)
+        of_hop = None if hop else views
+        offsets, neighbors = sampling.sample_neighbors(graph.offsets, graph.targets, rows, size, hop_key, of_hop)
         below, place = renumber(np.concatenate([rows, neighbors]))
         ego, listed = torch.from_numpy(place[: len(rows)]), torch.from_numpy(place[len(rows) :])
         blocks.append(Block(ego, torch.from_numpy(offsets), listed))

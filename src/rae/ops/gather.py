@@ -14,7 +14,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rae.memory import aligned_empty
 from rae.ops import reference
 from rae.ops.library import call, int64, is_native
 from rae.runtime import in_ranges
@@ -28,18 +27,18 @@ def mean(x: Tensor, offsets: Any, index: Any, ego: Any = 0, lists: Any = None) -
     Row i averages row ego[i] of x, or ego + i where `ego` is a number, and the rows
     index[offsets[j]:offsets[j + 1]] with j = lists[i], or j = i without lists. x is float32 or float16.
     """
-    rows = len(offsets) - 1 if lists is None else len(lists)
+    rows, width = len(offsets) - 1 if lists is None else len(lists), x.shape[1]
     if not is_native(x, offsets, index) or x.dtype not in (torch.float32, torch.float16):
         return reference.mean(x, offsets, index, ego, lists)
     first, ego = (ego, None) if isinstance(ego, int) else (0, int64(ego))
     lists = None if lists is None else int64(lists)
     name = "mean_rows" if x.dtype == torch.float32 else "mean_half_rows"
-    out = torch.from_numpy(aligned_empty((rows, x.shape[1])))
+    out = torch.empty((rows, width), dtype=torch.float32, device="cpu")  # begins at a cache line
 
     def work(start: int, stop: int) -> None:
-        call(name, offsets, index, len(index), lists, ego, first, x, x.shape[1], out, start, stop, index=index)
+        call(name, offsets, index, len(index), lists, ego, first, x, width, out, start, stop, index=index)
 
-    in_ranges(work, rows, _min_rows(x.shape[1]))
+    in_ranges(work, rows, _min_rows(width))
     return out
 
 
@@ -54,7 +53,7 @@ def moments(x: Tensor, offsets: Any, index: Any, lists: Any = None, *, spread: i
         return reference.moments(x, offsets, index, lists, spread)
     lists = None if lists is None else int64(lists)
     name = "moment_rows" if x.dtype == torch.float32 else "moment_half_rows"
-    out = torch.from_numpy(aligned_empty((rows, width + spread)))
+    out = torch.empty((rows, width + spread), dtype=torch.float32, device="cpu")
 
     def work(start: int, stop: int) -> None:
         call(name, offsets, index, len(index), lists, x, width, spread, out, start, stop, index=index)
@@ -76,19 +75,18 @@ def average(x: Tensor, block: Any) -> Tensor:
 
 def _check_block(block: Any, n_below: int) -> None:
     """Refuse a block that names rows or lists which are not there: the library reads what it is told to read."""
-    n_lists = len(block.offsets) - 1
+    n_lists, offsets = len(block.offsets) - 1, block.offsets.numpy()
     rows = ((block.ego, n_below), (block.neighbors, n_below), (block.lists, n_lists))
-    inside = all(index is None or not len(index) or _is_within(index, bound) for index, bound in rows)
-    ordered = int(block.offsets[0]) >= 0 and bool((torch.diff(block.offsets) >= 0).all())
-    long_enough = int(block.offsets[-1]) <= len(block.neighbors)
+    inside = all(index is None or not len(index) or _is_within(index.numpy(), bound) for index, bound in rows)
+    ordered = bool(offsets[0] >= 0 and (offsets[1:] >= offsets[:-1]).all())
+    long_enough = bool(offsets[-1] <= len(block.neighbors))
     matching = block.lists is not None or len(block.ego) == n_lists
     if not (inside and ordered and long_enough and matching):
         raise IndexError(f"the block names rows or lists that are not there: {n_below:,} rows, {n_lists:,} lists")
 
 
-def _is_within(index: Tensor, bound: int) -> bool:
-    low, high = torch.aminmax(index)
-    return int(low) >= 0 and int(high) < bound
+def _is_within(index: Any, bound: int) -> bool:
+    return bool(index.min() >= 0 and index.max() < bound)
 
 
 class _Average(torch.autograd.Function):

@@ -132,7 +132,9 @@ def call(name: str, *arguments: Any, index: Any = None) -> Any:
 
 
 def _argument(value: Any) -> Any:
-    if isinstance(value, int | float) or value is None:
+    if value is None or isinstance(
+        value, (int, float)
+    ):  # a tuple: a union takes twice as long, and a step has hundreds
         return value
     if isinstance(value, np.ndarray):
         assert value.flags.c_contiguous, "the library reads C-ordered arrays"

@@ -22,8 +22,8 @@ def sample_neighbors(
     """
     nodes = int64(nodes)
     views = np.zeros(len(nodes), np.int64) if views is None else int64(views)
-    counts = np.minimum(offsets[nodes + 1] - offsets[nodes], fanout)
-    starts = np.concatenate([[0], np.cumsum(counts)])
+    starts = np.zeros(len(nodes) + 1, np.int64)
+    np.cumsum(np.minimum(offsets[nodes + 1] - offsets[nodes], fanout), out=starts[1:])
     if not is_native(offsets, targets):
         return starts, _reference().sample_neighbors(offsets, targets, nodes, fanout, key, views, starts)
     out = np.empty(int(starts[-1]), targets.dtype)

@@ -1,4 +1,4 @@
-/* Shared by all operations: exports, processor variants, registers of 8 numbers, hashing.
+/* Shared by all operations: exports, processor variants, registers of 8 or 16 numbers, hashing.
  *
  * A function here works on a range of rows (or columns) that no other call writes, so the caller may spread it over
  * threads without changing a bit of the result. Random choices are hashes of (key, node, view, slot): no state, no order.
@@ -20,6 +20,7 @@
 /* One build serves every x86-64 processor: the loader picks the variant for the registers that are there. */
 #if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 12
 #define VARIANTS __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#define HAS_LEVELS /* gather.c writes its variants by hand, since they differ in more than the compiler's choice */
 #else
 #define VARIANTS
 #endif
@@ -47,7 +48,7 @@ INLINE int count_bits(uint64_t word)
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
 #define CACHE_LINE 64
 
-/* ---------------------------------------------------------------- registers of 8 numbers */
+/* ---------------------------------------------------------------- registers of numbers */
 
 #define LANES 8 /* of the narrowest registers worth a variant: wider types are spilled by compilers that lack them */
 
@@ -96,6 +97,31 @@ INLINE float widen_half(uint16_t half)
     memcpy(&scaled, &out, 4);
     return scaled;
 }
+
+#ifdef HAS_LEVELS
+/* By the processor's own instruction, in functions for processors that have it. */
+INLINE lanes load_half_v3(const uint16_t *from)
+{
+    lanes out;
+    __asm__("vcvtph2ps %1, %0" : "=x"(out) : "m"(*(const halves_in_memory *)from));
+    return out;
+}
+
+/* Registers of 16 numbers. */
+typedef float lanes_v4 __attribute__((vector_size(64)));
+typedef float lanes_v4_in_memory __attribute__((vector_size(64), aligned(4), may_alias));
+typedef uint16_t halves_v4_in_memory __attribute__((vector_size(32), aligned(2), may_alias));
+
+INLINE lanes_v4 splat_v4(float value) { return (lanes_v4){0} + value; }
+INLINE lanes_v4 load_v4(const float *from) { return *(const lanes_v4_in_memory *)from; }
+INLINE void store_v4(float *to, lanes_v4 value) { *(lanes_v4_in_memory *)to = value; }
+INLINE lanes_v4 load_half_v4(const uint16_t *from)
+{
+    lanes_v4 out;
+    __asm__("vcvtph2ps %1, %0" : "=v"(out) : "m"(*(const halves_v4_in_memory *)from));
+    return out;
+}
+#endif
 
 #ifndef __GNUC__
 INLINE lanes load_half(const uint16_t *from)

@@ -1,18 +1,44 @@
 /* Sums and means of rows that an index names, and the transpose: the loops that read all over memory.
  *
- * Columns are taken 64 or 32 at a time, as eight or four registers of 8 numbers that stay registers while the rows pass
- * by; where the width is no multiple of that, the last registers overlap those before and write the same numbers twice.
- * A mean reads rows from anywhere, so each is prefetched twice: FAR rows ahead into the outer cache, NEAR rows ahead
- * into the inner one, which holds few rows.
+ * Columns are taken 64 at a time, in registers that stay registers while the rows pass by; where the width is no
+ * multiple of a register, the last one overlaps the one before and writes the same numbers twice. A mean reads rows from
+ * anywhere, so each is prefetched twice: FAR rows ahead into the outer cache, NEAR rows ahead into the inner one, which
+ * holds few rows.
+ *
+ * This file includes itself once per type of index, and then once per level of x86-64 processors: from level 3 on there
+ * is an instruction that reads half precision, level 4 has registers of 16 numbers. A column is added up in the same
+ * order whatever the registers are. What is exported chooses the level.
  */
 #ifndef INDEX
 #include "common.h"
 
-#define MANY 8 /* registers that add up at a time */
 #define FAR 48 /* rows ahead */
 #define NEAR 12
 #define OUTER 2 /* locality hints of a prefetch: all caches but the nearest, and all caches */
 #define INNER 3
+
+/* Ask for the cache lines of `bytes` bytes; where the row does not begin with a line, one more. */
+INLINE void prefetch(const char *from, int bytes, int outer)
+{
+    for (int at = 0; at < bytes; at += CACHE_LINE) {
+        if (outer) PREFETCH(from + at, OUTER);
+        else PREFETCH(from + at, INNER);
+    }
+    if (outer) PREFETCH(from + bytes - 1, OUTER);
+    else PREFETCH(from + bytes - 1, INNER);
+}
+
+#ifdef HAS_LEVELS
+#define HAS(level) __builtin_cpu_supports("x86-64-v" #level)
+#define CALL(name, width, ...)                                                                                         \
+    do {                                                                                                               \
+        if (HAS(4) && (width) >= 16) NAME(name##_v4)(__VA_ARGS__);                                                     \
+        else if (HAS(3)) NAME(name##_v3)(__VA_ARGS__);                                                                 \
+        else NAME(name##_v1)(__VA_ARGS__);                                                                             \
+    } while (0)
+#else
+#define CALL(name, width, ...) NAME(name##_v1)(__VA_ARGS__)
+#endif
 
 #define INDEX int32_t
 #define NAME(name) name##_32
@@ -23,57 +49,152 @@
 #define NAME(name) name##_64
 #include "gather.c"
 
-#else /* the template, once per type of index */
+#elif !defined(LOOP) /* once per type of index: the loops of each level, and what is exported */
 
-INLINE lanes NAME(read)(const char *from, int half, int64_t at)
+#define LOOP(name) NAME(name##_v1)
+#define TARGET
+#define REGISTER lanes
+#define LONG LANES
+#define LOAD load
+#define LOAD_HALF load_half
+#define STORE store
+#define SPLAT splat
+#define PLUS add
+#define TIMES multiply
+#include "gather.c"
+#ifdef HAS_LEVELS
+#undef LOOP
+#undef TARGET
+#undef LOAD_HALF
+#define LOOP(name) NAME(name##_v3)
+#define TARGET __attribute__((target("arch=x86-64-v3")))
+#define LOAD_HALF load_half_v3
+#include "gather.c"
+#undef LOOP
+#undef TARGET
+#undef REGISTER
+#undef LONG
+#undef LOAD
+#undef LOAD_HALF
+#undef STORE
+#undef SPLAT
+#undef PLUS
+#undef TIMES
+#define LOOP(name) NAME(name##_v4)
+#define TARGET __attribute__((target("arch=x86-64-v4")))
+#define REGISTER lanes_v4
+#define LONG 16
+#define LOAD load_v4
+#define LOAD_HALF load_half_v4
+#define STORE store_v4
+#define SPLAT splat_v4
+#define PLUS(a, b) ((a) + (b))
+#define TIMES(a, b) ((a) * (b))
+#include "gather.c"
+#endif
+#undef LOOP
+#undef TARGET
+#undef REGISTER
+#undef LONG
+#undef LOAD
+#undef LOAD_HALF
+#undef STORE
+#undef SPLAT
+#undef PLUS
+#undef TIMES
+
+/* out[i] = sum of weights[e] * x[index[e]], e in offsets[i]..offsets[i + 1]; no weights are weights of 1. */
+EXPORT void NAME(sum_rows)(
+    const int64_t *offsets, const INDEX *index, const float *weights, const float *x, int64_t width, float *out,
+    int64_t start, int64_t stop)
 {
-    return half ? load_half((const uint16_t *)from + at) : load((const float *)from + at);
+    CALL(sums, width, offsets, index, weights, x, width, out, start, stop);
 }
 
-/* Ask for the cache lines of `bytes` bytes; where the row does not begin with a line, one more. */
-INLINE void NAME(prefetch)(const char *from, int bytes, int outer)
+/* out[i] = mean of x[ego] and of x[index[e]], e in the list of row i: mean({u} and N(u)).
+ * ego[i], or first + i without ego; list lists[i], or i without lists. */
+EXPORT void NAME(mean_rows)(
+    const int64_t *offsets, const INDEX *index, int64_t n_index, const int64_t *lists, const int64_t *ego, int64_t first,
+    const float *x, int64_t width, float *out, int64_t start, int64_t stop)
 {
-    for (int at = 0; at < bytes; at += CACHE_LINE) {
-        if (outer) PREFETCH(from + at, OUTER);
-        else PREFETCH(from + at, INNER);
-    }
-    if (outer) PREFETCH(from + bytes - 1, OUTER);
-    else PREFETCH(from + bytes - 1, INNER);
+    CALL(means, width, offsets, index, n_index, lists, ego, first, x, width, out, start, stop);
+}
+
+/* The same for rows of half precision. */
+EXPORT void NAME(mean_half_rows)(
+    const int64_t *offsets, const INDEX *index, int64_t n_index, const int64_t *lists, const int64_t *ego, int64_t first,
+    const uint16_t *x, int64_t width, float *out, int64_t start, int64_t stop)
+{
+    CALL(half_means, width, offsets, index, n_index, lists, ego, first, x, width, out, start, stop);
+}
+
+/* out[i] = mean of x[index[e]], e in the list of row i, without the row itself: N(u) alone; then the standard deviation
+ * of the first `spread` columns. 0 for an empty list. List lists[i], or i without lists. */
+EXPORT void NAME(moment_rows)(
+    const int64_t *offsets, const INDEX *index, int64_t n_index, const int64_t *lists, const float *x, int64_t width,
+    int64_t spread, float *out, int64_t start, int64_t stop)
+{
+    CALL(moments, width, offsets, index, n_index, lists, x, width, spread, out, start, stop);
+}
+
+/* The same for rows of half precision. */
+EXPORT void NAME(moment_half_rows)(
+    const int64_t *offsets, const INDEX *index, int64_t n_index, const int64_t *lists, const uint16_t *x, int64_t width,
+    int64_t spread, float *out, int64_t start, int64_t stop)
+{
+    CALL(half_moments, width, offsets, index, n_index, lists, x, width, spread, out, start, stop);
+}
+
+/* out[index[e]] += weights[e] * x[i] over the list of row i, columns left..right only: the transpose of sum_rows. */
+EXPORT void NAME(scatter_rows)(
+    const int64_t *offsets, const INDEX *index, const float *weights, const float *x, int64_t width, int64_t n_rows,
+    float *out, int64_t left, int64_t right)
+{
+    CALL(scatter, width, offsets, index, weights, x, width, n_rows, out, left, right);
+}
+
+#else /* once per type of index and level: the loops */
+
+#define MANY (64 / LONG) /* registers that add up at a time */
+
+INLINE REGISTER LOOP(read)(const char *from, int half, int64_t at)
+{
+    return half ? LOAD_HALF((const uint16_t *)from + at) : LOAD((const float *)from + at);
 }
 
 /* `count` registers of columns from `at` on, the last one `last` columns after the first, of
  * out = share * (x[ego] + sum of weight * x[index[e]], e in low..high); the ego only with_ego, the share only of a mean. */
-INLINE void NAME(some_columns)(
+INLINE void LOOP(some_columns)(
     int count, int half, int with_ego, int is_mean, const void *x, int64_t width, int64_t ego, const INDEX *index, int64_t n_index,
     const float *weights, int64_t low, int64_t high, float share, float *out, int64_t at, int64_t last)
 {
-    const int size = half ? 2 : 4, bytes = count * LANES * size;
+    const int size = half ? 2 : 4, bytes = count * LONG * size;
     const int64_t row_bytes = width * size;
     const char *first = (const char *)x + at * size;
-    lanes total[MANY];
-#define COLUMN(r) ((r) + 1 < count ? LANES * (r) : last)
-    for (int r = 0; r < count; r++) total[r] = with_ego ? NAME(read)(first + ego * row_bytes, half, COLUMN(r)) : splat(0.0f);
+    REGISTER total[MANY];
+#define COLUMN(r) ((r) + 1 < count ? LONG * (r) : last)
+    for (int r = 0; r < count; r++) total[r] = with_ego ? LOOP(read)(first + ego * row_bytes, half, COLUMN(r)) : SPLAT(0.0f);
     for (int64_t e = low; e < high; e++) {
         const char *row = first + index[e] * row_bytes;
         if (is_mean) {
-            NAME(prefetch)(first + index[MIN(e + FAR, n_index - 1)] * row_bytes, bytes, 1);
-            NAME(prefetch)(first + index[MIN(e + NEAR, n_index - 1)] * row_bytes, bytes, 0);
+            prefetch(first + index[MIN(e + FAR, n_index - 1)] * row_bytes, bytes, 1);
+            prefetch(first + index[MIN(e + NEAR, n_index - 1)] * row_bytes, bytes, 0);
         }
-        lanes weight = splat(weights ? weights[e] : 1.0f);
+        REGISTER weight = SPLAT(weights ? weights[e] : 1.0f);
         for (int r = 0; r < count; r++) {
-            lanes value = NAME(read)(row, half, COLUMN(r));
-            total[r] = add(total[r], weights ? multiply(weight, value) : value);
+            REGISTER value = LOOP(read)(row, half, COLUMN(r));
+            total[r] = PLUS(total[r], weights ? TIMES(weight, value) : value);
         }
     }
-    for (int r = 0; r < count; r++) store(out + at + COLUMN(r), is_mean ? multiply(total[r], splat(share)) : total[r]);
+    for (int r = 0; r < count; r++) STORE(out + at + COLUMN(r), is_mean ? TIMES(total[r], SPLAT(share)) : total[r]);
 #undef COLUMN
 }
 
-INLINE void NAME(all_columns)(
+INLINE void LOOP(all_columns)(
     int half, int with_ego, int is_mean, const void *x, int64_t width, int64_t ego, const INDEX *index, int64_t n_index,
     const float *weights, int64_t low, int64_t high, float share, float *out)
 {
-    if (width < LANES) { /* a row is shorter than a register */
+    if (width < LONG) { /* a row is shorter than a register */
         for (int64_t j = 0; j < width; j++) {
             float total = 0;
             if (with_ego) total = half ? widen_half(((const uint16_t *)x)[ego * width + j]) : ((const float *)x)[ego * width + j];
@@ -87,59 +208,60 @@ INLINE void NAME(all_columns)(
         return;
     }
 #define COLUMNS(count, last)                                                                                          \
-    NAME(some_columns)(count, half, with_ego, is_mean, x, width, ego, index, n_index, weights, low, high, share, out, at, last)
-    for (int64_t at = 0; at < width; at += MANY * LANES) {
-        int64_t left = width - at, last = left - LANES; /* the last register overlaps the one before where it must */
-        if (left >= MANY * LANES) COLUMNS(MANY, (MANY - 1) * LANES);
-        else if (left > 7 * LANES) COLUMNS(8, last);
-        else if (left > 6 * LANES) COLUMNS(7, last);
-        else if (left > 5 * LANES) COLUMNS(6, last);
-        else if (left > 4 * LANES) COLUMNS(5, last);
-        else if (left > 3 * LANES) COLUMNS(4, last);
-        else if (left > 2 * LANES) COLUMNS(3, last);
-        else if (left > LANES) COLUMNS(2, last);
+    LOOP(some_columns)(count, half, with_ego, is_mean, x, width, ego, index, n_index, weights, low, high, share, out, at, last)
+    for (int64_t at = 0; at < width; at += MANY * LONG) {
+        int64_t left = width - at, last = left - LONG; /* the last register overlaps the one before where it must */
+        if (left >= MANY * LONG) COLUMNS(MANY, (MANY - 1) * LONG);
+#if LONG == 8
+        else if (left > 7 * LONG) COLUMNS(8, last);
+        else if (left > 6 * LONG) COLUMNS(7, last);
+        else if (left > 5 * LONG) COLUMNS(6, last);
+        else if (left > 4 * LONG) COLUMNS(5, last);
+#endif
+        else if (left > 3 * LONG) COLUMNS(4, last);
+        else if (left > 2 * LONG) COLUMNS(3, last);
+        else if (left > LONG) COLUMNS(2, last);
         else COLUMNS(1, last);
     }
 #undef COLUMNS
 }
 
-/* out[i] = sum of weights[e] * x[index[e]], e in offsets[i]..offsets[i + 1]; no weights are weights of 1. */
-VARIANTS EXPORT void NAME(sum_rows)(
+TARGET static void LOOP(sums)(
     const int64_t *offsets, const INDEX *index, const float *weights, const float *x, int64_t width, float *out,
     int64_t start, int64_t stop)
 {
     for (int64_t i = start; i < stop; i++)
-        NAME(all_columns)(0, 0, 0, x, width, 0, index, 0, weights, offsets[i], offsets[i + 1], 1, out + i * width);
+        LOOP(all_columns)(0, 0, 0, x, width, 0, index, 0, weights, offsets[i], offsets[i + 1], 1, out + i * width);
 }
 
-/* out[i] = mean of x[ego] and of x[index[e]], e in the list of row i: mean({u} and N(u)).
- * ego[i], or first + i without ego; list lists[i], or i without lists. */
-VARIANTS EXPORT void NAME(mean_rows)(
+INLINE void LOOP(any_means)(
+    int half, const int64_t *offsets, const INDEX *index, int64_t n_index, const int64_t *lists, const int64_t *ego,
+    int64_t first, const void *x, int64_t width, float *out, int64_t start, int64_t stop)
+{
+    for (int64_t i = start; i < stop; i++) {
+        int64_t list = lists ? lists[i] : i, low = offsets[list], high = offsets[list + 1];
+        float share = 1.0f / (float)(1 + high - low);
+        LOOP(all_columns)(half, 1, 1, x, width, ego ? ego[i] : first + i, index, n_index, NULL, low, high, share, out + i * width);
+    }
+}
+
+TARGET static void LOOP(means)(
     const int64_t *offsets, const INDEX *index, int64_t n_index, const int64_t *lists, const int64_t *ego, int64_t first,
     const float *x, int64_t width, float *out, int64_t start, int64_t stop)
 {
-    for (int64_t i = start; i < stop; i++) {
-        int64_t list = lists ? lists[i] : i, low = offsets[list], high = offsets[list + 1];
-        float share = 1.0f / (float)(1 + high - low);
-        NAME(all_columns)(0, 1, 1, x, width, ego ? ego[i] : first + i, index, n_index, NULL, low, high, share, out + i * width);
-    }
+    LOOP(any_means)(0, offsets, index, n_index, lists, ego, first, x, width, out, start, stop);
 }
 
-/* The same for rows of half precision. */
-VARIANTS EXPORT void NAME(mean_half_rows)(
+TARGET static void LOOP(half_means)(
     const int64_t *offsets, const INDEX *index, int64_t n_index, const int64_t *lists, const int64_t *ego, int64_t first,
     const uint16_t *x, int64_t width, float *out, int64_t start, int64_t stop)
 {
-    for (int64_t i = start; i < stop; i++) {
-        int64_t list = lists ? lists[i] : i, low = offsets[list], high = offsets[list + 1];
-        float share = 1.0f / (float)(1 + high - low);
-        NAME(all_columns)(1, 1, 1, x, width, ego ? ego[i] : first + i, index, n_index, NULL, low, high, share, out + i * width);
-    }
+    LOOP(any_means)(1, offsets, index, n_index, lists, ego, first, x, width, out, start, stop);
 }
 
 /* Mean and standard deviation of one column over a list, in double precision; deviations are taken from the mean, in a
  * second pass, so nothing cancels. */
-INLINE void NAME(column_spread)(
+INLINE void LOOP(column_spread)(
     int half, const void *x, int64_t width, int64_t column, const INDEX *index, int64_t low, int64_t high, float *mean,
     float *deviation)
 {
@@ -157,54 +279,50 @@ INLINE void NAME(column_spread)(
     *deviation = (float)sqrt(squares / count);
 }
 
-/* out[i] = mean of x[index[e]], e in the list of row i, without the row itself: N(u) alone; then the standard deviation
- * of the first `spread` columns. 0 for an empty list. List lists[i], or i without lists. */
-INLINE void NAME(moments)(
+INLINE void LOOP(any_moments)(
     int half, const int64_t *offsets, const INDEX *index, int64_t n_index, const int64_t *lists, const void *x,
     int64_t width, int64_t spread, float *out, int64_t start, int64_t stop)
 {
     for (int64_t i = start; i < stop; i++) {
         int64_t list = lists ? lists[i] : i, low = offsets[list], high = offsets[list + 1];
         float share = 1.0f / (float)MAX(high - low, 1), *row = out + i * (width + spread);
-        NAME(all_columns)(half, 0, 1, x, width, 0, index, n_index, NULL, low, high, share, row);
+        LOOP(all_columns)(half, 0, 1, x, width, 0, index, n_index, NULL, low, high, share, row);
         for (int64_t j = 0; j < spread; j++)
-            NAME(column_spread)(half, x, width, j, index, low, high, row + j, row + width + j);
+            LOOP(column_spread)(half, x, width, j, index, low, high, row + j, row + width + j);
     }
 }
 
-VARIANTS EXPORT void NAME(moment_rows)(
+TARGET static void LOOP(moments)(
     const int64_t *offsets, const INDEX *index, int64_t n_index, const int64_t *lists, const float *x, int64_t width,
     int64_t spread, float *out, int64_t start, int64_t stop)
 {
-    NAME(moments)(0, offsets, index, n_index, lists, x, width, spread, out, start, stop);
+    LOOP(any_moments)(0, offsets, index, n_index, lists, x, width, spread, out, start, stop);
 }
 
-/* The same for rows of half precision. */
-VARIANTS EXPORT void NAME(moment_half_rows)(
+TARGET static void LOOP(half_moments)(
     const int64_t *offsets, const INDEX *index, int64_t n_index, const int64_t *lists, const uint16_t *x, int64_t width,
     int64_t spread, float *out, int64_t start, int64_t stop)
 {
-    NAME(moments)(1, offsets, index, n_index, lists, x, width, spread, out, start, stop);
+    LOOP(any_moments)(1, offsets, index, n_index, lists, x, width, spread, out, start, stop);
 }
 
-/* out[index[e]] += weights[e] * x[i] over the list of row i, columns left..right only: the transpose of sum_rows. */
-VARIANTS EXPORT void NAME(scatter_rows)(
+TARGET static void LOOP(scatter)(
     const int64_t *offsets, const INDEX *index, const float *weights, const float *x, int64_t width, int64_t n_rows,
     float *out, int64_t left, int64_t right)
 {
     int64_t at = left;
-    for (; at + MANY * LANES <= right; at += MANY * LANES)
+    for (; at + MANY * LONG <= right; at += MANY * LONG)
         for (int64_t i = 0; i < n_rows; i++) {
             const float *row = x + i * width + at;
-            lanes own[MANY];
-            for (int r = 0; r < MANY; r++) own[r] = load(row + LANES * r);
+            REGISTER own[MANY];
+            for (int r = 0; r < MANY; r++) own[r] = LOAD(row + LONG * r);
             for (int64_t e = offsets[i]; e < offsets[i + 1]; e++) {
                 float *to = out + (int64_t)index[e] * width + at;
                 if (weights) {
-                    lanes weight = splat(weights[e]);
-                    for (int r = 0; r < MANY; r++) store(to + LANES * r, add(load(to + LANES * r), multiply(weight, own[r])));
+                    REGISTER weight = SPLAT(weights[e]);
+                    for (int r = 0; r < MANY; r++) STORE(to + LONG * r, PLUS(LOAD(to + LONG * r), TIMES(weight, own[r])));
                 } else {
-                    for (int r = 0; r < MANY; r++) store(to + LANES * r, add(load(to + LANES * r), own[r]));
+                    for (int r = 0; r < MANY; r++) STORE(to + LONG * r, PLUS(LOAD(to + LONG * r), own[r]));
                 }
             }
         }
@@ -217,4 +335,5 @@ VARIANTS EXPORT void NAME(scatter_rows)(
             for (int64_t j = at; j < right; j++) to[j] += weight * row[j];
         }
 }
+#undef MANY
 #endif
