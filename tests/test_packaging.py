@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import rae
+from rae.ops import library
 from rae.version import DISTRIBUTION, versions_of
 
 ROOT = Path(__file__).parent.parent
@@ -186,7 +187,7 @@ def test_the_wheel_of_a_platform_serves_every_python_3(tmp_path):
         pytest.skip("there is no C compiler here")
 
     assert re.fullmatch(rf"role_action_embeddings-{rae.__version__}-py3-none-(?!any)\w+\.whl", wheel.name)
-    assert libraries == [f"rae/ops/{Path(rae.ops.library.FILE).name}"]  # no Python's name in it
+    assert libraries == [f"rae/ops/{library.FILE.name}"]  # no Python's name in it
     assert "Root-Is-Purelib: false" in _metadata(wheel, "WHEEL")
     assert f"\nVersion: {rae.__version__}\n" in _metadata(wheel, "METADATA")
     assert {"rae/py.typed", "rae/explore/assets/page.js"} <= set(names)
