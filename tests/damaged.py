@@ -612,7 +612,7 @@ def read_record(folder: Path) -> None:
     run = opened_run(folder)
     table(run.role_record())
     page = page_roles(run)
-    page.page_cards({i: i for i in range(N)}, {i: i for i in page.feature_columns})
+    page.page_cards({i: i for i in range(N)}, {i: i for i in page.feature_columns}, [[] for _ in page.cards])
 
 
 def read_roles(folder: Path) -> None:

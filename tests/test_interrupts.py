@@ -218,5 +218,7 @@ def test_control_c_while_torch_is_imported_ends_the_program(tmp_path):
         [sys.executable, "-c", textwrap.dedent(script)], cwd=tmp_path, capture_output=True, text=True, timeout=120
     )
 
-    assert (done.returncode, done.stderr) == (130, "interrupted: no file was left half-written\n")
+    *notes, last = done.stderr.splitlines()  # torch may be imported after the edges are read, which is noted
+    assert (done.returncode, last) == (130, "interrupted: no file was left half-written")
+    assert not [line for line in notes if "Traceback" in line or "Error" in line]
     assert [path.name for path in tmp_path.iterdir()] == ["edges.csv"]

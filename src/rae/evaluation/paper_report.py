@@ -87,7 +87,9 @@ def fill(table: Table, lines: Sequence[Line], effort: Effort | None = None, runs
                 if cell:
                     cells[row.name, dataset] = cell
                     deterministic |= {(row.name, dataset)} if work.runs == 1 else set()
-    absent = [d for d in table.datasets if table.from_files and not all(map(data.present, d.split(" to ")))]
+    known = {dataset for _, dataset in cells}  # has lines, wherever they were computed
+    missing = [d for d in table.datasets if table.from_files and d not in known]
+    absent = [d for d in missing if not all(map(data.present, d.split(" to ")))]
     return FilledTable(table, cells, frozenset(deterministic), frozenset(absent))
 
 

@@ -49,7 +49,7 @@ def nearest(k: int, shown: int, n: int) -> str:
 def weights(agreement: float) -> str:
     """How exact the lists are that the page itself computes.
 
-    >>> weights(0.923)[-64:]
+    >>> weights(0.923)[-60:]
     'finds 92 % of the exact nearest at the weights of the roles.'
     """
     return (
