@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+import rae.__main__
 from rae.cli import main
 from rae.cli.demo import _subject, _wrapped
 from rae.io.embeddings import EmbeddingWriter

@@ -114,6 +114,7 @@ def fit_key(
 ) -> str:
     """A checksum of a `vectors_key` and of what else a run keeps: settings, feature names, display names."""
     import hashlib
+    import json
 
     kept = {
         "columns": None if columns is None else list(columns),
