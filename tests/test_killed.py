@@ -202,6 +202,15 @@ def test_a_fit_killed_while_it_moves_its_files_is_finished_by_the_same_call(here
     assert cuts == len(contents(whole.path)) + 1
 
 
+def test_a_damaged_list_of_moves_is_refused_in_one_sentence(here, monkeypatch):
+    assert killed_in_the_moves(monkeypatch, 1)
+    (staging,) = (path for path in (here / "run").iterdir() if path.is_dir() and path.name.startswith("."))
+    (staging / "moves.json").write_text("[1")
+
+    with pytest.raises(RunError, match=r"moves\.json is damaged: .*; remove .*\.tmp, and fit the run again$"):
+        fit()
+
+
 def test_a_fit_killed_after_its_last_move_leaves_nothing(here, monkeypatch):
     with monkeypatch.context() as killed:
         killed.setattr("rae.run.shutil.rmtree", lambda *_, **__: None)

@@ -82,6 +82,7 @@ _PATTERN = {  # of run.json
     "training": {str: _FIT},
     "history": [{"loss": str, "step": int, "value": float}],
     "inputs": {str: {"path": str, "bytes": int}},
+    "asked?": {"key?": str, "page?": bool},
 }
 LIBRARIES = ("numpy", "scipy", "pyarrow", "torch", "safetensors", "scikit-learn")
 
@@ -437,7 +438,12 @@ def _staging_folder(folder: Path) -> Iterator[Path]:
 
 def _move(staging: Path, folder: Path) -> None:
     """Replace the run in a folder by the staged one, run.json last; wherever that was cut off, it goes on."""
-    new = json.loads((staging / MOVES).read_text(encoding="utf-8"))
+    from rae.storage.documents import expect, read_json
+
+    try:
+        expect(new := read_json(staging / MOVES), [str])
+    except ValueError as error:
+        raise RunError(f"{staging / MOVES} is damaged: {error}; remove {staging}, and fit the run again") from None
     for name in RUN_FILES:
         if name not in new or (staging / name).is_file():
             (folder / name).unlink(missing_ok=True)
