@@ -66,4 +66,4 @@ page:             ## build the page of rae explore from web/ (needs Node; the re
 	@cd web && npm ci --no-audit --no-fund && node build.mjs
 
 clean:            ## remove what make made
-	@rm -rf .venv demo build site src/*.egg-info src/rae/ops/_native*
+	@rm -rf .venv demo build site jupyter_execute src/*.egg-info src/rae/ops/_native*

@@ -8,6 +8,7 @@ import re
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import scipy.sparse as sp
 
@@ -204,3 +205,19 @@ def test_a_long_table_suggests_its_columns(rae, content, flags):
 
     assert done[0] == 2
     assert re.search(flags, done[2]), done[2]
+
+
+def test_a_list_of_numbers_called_json_is_no_table(tmp_path):
+    path = tmp_path / "x.json"
+    path.write_text("[1, 2, 3]")
+
+    with pytest.raises(FeatureError, match="expected a list of features for each id"):
+        read_features(path)
+    with pytest.raises(FileError, match="JSON; save it as Parquet or CSV"):
+        read_edges(path)
+
+
+@pytest.mark.parametrize(("reads", "instead"), [(read_edges, "Graph"), (read_features, "FeatureTable")])
+def test_a_frame_in_the_place_of_a_path_is_told_where_to_go(reads, instead):
+    with pytest.raises(FileError, match=f"got Table; rae.{instead}.from_dataframe takes a data frame"):
+        reads(pa.table({"a": [1], "b": [2]}))

@@ -17,6 +17,7 @@ from rae.graph.builder import Batch, in_batches
 from rae.graph.column_names import edge_columns
 from rae.graph.folder import is_graph_folder, open_graph
 from rae.graph.ids import id_array, is_text
+from rae.io.files import check_path
 from rae.io.tables import TEXT_KINDS, Table, id_batches, open_table, read_ids
 from rae.io.text import NotPlain, TextTable
 
@@ -105,6 +106,7 @@ def read_edges(
     or not; by default the ends of the edges. Whole numbers stay whole at any size, text stays text;
     with `as_text` whole numbers are text too. A graph folder is opened as it is.
     """
+    check_path(path, "rae.Graph.from_dataframe")
     if is_graph_folder(path):
         options = {"source": source, "target": target, "header": header, "ids": ids, "as_text": as_text or None}
         if given := [name for name, value in options.items() if value is not None]:

@@ -22,7 +22,7 @@ from rae.features.table import column_number, pairs_advice, refuse_doubled
 from rae.graph.column_names import ID, usual
 from rae.graph.frames import float_column
 from rae.graph.ids import id_array
-from rae.io.files import File, identify, parquet_parts
+from rae.io.files import File, check_path, identify, parquet_parts
 from rae.io.header import is_missing, is_number
 from rae.io.json_features import read_json
 from rae.io.npz import DAMAGED, LEAST_MAPPED, open_npz
@@ -71,6 +71,7 @@ def read_features(
     are whole numbers as text. Memory-mapped, and so never in memory as a whole: a .npy of float32 or
     float16 in C order, and a CSR of float32 that was saved with `scipy.sparse.save_npz(compressed=False)`.
     """
+    check_path(path, "rae.FeatureTable.from_dataframe")
     if not parquet_parts(path) and (file := identify(path)).kind in ("zip", "npy", "json"):
         return read_json(file, as_text=as_text) if file.kind == "json" else _read_numpy(file, as_text)
     table = open_table(path, header, "read_features")

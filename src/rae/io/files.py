@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -48,7 +49,7 @@ class File:
 
 
 def identify(path: str | os.PathLike[str]) -> File:
-    """The file at `path`, identified by its content and not by its suffix."""
+    """The file at `path`, identified by its content; text that is called .json is JSON, whatever it holds."""
     existing = _existing(Path(path))
     if existing.is_dir():
         raise FileError(f"expected a file, {path} is a folder; name a file in it (or a folder of only .parquet files)")
@@ -69,7 +70,15 @@ def identify(path: str | os.PathLike[str]) -> File:
         raise FileError(
             f"{path} is a Python pickle, which is never read since it can run code; save it as Parquet or CSV"
         )
+    if kind == "text" and ".json" in existing.suffixes[-2:]:
+        kind = "json"
     return File(existing, kind, compression)
+
+
+def check_path(path: Any, instead: str) -> None:
+    """Refuse what is no path, such as a data frame, and say what takes it `instead`."""
+    if not isinstance(path, (str, os.PathLike)):
+        raise FileError(f"expected the path of a file, got {type(path).__name__}; {instead} takes a data frame")
 
 
 def parquet_parts(path: str | os.PathLike[str]) -> list[Path]:

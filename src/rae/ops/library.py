@@ -79,8 +79,8 @@ def library() -> ctypes.CDLL | None:
     if FILE.is_file():
         return _declared(ctypes.CDLL(str(FILE)))
     log.warning(
-        "the compiled library is missing, so every operation runs in plain torch, slowly; install rae from a wheel "
-        "of this platform, or from source where there is a C compiler"
+        "the compiled library is missing, so every operation runs in plain torch, slowly; install "
+        "role-action-embeddings from a wheel of this platform, or from source where there is a C compiler"
     )
     return None
 
