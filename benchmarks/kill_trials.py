@@ -277,7 +277,8 @@ def trial(known: Known, kind: str, folder: Path, draw: random.Random) -> Counter
 
 def is_replaced(name: str, known: Known) -> bool:
     """Whether a command writes this file anew, with the same bytes: it may be gone in between."""
-    return name.startswith(("out/", "graph/", "run/roles.", "run/explore")) and "--force" in known.command.arguments
+    written = name == "graph" or name.startswith(("out/", "graph/", "run/roles.", "run/explore"))
+    return written and "--force" in known.command.arguments
 
 
 def kill_program(folder: Path, arguments: tuple[str, ...], seconds: float, draw: random.Random) -> bool:

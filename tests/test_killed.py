@@ -357,6 +357,20 @@ def test_embed_force_replaces_a_link_and_not_the_file_behind_it(here, target):
     assert not (here / "nowhere").exists()
 
 
+def test_a_graph_that_was_being_replaced_is_put_back_or_removed(here):
+    command = ["graph", "build", "edges.csv", "--out", "graph"]
+    assert main(command) == 0
+    before = contents(here / "graph")
+    (here / "graph").rename(here / ".graph.replaced")  # killed before the new one was in its place
+
+    assert main(command) == 2  # it is there again, and not replaced without --force
+    assert contents(here / "graph") == before
+    shutil.copytree(here / "graph", here / ".graph.replaced")  # killed after that
+    assert main([*command, "--force"]) == 0
+    assert contents(here / "graph") == before
+    assert not [name for name in names(here) if name.startswith(".graph")]
+
+
 # ----------------------------------------------------------------------------------- other limits
 
 

@@ -85,12 +85,20 @@ def _new_folder(folder: Path) -> Iterator[Path]:
             with writing(folder):
                 hidden.mkdir(exist_ok=True)
             _clear(hidden)  # of a build that was killed
+            _take_back(folder)
             yield hidden
-            _remove(folder)
+            if folder.exists():
+                folder.replace(_replaced(folder))
             hidden.replace(folder)
+            _remove(_replaced(folder))
         except BaseException:
             _remove(hidden)
             raise
+
+
+def _replaced(folder: Path) -> Path:
+    """Where the graph that a build replaces waits until the new one is in its place."""
+    return folder.with_name(f".{folder.name}.replaced")
 
 
 def _hidden(folder: Path) -> tuple[Path, Path]:
@@ -109,10 +117,18 @@ def discard_folder(folder: Path) -> None:
 def discard_build(folder: Path) -> None:
     """Remove what a killed build of this graph folder left, its lock file too, unless one is being built now."""
     hidden, lock = _hidden(folder)
-    if hidden.exists() or lock.exists():
+    if hidden.exists() or lock.exists() or _replaced(folder).exists():
         with exclusive_lock(lock) as ours:
             if ours:
+                _take_back(folder)
                 _remove(hidden)
+
+
+def _take_back(folder: Path) -> None:
+    """Put the graph back that a build was about to replace when it was killed, or remove it where that was done."""
+    if _replaced(folder).exists() and not folder.exists():
+        _replaced(folder).replace(folder)
+    _remove(_replaced(folder))
 
 
 def _remove(folder: Path) -> None:
