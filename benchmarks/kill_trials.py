@@ -5,7 +5,8 @@
 A trial runs a command in a folder of its own, kills it with SIGKILL, looks at what lies there, gives the same command
 again and compares the folder with that of a command that was never killed. It counts
 
-    lost      inputs that changed; results that are missing or other than those of the uninterrupted command
+    lost      inputs, and results that are being replaced, of which right after the kill neither the old nor the new is
+              there; results that are missing or other than those of the uninterrupted command in the end
     half      files under their own names, right after the kill, that are neither the old nor the new ones
     left      files and folders, hidden and temporary ones too, that the uninterrupted command does not have
     refused   commands that could not be given again although their result was not complete
@@ -260,8 +261,7 @@ def trial(known: Known, kind: str, folder: Path, draw: random.Random) -> Counter
         count["killed"] = kill_program(folder, arguments, known.seconds, draw)
     found = snapshot(folder)
     half = [name for name, value in found.items() if value and is_visible(name) and is_half(name, value, known)]
-    inputs = {name: value for name, value in known.before.items() if known.after.get(name) == value}
-    lost = [name for name, value in inputs.items() if found.get(name) != value and not is_replaced(name, known)]
+    lost = [name for name in known.before if is_lost(name, found, known)]
     code = done(fork(folder, arguments))
     text = folder.with_suffix(".log").read_text()
     end = snapshot(folder)
@@ -275,10 +275,24 @@ def trial(known: Known, kind: str, folder: Path, draw: random.Random) -> Counter
     return count
 
 
-def is_replaced(name: str, known: Known) -> bool:
-    """Whether a command writes this file anew, with the same bytes: it may be gone in between."""
-    written = name == "graph" or name.startswith(("out/", "graph/", "run/roles.", "run/explore"))
-    return written and "--force" in known.command.arguments
+def is_lost(name: str, found: dict[str, str], known: Known) -> bool:
+    """Whether something that was there before a killed command is neither as it was nor as it will be.
+
+    A folder that is replaced may be gone while all files of the old or of the new one lie elsewhere, hidden. Roles and
+    page are computed from the vectors beside them, and may be gone.
+    """
+    if found.get(name) in (known.before[name], known.after.get(name)) or is_derived(name):
+        return False
+    top = name.split("/")[0]
+    for each in (known.before, known.after):
+        if {value for n, value in each.items() if n.split("/")[0] == top and not is_derived(n)} <= set(found.values()):
+            return False
+    return True
+
+
+def is_derived(name: str) -> bool:
+    """Whether this file of a run belongs to its roles or its page."""
+    return "/roles." in name or "/explore" in name
 
 
 def kill_program(folder: Path, arguments: tuple[str, ...], seconds: float, draw: random.Random) -> bool:
