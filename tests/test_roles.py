@@ -16,7 +16,7 @@ from rae.datasets import load
 from rae.errors import CheckpointError, ConfigError, FeatureError, GraphError, NotFittedError, RunError
 from rae.io import read_embeddings
 from rae.roles.compare import compare
-from rae.roles.number import choose_number, find_positions
+from rae.roles.number import MOST_HALVINGS, choose_number, find_positions, uncertain_numbers
 from rae.roles.storage import describe_number, make_record, read_record, read_table
 from rae.roles.vectors import Projection, sample_rows
 
@@ -56,6 +56,21 @@ def test_prediction_strength_finds_the_number_of_round_groups(k):
     assert not roles.weak
     assert roles.curve[k] >= 0.8
     assert all(value < 0.8 for number, value in roles.curve.items() if number > k)
+
+
+def test_only_numbers_that_could_still_be_chosen_get_more_halvings():
+    assert uncertain_numbers({2: [], 3: []}) == [2, 3]
+    certain = {2: [0.72, 0.68], 3: [0.95, 0.91], 4: [0.74, 0.70], 5: [0.3, 0.26]}
+    assert uncertain_numbers(certain) == [4]  # 2 is as uncertain, but 3 is strong; 5 is certainly not
+    assert uncertain_numbers(certain | {4: certain[4] * MOST_HALVINGS}) == []  # the same mean of more halvings
+    assert uncertain_numbers({}) == []
+
+
+def test_the_number_of_overlapping_groups_does_not_hang_on_rounding():
+    z, _ = make_blobs(6, n=300, spread=1.6, seed=7)
+    for seed in range(3):  # rows are sorted by their values before they are halved: rounding gives other halves
+        moved = z + 1e-5 * np.random.default_rng(seed).normal(size=z.shape)
+        assert Roles(max_k=7).fit(moved).n_roles == 6
 
 
 @pytest.mark.parametrize("seed", range(3))

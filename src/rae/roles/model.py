@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 SAMPLE_ROWS = 20_000  # rows that roles are fitted on; every row is assigned
 ASSIGN_ROWS = 65_536  # rows assigned at a time
-KMEANS_STARTS = 10
 LEAST_RADIUS = 0.1  # of the distance between the two nearest centres
 
 
@@ -152,7 +151,7 @@ class Roles:
             centers = positions.points
         else:
             projection, x = projection.leading_only(), x[:, : projection.leading]
-            centers = fit_kmeans(x, choice.k, self.seed, KMEANS_STARTS).cluster_centers_
+            centers = fit_kmeans(x, choice.k, self.seed).cluster_centers_
         settings = {"k": self.k, "max_k": self.max_k, "seed": self.seed, "sample": SAMPLE_ROWS}
         sizes = np.zeros(choice.k, np.int64)
         return Parameters(projection, centers, _radius(x, centers), sizes, choice, settings)

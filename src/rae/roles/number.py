@@ -6,7 +6,8 @@ with four or more nodes each on average, are the roles.
 Prediction strength (Tibshirani & Walther 2005): cluster two halves of the nodes separately; of two nodes
 that one half puts together, how often does the other half do so too? The worst cluster counts. The number
 of roles is the largest k at which the mean over several halvings is 0.7 or more. Where no k reaches 0.7,
-it is the k with the largest value, and the choice is weak.
+it is the k with the largest value, and the choice is weak. A k whose mean is within two standard errors of 0.7 gets
+more halvings, as long as it could still change the number.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
     from sklearn.cluster import KMeans
 
 STRONG = 0.7  # of 0.6 to 0.8 the one at which planted roles are recovered best; at 0.8 many real graphs get two roles
-HALVINGS, HALVING_STARTS, HALVED_ROWS = 5, 3, 4_000  # per k, k-means starts per half, rows of both halves
+HALVINGS, MOST_HALVINGS, HALVED_ROWS = 4, 32, 4_000  # at a time, of one k in all, rows of both halves
+KMEANS_STARTS = 10  # of roles and of halves alike: a poor k-means of one half looks like a number that is not stable
+STANDARD_ERRORS = 2  # from 0.7: a mean that is nearer is uncertain
 NODES_PER_POSITION = 4
 # Rows this near are one position. Rounding of float32 vectors stays below both limits (3e-8 of the spread, 1e-7 of the
 # norm); the nearest positions of a barbell graph differ by 2e-5 of the spread.
@@ -96,14 +99,29 @@ def strength_curve(x: Doubles, positions: Positions, max_k: int, seed: int) -> d
     rows = np.arange(len(x))
     if len(x) > HALVED_ROWS:
         rows = np.sort(draw.choice(len(x), HALVED_ROWS, replace=False))
-    orders = [rows[draw.permutation(len(rows))] for _ in range(HALVINGS)]
+    orders = [rows[draw.permutation(len(rows))] for _ in range(MOST_HALVINGS)]
     halvings = [(order[::2], order[1::2]) for order in orders]
     fewest = min(len(np.unique(positions.of_row[half])) for halves in halvings for half in halves)
     largest = min(max_k, len(positions) - 1, len(rows) // 4, fewest)
-    return {
-        k: float(np.mean([prediction_strength(x[a], x[b], k, seed) for a, b in halvings]))
-        for k in range(2, largest + 1)
-    }
+    samples: dict[int, list[float]] = {k: [] for k in range(2, largest + 1)}
+    for start in range(0, MOST_HALVINGS, HALVINGS):
+        for k in uncertain_numbers(samples):
+            samples[k] += [prediction_strength(x[a], x[b], k, seed) for a, b in halvings[start : start + HALVINGS]]
+    return {k: float(np.mean(values)) for k, values in samples.items()}
+
+
+def uncertain_numbers(samples: dict[int, list[float]]) -> list[int]:
+    """The numbers that need more halvings: uncertain ones above the largest that is certainly strong; all at first.
+
+    A few halvings of one k say little about their own spread, so that of all numbers together counts.
+    """
+    if not samples or not all(samples.values()):
+        return list(samples)
+    spread = float(np.sqrt(np.mean([np.var(values, ddof=1) for values in samples.values()])))
+    above = {k: float(np.mean(values)) - STRONG for k, values in samples.items()}
+    error = {k: STANDARD_ERRORS * spread / len(values) ** 0.5 for k, values in samples.items()}
+    certain = max((k for k in samples if above[k] > error[k]), default=0)
+    return [k for k in samples if k > certain and abs(above[k]) <= error[k]]
 
 
 def prediction_strength(first: Doubles, second: Doubles, k: int, seed: int) -> float:
@@ -114,7 +132,7 @@ def prediction_strength(first: Doubles, second: Doubles, k: int, seed: int) -> f
     from sklearn.metrics.cluster import contingency_matrix
 
     halves = first, second
-    fits = [fit_kmeans(rows, k, seed, HALVING_STARTS) for rows in halves]
+    fits = [fit_kmeans(rows, k, seed) for rows in halves]
     worst = []
     for rows, own, other in zip(halves, fits, fits[::-1], strict=True):
         table: Any = contingency_matrix(own.labels_, other.predict(rows))
@@ -124,8 +142,8 @@ def prediction_strength(first: Doubles, second: Doubles, k: int, seed: int) -> f
     return float(np.mean(worst))
 
 
-def fit_kmeans(x: Doubles, k: int, seed: int, starts: int) -> KMeans:
+def fit_kmeans(x: Doubles, k: int, seed: int) -> KMeans:
     """k-means, the best of several starts.  (n, p) -> KMeans"""
     from sklearn.cluster import KMeans
 
-    return KMeans(k, n_init=starts, random_state=int(key(seed, "roles", "k-means", k)) % 2**32).fit(x)
+    return KMeans(k, n_init=KMEANS_STARTS, random_state=int(key(seed, "roles", "k-means", k)) % 2**32).fit(x)
