@@ -23,7 +23,7 @@ from rae.features import measures
 from rae.features.columns import Encoding
 from rae.io.embeddings import embeddings_blocks
 from rae.model.actions import far_weights
-from rae.model.structure import view
+from rae.model.structure import loaded_structure, view
 from rae.ops import gather, structure
 from rae.ops.library import reference_only
 
@@ -87,14 +87,15 @@ def plain_structure(graph: Graph, frequencies: np.ndarray, phases: np.ndarray) -
     values, w = scipy.linalg.eigh(centered.T @ centered / len(phi), within + 0.1 * np.eye(24))
     values, w = values[::-1], w[:, ::-1]
     w = w * np.sign(w[np.abs(w).argmax(0), np.arange(24)])
-    scaled = w * np.where(values > 1e-9 * values[0], np.abs(values), 0) ** 0.25
+    scaled = w * (values > 1e-9 * values[0])
     place = centered @ scaled
     place = place / np.sqrt(place.var(0).sum()) @ (scipy.linalg.hadamard(64)[:24] / 8)
     angle = own @ frequencies + phases
     waves = np.hstack([np.cos(angle), np.sin(angle)])
-    near = [*range(16), *range(32, 48)]
+    f = len(phases)
+    near = [*range(f // 2), *range(f, f + f // 2)]
     first, second, third = plain_means(graph, waves, 3)
-    return np.hstack([place, np.hstack([waves[:, near], first[:, near], second, third]) * 0.5 / np.sqrt(96)])
+    return np.hstack([place, np.hstack([waves[:, near], first[:, near], second, third]) * 0.5 / np.sqrt(3 * f)])
 
 
 def plain_block(source: np.ndarray, width: int, words: bool) -> np.ndarray:
@@ -154,7 +155,7 @@ def test_the_structural_blocks_have_their_columns_and_scales(fitted):
     place, around = fitted.blocks
 
     assert (place.name, place.start, place.stop, place.variance, place.weight) == ("place", 0, 64, 1, 1)
-    assert (around.name, around.start, around.stop, around.weight) == ("around", 64, 256, 0)
+    assert (around.name, around.start, around.stop, around.weight) == ("around", 64, 100, 0)  # 200 nodes: 6 frequencies
     assert z.dtype == np.float32
     assert z[:, :64].var(0).sum() == pytest.approx(1, rel=1e-4)
     assert z[:, :64].var(0) == pytest.approx(np.full(64, 1 / 64), rel=1e-3)  # a reader that standardises undoes nothing
@@ -167,7 +168,7 @@ def test_features_and_structure_stand_side_by_side():
 
     assert [(b.name, b.width) for b in model.blocks] == [
         *((name, 32) for name in ("own", "near", "mid", "far")),
-        *(("place", 64), ("around", 192)),
+        *(("place", 64), ("around", 36)),
     ]
     assert z.shape == (200, model.blocks[-1].stop)
     own = model.blocks[0]
@@ -335,7 +336,7 @@ def test_an_unseen_graph_is_embedded(relative):
     model = RAE(relative=relative).fit(GRAPH)
     z = model.transform(OTHER)
 
-    assert z.shape == (120, 256)
+    assert z.shape == (120, 64 + 36)
     assert np.isfinite(z).all()
     assert len(np.unique(z.round(4), axis=0)) > 60
     assert (np.abs(z[:, :64].mean(0)).max() < 1e-5) == relative  # a relative model takes the center of each graph
@@ -369,12 +370,12 @@ def test_whole_graphs_are_counts_means_and_sums_in_the_units_of_the_fit():
     z = model.embed_graphs([GRAPH, OTHER, GRAPH])
     by_node = RAE(relative=False).fit([GRAPH, OTHER]).transform(OTHER)
 
-    assert z.shape == (3, 2 + 2 * 192)  # without `place`
+    assert z.shape == (3, 2 + 2 * 48)  # without `place`
     assert np.array_equal(z[0], z[2])
     assert z[1, :2] == pytest.approx([120, np.log1p(120)])
-    assert np.allclose(z[1, 2:194], by_node[:, 64:].mean(0), atol=1e-5)
-    assert np.allclose(z[1, 194:], by_node[:, 64:].sum(0), atol=1e-3)
-    assert model.embed_graphs([OTHER], readout="mean").shape == (1, 256)
+    assert np.allclose(z[1, 2:50], by_node[:, 64:].mean(0), atol=1e-5)
+    assert np.allclose(z[1, 50:], by_node[:, 64:].sum(0), atol=1e-3)
+    assert model.embed_graphs([OTHER], readout="mean").shape == (1, 64 + 48)
 
 
 # ------------------------------------------------------------------------ graphs and features that say little
@@ -389,7 +390,7 @@ def test_graphs_whose_nodes_are_alike_give_zeros_and_a_warning(graph):
     with pytest.warns(CollapseWarning, match="look alike"):
         z = RAE().fit_transform(graph)
 
-    assert z.shape == (graph.n_nodes, 256)
+    assert z.shape == (graph.n_nodes, 64 + 24)
     assert np.abs(z[:, :64]).max() < 1e-6
     assert np.allclose(z, z[0])
 
@@ -583,3 +584,17 @@ def test_the_seven_positions_of_a_barbell_are_apart():
 
     assert gaps[np.triu_indices(len(centers), 1)].min() > 100 * within
     assert Roles().fit(place).n_roles == len(centers) == 7
+
+
+@pytest.mark.parametrize(("nodes", "frequencies"), [(1, 4), (131, 4), (399, 8), (1190, 16), (4096, 32), (10**9, 32)])
+def test_around_is_as_wide_as_the_nodes_support(nodes, frequencies):
+    assert ExactConfig().n_frequencies(nodes) == frequencies
+    assert ExactConfig(frequencies=10).n_frequencies(nodes) == 10
+
+
+def test_a_file_with_an_odd_number_of_frequencies_is_refused(fitted):
+    tensors = fitted.fitted.structure.tensors()
+    cut = tensors | {"phases": tensors["phases"][:-1], "frequencies": tensors["frequencies"][:, :-1]}
+
+    with pytest.raises(ValueError, match="even"):
+        loaded_structure(cut, ExactConfig())

@@ -188,8 +188,14 @@ class ExactConfig(Settings):
     )
     noise: float = _setting(0.1, "share of the edges that a view drops, and of random pairs it adds", low=0.0, high=1.0)
     ridge: float = _setting(0.1, "variance within a node that is assumed beside that of its views", low=1e-9, high=1e9)
-    power: float = _setting(1.5, "the variance of a direction is its eigenvalue to this power", low=0.0, high=8.0)
-    frequencies: int = _setting(32, "random combinations of the measures in `around`, six columns each; even", low=2)
+    power: float = _setting(1.0, "the variance of a direction is its eigenvalue to this power", low=0.0, high=8.0)
+    frequencies: int = _setting(
+        0,
+        "random combinations of the measures in `around`, six columns each, even; 0: half the square root of the "
+        "number of nodes, from 4 to 32",
+        low=0,
+        high=4096,
+    )
     sigmas: tuple[float, ...] = _setting(
         (0.5, 1.0, 2.0, 4.0), "standard deviations of the frequencies, in turn", above=0.0, high=1e6
     )
@@ -237,10 +243,9 @@ class ExactConfig(Settings):
         """Columns of a block of features: more nodes support more of them."""
         return self.block_columns or min(128, max(32, math.isqrt(n_nodes)))
 
-    @property
-    def around_width(self) -> int:
-        """Columns of `around`: cosine and sine, half of them near the node, all of them two and three edges away."""
-        return 6 * self.frequencies
+    def n_frequencies(self, n_nodes: int) -> int:
+        """Frequencies of `around`: a level has as many columns as a block of features would have, up to 64."""
+        return self.frequencies or min(32, max(4, 2 * (math.isqrt(n_nodes) // 4)))
 
 
 def check_names(settings: Mapping[str, Any], known: Sequence[str]) -> None:

@@ -158,12 +158,12 @@ class Around:
 
     @property
     def width(self) -> int:
-        return self.config.around_width
+        return self.fitted.around_width
 
     @property
     def columns_per_level(self) -> int:
         """Cosine and sine of every frequency."""
-        return 2 * self.config.frequencies
+        return 2 * self.fitted.n_frequencies
 
     @cached_property
     def _waves(self) -> tuple[Tensor, Tensor]:
@@ -174,10 +174,8 @@ class Around:
         return waves(at_least(as_rows(x)), *self._waves)[: len(x)]
 
     def columns(self, x: Any, vectors: Sequence[Tensor]) -> Tensor:
-        factor, f = (
-            self.scale * self.config.around_scale / math.sqrt(3 * self.config.frequencies),
-            self.config.frequencies,
-        )
+        f = self.fitted.n_frequencies
+        factor = self.scale * self.config.around_scale / math.sqrt(3 * f)
         near = torch.arange(2 * f).view(2, f)[:, : f // 2].reshape(-1)  # half of the frequencies, cosine and sine
         own, first, *farther = [self.first(x), *vectors]
         return torch.cat([own[:, near], first[:, near], *farther], 1) * factor

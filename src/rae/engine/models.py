@@ -65,5 +65,5 @@ def blank_models(config: Settings, graph: Graph, given: Any = None) -> dict[str,
         models["actions"] = action_model(blank, config, features)
     if given is None or config.structure:
         own = np.broadcast_to(np.float32(0), (graph.n_nodes, len(MEASURES)))
-        models |= structure_models(Structure.blank(config), config, graph, own)
+        models |= structure_models(Structure.blank(config, config.n_frequencies(graph.n_nodes)), config, graph, own)
     return models

@@ -44,7 +44,7 @@ class ExactModel:
         """The blocks of a vector, in order."""
         parts = [] if self.actions is None else self.actions.blocks()
         if self.structure is not None:
-            parts += [place_block(self.structure_scale), around_block(self.config)]
+            parts += [place_block(self.structure_scale), around_block(self.structure)]
         return side_by_side(parts)
 
     @property

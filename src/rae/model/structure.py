@@ -55,15 +55,25 @@ class Structure:
     phases: Tensor  # (f,)
 
     @classmethod
-    def blank(cls, config: ExactConfig, device: str = "cpu") -> Structure:
+    def blank(cls, config: ExactConfig, frequencies: int, device: str = "cpu") -> Structure:
         """Zeros of the shapes that these settings ask for; on the device "meta" they take no memory."""
-        k, p, f = len(MEASURES), config.n_statistics, config.frequencies
+        k, p, f = len(MEASURES), config.n_statistics, frequencies
         shapes = ((k,), (k,), (p,), (p, PLACE), (k, f), (f,))
         return cls(*(torch.zeros(shape, dtype=torch.float64, device=device) for shape in shapes))
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything that is kept, by name."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    @property
+    def n_frequencies(self) -> int:
+        """Random combinations of the measures in `around`."""
+        return len(self.phases)
+
+    @property
+    def around_width(self) -> int:
+        """Columns of `around`: cosine and sine, half of them near the node, all of them two and three edges away."""
+        return 6 * self.n_frequencies
 
     @property
     def is_collapsed(self) -> bool:
@@ -76,9 +86,9 @@ def place_block(scale: float = 1.0) -> Block:
     return Block("place", 0, PLACE, scale**2, scale, "structural position, for distances and clusters")
 
 
-def around_block(config: ExactConfig) -> Block:
+def around_block(fitted: Structure) -> Block:
     """`around`, which counts in no distance unless it is asked to."""
-    return Block("around", 0, config.around_width, None, 0.0, "degrees and groups around, for readers that learn")
+    return Block("around", 0, fitted.around_width, None, 0.0, "degrees and groups around, for readers that learn")
 
 
 # ----------------------------------------------------------------------------- measures in units
@@ -180,9 +190,9 @@ def fit_structure(graph: Graph, config: ExactConfig, progress: Progress | None =
         center = phi.mean(0)
         total = (phi - center).T @ (phi - center) / len(phi)
         rng = generator(config.seed, "around")
-        sigmas = np.resize(config.sigmas, config.frequencies)
-        frequencies = torch.from_numpy(rng.normal(size=(len(MEASURES), config.frequencies)) * sigmas)
-        phases = torch.from_numpy(rng.random(config.frequencies) * 2 * np.pi)
+        count = config.n_frequencies(graph.n_nodes)
+        frequencies = torch.from_numpy(rng.normal(size=(len(MEASURES), count)) * np.resize(config.sigmas, count))
+        phases = torch.from_numpy(rng.random(count) * 2 * np.pi)
         return Structure(*unit, center, solve(total, within, config), frequencies, phases)
 
 
@@ -256,7 +266,10 @@ def _rotation() -> Tensor:
 
 def loaded_structure(tensors: Mapping[str, Tensor], config: ExactConfig) -> Structure:
     """The solution in these tensors; ValueError where they are not what the settings describe."""
-    check_tensors(tensors, Structure.blank(config, "meta").tensors())
+    frequencies = config.frequencies or tensors.get("phases", torch.empty(0)).numel()
+    if frequencies % 2:
+        raise ValueError(f"{frequencies} frequencies, expected an even number")
+    check_tensors(tensors, Structure.blank(config, frequencies, "meta").tensors())
     if tensors["deviation"].min() < SMALLEST_DEVIATION:
         raise ValueError(f"a deviation below {SMALLEST_DEVIATION}")
     return Structure(**tensors)
