@@ -8,7 +8,8 @@ import sys
 import pytest
 
 from rae.cli import main
-from rae.cli.console import Console, columns, printable
+from rae.cli.console import Console, columns
+from rae.display import printable
 from rae.pipeline import fit_run
 
 EVIL = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202e"  # renames the window, clears it, turns the order of letters

@@ -53,6 +53,37 @@ def info(folder):
     return {name: value for name, value in Run.open(folder).info.items() if name != "timings"}
 
 
+# ------------------------------------------------------------------------------- who is like whom
+
+
+def test_a_data_set_brings_its_features_and_names_and_a_run_answers_in_words(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    graph = Graph.from_edges([(0, leaf) for leaf in range(1, 6)] + [(5, 6), (6, 7)])
+    words = np.eye(8, 3, dtype=np.float32)
+    names = ("Hub", "Ann", "Bob", "Cid", "Dan", "Eve", "Fay", "Gus\x1b[2J")
+    data = rae.datasets.Dataset("toy", graph, words, ("buys", "sells", "lends"), node_names=names)
+    run = fit_run(data)
+
+    assert run.path == Path("runs/toy")
+    assert run.feature_names == data.feature_names
+    assert run.names().to_pylist() == list(names)
+    assert str(run.similar("Cid", k=1)) == "Cid is like Dan"
+    assert str(run.similar(3, k=1)) == "Cid is like Dan"  # by id, shown by name
+    assert "\\x1b[2J" in str(run.similar("Gus\x1b[2J", k=1))
+    card = run.card("Cid")
+    assert card.as_dict() == run.role_record()["cards"][card.role]
+    assert str(card).startswith(f"role {card.role}, {card.size} nodes (")
+    assert card.summary.split("; ")[0] in str(card)
+    with pytest.raises(GraphError, match="there is no node 'Zoe'"):
+        run.card("Zoe")
+    with pytest.raises(ConfigError, match="features is part of what was read before, or of the data set"):
+        fit_run(data, words, out="other")
+    bare = fit_run(rae.datasets.Dataset("bare", graph), page=False)
+    assert bare.feature_names is None
+    with pytest.raises(RunError, match="has no roles yet"):
+        bare.card(3)
+
+
 # ------------------------------------------------------------------------- the same as the commands
 
 

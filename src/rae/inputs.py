@@ -20,6 +20,7 @@ from rae.errors import Argument, ConfigError, FeatureError, GraphError, MemoryWa
 from rae.progress import Progress
 
 if TYPE_CHECKING:
+    from rae.datasets.dataset import Dataset
     from rae.features import FeatureTable
     from rae.graph import Graph
     from rae.io.edges import EdgeFile
@@ -126,6 +127,16 @@ def read_inputs(
         files.get("features", {})["columns"] = {encoding.column: str(encoding) for encoding in encodings}
     names = None if isinstance(joined, FeatureTable) else _feature_names(reading)
     return Inputs(graph, joined, counts, seconds, files, names)
+
+
+def dataset_inputs(data: Dataset) -> Inputs:
+    """The graph and the features of a data set, with their names; words that other graphs lack or add are no error."""
+    from rae.features import FeatureTable, is_sparse
+
+    matrix, table = data.features, None
+    if matrix is not None:
+        table = FeatureTable(data.graph.id_column, matrix, data.feature_names, open_vocabulary=is_sparse(matrix))
+    return Inputs(data.graph, table, count(data.graph, table))
 
 
 def check_output(memory: int | str | None, half: bool, dtype: str) -> None:

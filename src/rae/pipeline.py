@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from rae.config import ExactConfig, Settings
 from rae.errors import Argument, ConfigError, FeatureError, FileError, MemoryWarning, Sentence, size
-from rae.inputs import Inputs, Reading, check_output, read_inputs
+from rae.inputs import Inputs, Reading, check_output, dataset_inputs, read_inputs
 from rae.progress import Asked, Progress, shown
 from rae.resume import VectorCache, fit_key, vectors_key
 from rae.run import EMBEDDINGS, INFO, PAGE, Run, check_free, finish_moves, load_model, model_checksum
@@ -48,10 +48,11 @@ def fit_run(
 ) -> Run:
     """The run of a fitted and embedded graph, written to a folder with its roles and its page, as `rae fit` does.
 
-    `edges` is an edge file, a graph folder, a data frame, a Graph, or the Inputs that `rae.inputs.read_inputs` returns;
+    `edges` is an edge file, a graph folder, a data frame, a Graph, a Dataset (whose features and names are taken too),
+    or the Inputs that `rae.inputs.read_inputs` returns;
     `features` a file, a FeatureTable, a data frame, or a matrix with a row per node, in row order.
     `reading` are the fields of `rae.inputs.Reading`, which say how files are read and joined, such as
-    source="caller", id="user" or missing="zero". `out` is by default runs/<name of the edge file>.
+    source="caller", id="user" or missing="zero". `out` is by default runs/<name of the edge file or data set>.
 
     With `memory`, such as "4GiB", intermediate rows that do not fit lie on disk beside `out`, with `half` in half
     precision; the same call resumes where a killed one stopped. `dtype` is that of the embeddings file. `page` says
@@ -78,6 +79,8 @@ def fit_run(
     check_output(memory, half, dtype)
     folder = default_folder(edges) if out is None else Path(out)
     begun = check_run_folder(folder, page=page, force=force)
+    if _is_dataset(edges):
+        edges, names = dataset_inputs(edges), edges.node_names if names is None else names
     config = ExactConfig() if config is None else config
     if not isinstance(config, Settings):
         raise ConfigError(
@@ -200,10 +203,18 @@ def default_folder(edges: Any) -> Path:
     >>> default_folder("data/web.csv.gz").as_posix()
     'runs/web'
     """
+    if _is_dataset(edges):
+        return Path("runs") / str(edges.name)
     if not isinstance(edges, (str, os.PathLike)):
         raise ConfigError(Argument("out"), f" must be given where edges are no file, got a {type(edges).__name__}")
     name = Path(edges).name
     return Path("runs") / (name.split(".")[0] or name)
+
+
+def _is_dataset(edges: Any) -> bool:
+    from rae.datasets.dataset import Dataset
+
+    return isinstance(edges, Dataset)
 
 
 def warn_of_memory(inputs: Inputs, config: Settings, *, memory: int | str | None = None, half: bool = False) -> None:
@@ -271,7 +282,7 @@ def _inputs(
         return read_inputs(edges, features, Reading(**reading), memory=memory, out=out, like=like, progress=progress)
     if features is not None or reading:
         name = "features" if features is not None else next(iter(reading))
-        raise ConfigError(Argument(name), " is part of what was read before, got Inputs; leave it out")
+        raise ConfigError(Argument(name), " is part of what was read before, or of the data set; leave it out")
     return edges
 
 

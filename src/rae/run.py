@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from rae.graph import Graph
     from rae.progress import Asked
     from rae.roles import LabelTable, Roles
+    from rae.roles.cards import Card
+    from rae.search import Similar
 
     class Page(Protocol):
         """A page that a notebook shows: the path of its file, and the HTML."""
@@ -293,17 +295,35 @@ class Run:
         """The roles that were kept; roles of another model are refused."""
         from rae.roles import Roles
 
-        if not self.has_roles:
-            raise RunError(f"the run in {self.path} has no roles yet; `rae roles {self.path}` finds them")
+        self._check_roles()
         roles = Roles.load(self.path / FITTED_ROLES)
         roles.check_model(self.model_checksum, str(self.path))
         return roles.remember(self.embeddings)
+
+    def _check_roles(self) -> None:
+        if not self.has_roles:
+            raise RunError(f"the run in {self.path} has no roles yet; `rae roles {self.path}` finds them")
 
     def role_record(self) -> dict[str, Any]:
         """What roles.json says: how many roles and why, and a card each."""
         from rae.roles.storage import read_record
 
         return read_record(self.path / CARDS)
+
+    def card(self, node: Any) -> Card:
+        """The card of the role that this node plays most; `node` is an id or a display name. Print it."""
+        from rae.roles.cards import Card
+        from rae.search import row_of
+
+        self._check_roles()
+        ids, role, _, _ = self.role_table()
+        return Card.of(self.role_record()["cards"][int(role[row_of(ids, node, self.names())])])
+
+    def similar(self, node: Any, k: int = 10, *, weights: Weights | None = None) -> Similar:
+        """The k nodes most like this one, by `rae.similar`; `node` is an id or a display name. Print it."""
+        from rae.search import similar
+
+        return similar(self, node, k, weights=weights)
 
     def role_table(self) -> tuple[Any, Any, Any, Any]:
         """Ids, roles, confidences and memberships, in the rows of the embeddings.  -> (n,), (n,), (n,), (n, k)"""

@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rae.blocks import Block, Weights, weighted
+from rae.display import printable
 from rae.errors import ConfigError, FeatureError, GraphError, MissingExtraError, RunError
 from rae.graph.frames import is_frame, vectors_of
 from rae.graph.ids import id_array, index_in, is_text, shown
@@ -55,6 +56,13 @@ class Similar:
     recall: float = 1.0
     name: str | None = None  # the display names, where the nodes have some
     names: tuple[str | None, ...] = ()
+
+    def __str__(self) -> str:
+        """A sentence: "smtplib is like imaplib, nntplib, http.client"."""
+        names = self.names or [None] * len(self.matches)
+        called = [id if name is None else name for (id, _), name in zip(self.matches, names, strict=True)]
+        like = f"is like {', '.join(map(str, called))}" if called else "has nobody to be like"
+        return printable(f"{self.id if self.name is None else self.name} {like}")
 
 
 def similar(

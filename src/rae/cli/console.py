@@ -10,24 +10,9 @@ from typing import Any
 
 import click
 
+from rae.display import printable
 from rae.errors import size as size
 from rae.progress import Progress, shown
-
-_CONTROLS = [*range(32), *range(0x7F, 0xA0)]  # they move the cursor, colour, clear, rename the window
-_TURNS = [*range(0x202A, 0x202F), *range(0x2066, 0x206A)]  # they turn the order of letters
-_ESCAPES = {code: f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}" for code in [*_CONTROLS, *_TURNS]}
-_ESCAPES |= {ord(c): text for c, text in (("\n", r"\n"), ("\r", r"\r"), ("\t", r"\t"))}
-_IN_LINES = {code: text for code, text in _ESCAPES.items() if code not in (ord("\n"), ord("\t"))}
-
-
-def printable(text: str, *, lines: bool = False) -> str:
-    r"""The text with what a terminal would obey written out; with `lines`, line ends and tabs stay.
-
-    >>> print(printable("a\x1b[2Jb\nc"))
-    a\x1b[2Jb\nc
-    """
-    clean = text.translate(_IN_LINES if lines else _ESCAPES)
-    return clean if clean.isascii() else clean.encode("utf-8", "backslashreplace").decode()  # halves of pairs
 
 
 def say(text: str, *, err: bool = False) -> None:

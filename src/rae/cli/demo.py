@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -67,18 +68,16 @@ def demo(console: Console, out: str, force: bool) -> None:
 
 def _inputs(console: Console) -> Inputs:
     from rae.datasets import load
-    from rae.features import FeatureTable
-    from rae.inputs import Inputs, count
+    from rae.inputs import dataset_inputs
 
     began = time.perf_counter()
-    data = load("stdlib")
-    table = FeatureTable(data.graph.id_column, data.features, data.feature_names, open_vocabulary=True)
-    counts = count(data.graph, table)
+    inputs = dataset_inputs(load("stdlib"))
+    counts = inputs.counts
     console.note(
         f"Python {platform.python_version()}'s own library: {counts['nodes']:,} modules, "
         f"{counts['edges']:,} imports,\n{counts['features']:,} names they use"
     )
-    return Inputs(data.graph, table, counts, time.perf_counter() - began)
+    return replace(inputs, seconds=time.perf_counter() - began)
 
 
 def _subject(names: Sequence[str]) -> Subject:

@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from rae.cli.console import Console, global_options, printable, say
+from rae.cli.console import Console, global_options, say
 from rae.cli.demo import demo
 from rae.cli.embed import embed
 from rae.cli.explore import explore
@@ -26,6 +26,7 @@ from rae.cli.plan import plan
 from rae.cli.reproduce import reproduce
 from rae.cli.roles import roles
 from rae.cli.similar import similar
+from rae.display import printable
 from rae.errors import RaeError, RaeWarning, Sentence
 from rae.interrupts import Interrupted, Interrupts, interruptible
 from rae.version import __version__

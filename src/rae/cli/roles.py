@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rae.cli.console import Console, columns, global_options, printable, size
+from rae.cli.console import Console, columns, global_options, size
+from rae.display import printable
 from rae.errors import FileError, RunError
 
 if TYPE_CHECKING:

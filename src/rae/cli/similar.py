@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rae.cli.console import Console, columns, global_options, printable
+from rae.cli.console import Console, columns, global_options
 from rae.cli.roles import ID_WIDTH, shorten, terminal_width
+from rae.display import printable
 from rae.errors import FileError
 
 if TYPE_CHECKING:

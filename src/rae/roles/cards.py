@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
+from rae.display import printable
 from rae.errors import GraphError
 from rae.features import check_matrix
 from rae.features.measures import clustering, core_numbers, degrees, triangles
@@ -39,6 +40,20 @@ class Card:
     edges: dict[str, Any] = field(default_factory=dict)  # inside: share, to: share by role, expected: share by role
     actions: tuple[dict[str, Any], ...] = ()
     summary: str = ""
+
+    @classmethod
+    def of(cls, record: Mapping[str, Any]) -> Card:
+        """The card that `as_dict` wrote."""
+        known = {part.name: record[part.name] for part in fields(cls) if part.name in record}
+        values: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in known.items()}
+        return cls(**values)
+
+    def __str__(self) -> str:
+        """A few lines: the size of the role, its prototypes, and what sets it apart."""
+        head = f"role {self.role}, {self.size:,} nodes ({100 * self.share:.0f} %)"
+        if self.prototypes:
+            head += f" such as {', '.join(prototype_names(vars(self))[:3])}"
+        return "\n".join(map(printable, [head, *filter(None, self.summary.split("; "))]))
 
     def as_dict(self) -> dict[str, Any]:
         """The card as JSON holds it; ids of types that JSON lacks become text."""
