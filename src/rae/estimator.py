@@ -235,7 +235,7 @@ class RAE(GraphTransformer):
 
         >>> model = RAE().fit(Graph.from_edges([(0, 1), (1, 2), (2, 0), (2, 3)]))
         >>> [(block.name, block.width, block.weight) for block in model.blocks]
-        [('place', 64, 1.0), ('around', 192, 0.0)]
+        [('place', 64, 1.0), ('around', 24, 0.0)]
         """
         return self.fitted.blocks
 
