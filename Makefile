@@ -20,14 +20,15 @@ help:           ## this list
 	@$(PIP) -e .
 	@touch $@
 
+# An extra of what is installed: its dependencies alone come, rae is not built again.
 .venv/dev: .venv/user
 	@echo "installing the test tools into .venv ..."
-	@$(PIP) -e '.[dev]'
+	@$(PIP) 'role-action-embeddings[dev]'
 	@touch $@
 
 .venv/docs: .venv/dev
 	@echo "installing what builds the documentation into .venv ..."
-	@$(PIP) -e '.[docs]'
+	@$(PIP) 'role-action-embeddings[docs]'
 	@touch $@
 
 demo: .venv/user  ## embed the standard library of Python and show the result
