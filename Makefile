@@ -38,7 +38,7 @@ demo: .venv/user  ## embed the standard library of Python and show the result
 test: .venv/dev   ## run the tests, in a worker per core; the slow ones stay out
 	@$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow"
 
-slow: .venv/dev   ## run the slow tests
+slow: .venv/docs  ## run the slow tests; one builds the site as make docs does
 	@$(BIN)/python -m pytest -n auto --dist worksteal -m slow
 
 check: .venv/dev  ## style, types and the one-way flow of imports
