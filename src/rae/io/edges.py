@@ -14,7 +14,7 @@ import pyarrow as pa
 from rae.errors import Argument, GraphError, Sentence
 from rae.graph import Counts, Graph
 from rae.graph.builder import Batch, in_batches
-from rae.graph.column_names import edge_columns
+from rae.graph.column_names import edge_columns, is_like_a_node_table
 from rae.graph.folder import is_graph_folder, open_graph
 from rae.graph.ids import id_array, is_text
 from rae.io.files import check_path
@@ -129,7 +129,9 @@ def open_edges(
     except GraphError as error:
         raise GraphError(f"{path}: ", error) from None
     opened = EdgeFile(path, table, ends, guessed)
-    if guessed:
+    nodes = source is target is None and is_like_a_node_table(table.names)
+    if guessed or nodes:
         advice = ("; pass ", Argument("source", ...), " and ", Argument("target", ...), " if that is wrong")
-        log.warning(Sentence(f"{path}: {opened}", *advice))
+        other = (", or give the file as ", Argument("features"), " if each row is a node") if nodes else ()
+        log.warning(Sentence(f"{path}: {opened}", *advice, *other))
     return opened
