@@ -12,8 +12,9 @@ again and compares the folder with that of a command that was never killed. It c
     refused   commands that could not be given again although their result was not complete
 
 Files are compared byte by byte, but for times, dates and peaks of memory in run.json, in the ledger and its report.
-Intermediate rows of --memory (FILE.parts) may lie there until the command is given again. A ledger grows line by line: after a kill
-it must hold the first lines of the whole one, of which the last may be cut off; the next call mends that.
+Intermediate rows of --memory (FILE.parts) may lie there until the command is given again. A ledger grows line by
+line: after a kill it must hold the first lines of the whole one, of which the last may be cut off; the next call
+mends that.
 A command that was killed after it had done everything may say that its result is there already, exit code 2.
 
 Importing torch takes seconds, so one process imports everything and forks a child per trial, which runs the command as
