@@ -88,6 +88,34 @@ def test_rows_of_a_node_table_as_edges_are_told_where_they_belong(read):
     assert says not in read("ann,bob\nann,cid\n")[1]  # too few to tell
 
 
+@pytest.mark.parametrize(
+    ("edges", "says"),
+    [
+        (" ann , bob\nbob,cid\ncid,ann\n", "' ann ', which is another node than 'ann'; remove the blanks"),
+        ("1,2\n2,3\n3,nan\n", "'nan' is taken for a node's id; drop the rows with it"),
+        ("a,b\nb,NULL\nN/A,a\n", "'N/A', 'NULL' are taken for a node's id"),
+    ],
+)
+def test_ids_that_may_not_be_meant_are_said(read, capsys, edges, says):
+    read(edges)
+    assert main(["plan", "edges.csv"]) == 0
+    assert says in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize("edges", ["a, b\n1, 2\n 2 ,3\n", "ann,bob\nbob,nancy\n", "a  b\nb  c\n"])
+def test_blanks_around_numbers_and_between_columns_are_nothing_to_speak_of(read, capsys, edges):
+    read(edges)
+    assert main(["plan", "edges.csv"]) == 0
+    err = capsys.readouterr().err
+    assert "blanks around" not in err
+    assert "taken for" not in err
+
+
+def test_an_address_is_not_taken_for_a_path(capsys):
+    assert main(["plan", "https://example.org/edges.csv"]) == 2
+    assert "https://example.org/edges.csv is an address; download it first" in capsys.readouterr().err
+
+
 def test_whole_numbers_in_the_features_match_text_in_the_edges(read):
     inputs, _ = read(CHAIN + "5,guest\n", NUMBERS, missing="zero")
 

@@ -199,7 +199,7 @@ def _is_pairs(graph: Graph) -> bool:
 def describe(counts: Mapping[str, int]) -> str:
     """The counts in two lines."""
     width = counts["features"]
-    given = f"{width:,} action features" if width else "no action features: structure alone"
+    given = f"{width:,} action feature{'s' if width > 1 else ''}" if width else "no action features: structure alone"
     return (
         f"{counts['nodes']:,} nodes, {counts['edges']:,} edges, {counts['isolated']:,} isolated; {given}\n"
         f"{counts['rows']:,} rows read, {counts['doubled']:,} doubled merged, "
