@@ -38,7 +38,7 @@ EDGES = "caller,called\n" + "".join(f"u{i},u{(7 * i + step) % 120}\n" for i in r
 VERSIONS = """
 import importlib.metadata, json, platform
 found = {d.name: d.version for d in importlib.metadata.distributions()}
-names = {"rae": "role-action-embeddings", **{name: name for name in ("torch", "numpy", "scipy", "scikit-learn", "gensim")}}
+names = {"rae": "role-action-embeddings"} | {n: n for n in ("torch", "numpy", "scipy", "scikit-learn", "gensim")}
 versions = {name: found.get(known, "absent") for name, known in names.items()}
 print(json.dumps({"python": platform.python_version(), **versions}))
 """
