@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import os
+import re
+import signal
 import sys
 import warnings
 from functools import partial
@@ -44,6 +47,18 @@ def pytest_runtest_call(item):
         if "it has no wheel for Python" in str(error):
             pytest.skip(str(error))
         raise
+
+
+POSIX = re.compile(r"SIGKILL|SIGHUP|getpid\(\), 9|mkfifo|geteuid|symlink_to|chmod\(|/proc/|/dev/|preexec_fn|killed\(")
+
+
+def pytest_collection_modifyitems(items):
+    """A test whose own lines use signals, links, modes or devices of POSIX is skipped on Windows."""
+    if hasattr(signal, "SIGKILL"):
+        return
+    for item in items:
+        if hasattr(item, "function") and POSIX.search(inspect.getsource(item.function)):
+            item.add_marker(pytest.mark.skip(reason="it needs a POSIX system"))
 
 
 @pytest.fixture
