@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from rae.errors import FileError, one_line
+from rae.errors import FileError, GraphError, one_line
 from rae.graph.csr_writer import Counts
 from rae.graph.graph import Graph
 from rae.graph.ids import id_array
@@ -49,6 +49,8 @@ _PATTERN = {
 def write_graph(path: str | os.PathLike[str], graph: Graph) -> None:
     """Write the graph to this folder; a graph that is there is replaced."""
     folder = Path(path)
+    if graph.reach is not None:
+        raise GraphError("a graph folder holds a whole graph, got one that is cut off (an ego graph)")
     if folder.exists() and not folder.is_dir():
         raise FileError(f"cannot write a graph folder to {folder}: it is a file; choose another name")
     folder.mkdir(parents=True, exist_ok=True)
