@@ -28,6 +28,7 @@ from rae.config import MEASURES, ExactConfig
 from rae.features import measures
 from rae.graph import Graph
 from rae.ops import structure as structure_ops
+from rae.ops.dense import row_product
 from rae.ops.gather import moments
 from rae.progress import Progress
 from rae.runtime import generator, key, torch_alone
@@ -178,7 +179,7 @@ def view(graph: Graph, config: ExactConfig, number: int) -> Graph:
 
 def waves(own: Tensor, frequencies: Tensor, phases: Tensor) -> Tensor:
     """cos and sin of random combinations of the measures.  (n, 4), (4, f), (f,) -> (n, 2 f)"""
-    angle = own @ frequencies + phases
+    angle = row_product(own, frequencies) + phases
     return torch.cat([torch.cos(angle), torch.sin(angle)], 1)
 
 
