@@ -57,6 +57,8 @@ class Changes:
 
     columns: dict[str, tuple[Ints, Floats]]
     tables: dict[str, tuple[Ints, Any]]
+    ends: Ints  # the nodes whose neighbours changed, and new ones
+    counted: Ints  # the nodes whose counts may have
     in_full: bool = False  # whether everything was computed anew; both are then empty
 
     @property
@@ -79,11 +81,12 @@ class Live:
     _undo: list[tuple[Any, Any, Any]] = field(default_factory=list)
 
     @classmethod
-    def of(cls, fitted: ExactModel, graph: Graph, given: Any = None, *, spare: int = 1) -> Live:
-        """A full pass over this graph, kept in memory with room for `spare` more nodes."""
+    def of(cls, fitted: ExactModel, graph: Graph, given: Any = None, *, spare: int = 1, make: Any = None) -> Live:
+        """A full pass over this graph, kept with room for `spare` more nodes; `make` as in `empty_tables`."""
         model = replace(fitted, config=fitted.config.replace(relative=False))
         counts = cls.count(graph) if model.structure is not None else {}
-        live = cls.open(model, graph, given, cls.empty_tables(model, graph, given, graph.n_nodes + spare), counts)
+        tables = cls.empty_tables(model, graph, given, graph.n_nodes + spare, make)
+        live = cls.open(model, graph, given, tables, counts)
         live.refresh()
         return live
 
@@ -184,15 +187,15 @@ class Live:
         self._undo.clear()
         first_new = self._add_nodes(new)
         ends, moved = self._edit(us, vs, adds, first_new)
+        counted = np.union1d(self._undo[0][1], first_new)
         given = np.empty(0, np.int64)
         if features is not None and self.features is not None:
             given = np.unique(np.concatenate([np.asarray(features[0], np.int64), first_new]))
-            self.features = self.features.with_rows(*features)
-            self.__dict__.pop("_job_now", None)
+            self.give_features(*features)
         if self._is_too_much(ends, {"actions": given, "place": moved, "around": moved}):
             self.refresh()
             self._undo.clear()
-            return Changes({}, {}, in_full=True)
+            return Changes({}, {}, ends, counted, in_full=True)
         columns = {}
         with torch_alone():
             for name, model in self._models.items():
@@ -204,7 +207,7 @@ class Live:
             if isinstance(table, str):
                 tables[table] = changed, self.tables[table][changed]
         self._undo.clear()
-        return Changes(columns, tables)
+        return Changes(columns, tables, ends, counted)
 
     def embed(self, neighbors: Any, features: Any = None) -> Floats:
         """The vector of a node that is not there yet, as if it were added with these neighbours.  -> (width,)
@@ -218,8 +221,7 @@ class Live:
             near = np.asarray(neighbors, np.int64)
             ends, moved = self._edit(np.full(len(near), u), near, np.ones(len(near)), np.array([u]))
             if self.features is not None:
-                self.features = self.features.with_rows([u], features)
-                self.__dict__.pop("_job_now", None)
+                self.give_features([u], features)
             around = [np.array([u]), np.append(np.sort(near), u)]
             around.append(self.rows.spread(around[1], also=[u]))
             with torch_alone():
@@ -250,6 +252,12 @@ class Live:
         self.rows.grow(capacity)
         self.__dict__.pop("_job_now", None)
 
+    def give_features(self, rows: Any, values: Any) -> None:
+        """Replace feature rows, or add them after the last, without computing anything."""
+        assert self.features is not None
+        self.features = self.features.with_rows(rows, values)
+        self.__dict__.pop("_job_now", None)
+
     def put(self, table: str, rows: Ints, values: Any) -> None:
         """Write rows of a table that another process computed."""
         self.tables[table][rows] = values
@@ -271,9 +279,9 @@ class Live:
             lists, cut = _EditedLists(self.rows, self.base), Layout(self.capacity, columns)
             job = Job(models, lists, MemoryStore(arrays, set(arrays)), cut, TILE)
             self.__dict__["_job_now"] = job
-        lists = job.neighborhoods
-        assert isinstance(lists, _EditedLists)
-        lists.n_nodes, lists.last = self.n_nodes, (None, None)
+        now = job.neighborhoods
+        assert isinstance(now, _EditedLists)
+        now.n_nodes, now.last = self.n_nodes, (None, None)
         return job
 
     def _averaged(self, name: str, k: int, rows: Ints) -> Floats:

@@ -111,17 +111,22 @@ class Graph:
     def rows(self, ids: Any) -> Ints:
         """The rows of these ids, in their order; an unknown id is refused."""
         wanted = id_array(ids)
-        few = len(wanted) <= FEW and self.n_nodes > MANY
-        positions = find_sorted(wanted, self.id_column, self._order_of_ids) if few else None
-        if positions is None:
-            positions = index_in(wanted, self.id_column)
-        if positions.null_count:
-            missing = wanted.filter(pc.is_null(positions))
+        rows = self.find(wanted)
+        if len(rows) and int(rows.min()) < 0:
+            missing = wanted.filter(pa.array(rows < 0))
             raise GraphError(
                 f"{len(missing):,} of {len(wanted):,} ids are not in the graph, first {shown(missing)}; "
                 f"ids here are {self.id_column.type}"
             )
-        rows: Ints = positions.to_numpy(zero_copy_only=False).astype(np.int64)
+        return rows
+
+    def find(self, wanted: pa.Array) -> Ints:
+        """The rows of these ids, -1 for an unknown one."""
+        few = len(wanted) <= FEW and self.n_nodes > MANY
+        positions = find_sorted(wanted, self.id_column, self._order_of_ids) if few else None
+        if positions is None:
+            positions = index_in(wanted, self.id_column)
+        rows: Ints = pc.fill_null(positions, -1).to_numpy(zero_copy_only=False).astype(np.int64)
         return rows
 
     @cached_property
@@ -256,7 +261,7 @@ class Graph:
         >>> Graph.from_edges([(3, 1), (1, 3), (2, 2)], ids=[1, 2, 3]).counts
         Counts(rows=3, self_loops=1, doubled=1)
         """
-        source, target = _two_columns(edges)
+        source, target = two_columns(edges)
         return cls._from_columns(source, target, None if ids is None else id_array(ids))
 
     @classmethod
@@ -385,7 +390,8 @@ class Graph:
         return cls(_read_only(rows.offsets), _read_only(sink.targets), rows.ids, rows.counts)
 
 
-def _two_columns(edges: Any) -> tuple[pa.Array, pa.Array]:
+def two_columns(edges: Any) -> tuple[pa.Array, pa.Array]:
+    """The ids of both ends of edges: pairs, an (m, 2) array, or a tuple of two arrays."""
     if isinstance(edges, tuple) and len(edges) == 2 and not any(isinstance(e, (tuple, str, bytes)) for e in edges):
         return id_array(edges[0]), id_array(edges[1])
     if hasattr(edges, "detach"):  # a torch tensor
