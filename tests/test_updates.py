@@ -367,7 +367,7 @@ def test_a_lean_run_and_two_updates_at_once_are_refused(tmp_path):
     with pytest.raises(RunError, match="keeps no graph"):
         lean.update([("n000", "n119")])
     run = new_run(tmp_path / "run", edges)
-    with UpdateFolder(run.path).alone(), pytest.raises(RunError, match="another update of .* is running; nothing"):
+    with UpdateFolder(run.path).alone(), pytest.raises(RunError, match=r"another update of .* is running; nothing"):
         run.update(*edit(rng, set(edges), N, 0))
     failures: list[BaseException] = []
 
@@ -405,7 +405,7 @@ def test_damaged_updates_are_refused_in_one_sentence(tmp_path, small_steps):
     state = json.loads((run.path / STATE).read_text())
     for wrong in ({**state, "base": "../../elsewhere"}, {**state, "number": "7"}, {**state, "format_version": 99}, [1]):
         (run.path / STATE).write_text(json.dumps(wrong))
-        with pytest.raises(RunError, match=r"state.json is damaged \("):
+        with pytest.raises(RunError, match=r"state\.json is damaged \("):
             Run.open(run.path).embeddings()
 
 

@@ -20,7 +20,7 @@ from rae.graph.frames import as_table, is_frame
 from rae.graph.graph import two_columns
 from rae.graph.id_numbering import ONE_KIND
 from rae.graph.ids import distinct, id_array, index_in, is_text, one_kind, shown
-from rae.inputs import Reading, read_features_of
+from rae.inputs import Reading, named_header, read_features_of
 from rae.io.edges import open_edges
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
@@ -196,7 +196,8 @@ def _columns(edges: Any, reading: Reading, kind: pa.DataType) -> tuple[pa.Array,
     if edges is None:
         return empty, empty
     if isinstance(edges, (str, os.PathLike)):
-        opened = open_edges(edges, source=reading.source, target=reading.target, header=reading.header)
+        header = named_header(reading.header, reading.source, reading.target)
+        opened = open_edges(edges, source=reading.source, target=reading.target, header=header)
         batches = opened.feed(list, ids=empty, as_text=is_text(kind))
         sources, targets = ([batch[i] for batch in batches] for i in (0, 1))
         return (id_array(pa.chunked_array(sources)), id_array(pa.chunked_array(targets))) if batches else (empty, empty)

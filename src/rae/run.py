@@ -269,6 +269,12 @@ class Run:
 
         return self._as_it_is(read)
 
+    @property
+    def has_features(self) -> bool:
+        """Whether the run has the features of its fit."""
+        state = self._updates.state()
+        return any(self._updates.file(state, name).is_file() for name in (SPARSE, DENSE))
+
     def base_features(self, state: State | None) -> Matrix | None:
         """The features before the updates of a state's log."""
         paths = [self._updates.file(state, name) for name in (SPARSE, DENSE)]

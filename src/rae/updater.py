@@ -37,7 +37,7 @@ from rae.updates import (
 )  # fmt: skip
 
 FOLD_NUMBERS = 4_000_000  # numbers in all vectors up to which every update is folded in: a Parquet file of 16 MB
-FOLD_SHARE = 0.25  # rows of the log, over those of the graph, above which it is
+FOLD_SHARE = 1.0  # rows of vectors in the log, over those of the graph, above which it is
 
 
 @dataclass(frozen=True)
@@ -407,6 +407,7 @@ def role_table_of(folder: UpdateFolder, state: State | None) -> tuple[Any, Any, 
 
 def refuse_lean(run: Any) -> None:
     """Refuse to update a run that keeps no graph, or not the features of its fit."""
-    run.graph()
-    if not run.model_kept.structural and run.features() is None:
+    if not run.has_graph:
+        run.graph()  # says so
+    if not run.model_kept.structural and not run.has_features:
         raise RunError(f"the run in {run.path} keeps no features; fit it again without lean=True")

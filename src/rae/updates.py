@@ -1,10 +1,10 @@
 """Updates of a run: a log over a base, so that a few edges cost what they change and not a pass over the graph.
 
     updates/state.json       what is current: the base, the log, counts; replaced atomically, and so every update
-    updates/base-NNNN/       graph, vectors and features as they were when the log was last folded in, and what each level
+    updates/base-NNNN/       graph, vectors and features when the log was last folded in, and what each level
                              averages (tables/), with room for further nodes
-    updates/NNNNNN.safetensors   one update: rows of the graph, of the counts, of the tables and of the vectors that are
-                             new, ids and features of new nodes, with a checksum
+    updates/NNNNNN.safetensors   one update: rows of the graph, the counts, the tables and the vectors that are new,
+                             ids and features of new nodes, with a checksum
 
 What state.json does not name is not there: a process that is killed leaves the state before its update or the state
 after it. Files of the run that would show an older state (its Parquet file, its graph) are removed before the state
@@ -338,7 +338,7 @@ class UpdateFolder:
                 hidden.replace(self.run / name)
 
     def _put_roles_away(self, state: State) -> dict[str, Any] | None:
-        """Keep the table of roles that is current now under a name of its own: rows of later updates replace its rows."""
+        """Keep the table of roles that is current under a name of its own: rows of later updates replace its rows."""
         table = self.run / ROLES
         if not table.is_file():
             return state.roles

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 Ints = np.ndarray[Any, np.dtype[np.integer[Any]]]
 A = TypeVar("A", bound=np.ndarray[Any, Any])
 
-FEW, MANY = 64, 4096  # ids that are looked up one by one, in graphs of more nodes than MANY
+FEW, MANY = 1024, 4096  # ids that are looked up one by one, in graphs of more nodes than MANY
 
 log = logging.getLogger("rae")
 

@@ -73,6 +73,8 @@ def find_sorted(wanted: pa.Array, column: pa.Array, order: Any) -> pa.Array | No
     integers = pa.types.is_integer(wanted.type) and pa.types.is_integer(column.type)
     if not integers and not (is_text(wanted.type) and is_text(column.type)):
         return None
+    if integers and len(column):
+        return _find_integers(wanted, column, order)
     out: list[int | None] = []
     for value in wanted.to_pylist():
         low, high = 0, len(column)
@@ -85,6 +87,16 @@ def find_sorted(wanted: pa.Array, column: pa.Array, order: Any) -> pa.Array | No
         row = low if order is None or low == len(column) else int(order[low])
         out.append(row if row < len(column) and column[row].as_py() == value else None)
     return pa.array(out, pa.int32())
+
+
+def _find_integers(wanted: pa.Array, column: pa.Array, order: Any) -> pa.Array:
+    kinds = {wanted.type, column.type}
+    if pa.uint64() in kinds and len(kinds) > 1:  # NumPy would compare them as floats
+        return index_in(wanted, column)
+    values, sought = column.to_numpy(), wanted.to_numpy()
+    place = np.minimum(np.searchsorted(values, sought, sorter=order), len(values) - 1)
+    rows = place if order is None else order[place]
+    return pa.array(rows, pa.int32(), mask=values[rows] != sought)
 
 
 def refuse_too_many(count: int) -> None:
