@@ -19,6 +19,7 @@ import re
 import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -109,6 +110,24 @@ class Update:
         return self.arrays["features.rows"], sp.csr_array((data, indices, indptr), shape=shape)
 
 
+@lru_cache(maxsize=16)
+def _read_state(path: Path, _: tuple[int, int, int]) -> State:
+    """What a state.json says, read once: a new one is a new file."""
+    try:
+        record = read_json(path)
+        if record["format"] != FORMAT:
+            raise ValueError("another program wrote it")
+        if record["format_version"] > FORMAT_VERSION:
+            raise ValueError(f"it has format version {record['format_version']}, upgrade rae")
+        expect(record, _PATTERN)
+        if not _BASE.fullmatch(record["base"]) or not all(re.fullmatch(r"\d{6,}", name) for name in record["log"]):
+            raise ValueError("it names files of others")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise RunError(f"{path} is damaged ({one_line(error)}); {_REMEDY}") from None
+    fields = {name: record[name] for name in _PATTERN}
+    return State(**fields | {"log": tuple(record["log"])})
+
+
 class UpdateFolder:
     """The folder `updates` of a run: reading it, and replacing its state."""
 
@@ -120,21 +139,11 @@ class UpdateFolder:
     def state(self) -> State | None:
         """What is current, None for a run that was never updated."""
         path = self.run / STATE
-        if not path.is_file():
-            return None
         try:
-            record = read_json(path)
-            if record["format"] != FORMAT:
-                raise ValueError("another program wrote it")
-            if record["format_version"] > FORMAT_VERSION:
-                raise ValueError(f"it has format version {record['format_version']}, upgrade rae")
-            expect(record, _PATTERN)
-            if not _BASE.fullmatch(record["base"]) or not all(re.fullmatch(r"\d{6,}", name) for name in record["log"]):
-                raise ValueError("it names files of others")
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise RunError(f"{path} is damaged ({one_line(error)}); {_REMEDY}") from None
-        fields = {name: record[name] for name in _PATTERN}
-        return State(**fields | {"log": tuple(record["log"])})
+            now = path.stat()
+        except OSError:
+            return None
+        return _read_state(path, (now.st_ino, now.st_mtime_ns, now.st_size))
 
     def file(self, state: State | None, name: str) -> Path:
         """Where a file of the run lies: in its base, or for a run that was never updated where it was written."""

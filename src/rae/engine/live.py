@@ -202,6 +202,7 @@ class Live:
                 found = self._follow(name, model, given if name == "actions" else moved, ends)
                 rows = np.unique(np.concatenate([first_new, *found]))
                 columns[name] = rows, self._output(name, rows)
+        self.__dict__["_listed"] = {}
         tables: dict[str, tuple[Ints, Any]] = {}
         for table, changed, _ in self._undo:
             if isinstance(table, str):
@@ -237,6 +238,7 @@ class Live:
                 else:
                     self.rows.undo(rows, old, used)
             self._undo.clear()
+            self.__dict__["_listed"] = {}
             self.n_nodes = n
             if kept is not self.features:
                 self.features = kept
@@ -292,8 +294,15 @@ class Live:
             self._fill(self._job, name, k, out, rows)
             return out
         with torch.inference_mode():
-            below = model.reads.take(rows) if k == 0 else self._few(name, k - 1, rows, self.rows.lists(rows)).numpy()
+            below = model.reads.take(rows) if k == 0 else self._few(name, k - 1, rows, self._lists(rows)).numpy()
             return model.levels[k].before(below).numpy()
+
+    def _lists(self, rows: Ints) -> Any:
+        """The neighbours of these rows; models ask for the same rows one after the other."""
+        known: dict[int, Any] = self.__dict__.setdefault("_listed", {})
+        if id(rows) not in known:
+            known[id(rows)] = rows, self.rows.lists(rows)
+        return known[id(rows)][1]
 
     def _few(self, name: str, k: int, rows: Ints, lists: Any) -> Tensor:
         """The vectors of a level of few rows: what a task does, without the tiles and threads of many."""
@@ -307,7 +316,7 @@ class Live:
         if len(rows) > FEW:
             out = np.empty((len(rows), model.width), np.float32)
             return replace(self._job, models={name: model}).output(rows, out)
-        lists, vectors, levels = self.rows.lists(rows), [], model.levels
+        lists, vectors, levels = self._lists(rows), [], model.levels
         with torch.inference_mode():
             for k in range(len(levels)):
                 if k + 1 < len(levels) and not levels[k + 1].maps_rows:
@@ -337,6 +346,7 @@ class Live:
 
     def _edit(self, us: Any, vs: Any, adds: Any, new: Ints) -> tuple[Ints, Ints]:
         """Edit the graph and its measures; the nodes whose neighbours changed, and those whose measures did."""
+        self.__dict__["_listed"] = {}
         touched, kept = self.rows.edit(us, vs, adds)
         self._undo.append((None, touched, kept))
         ends = np.unique(np.concatenate([np.asarray(us, np.int64), np.asarray(vs, np.int64), new]))
