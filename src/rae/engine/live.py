@@ -39,7 +39,8 @@ Floats = np.ndarray[Any, np.dtype[np.float32]]
 Tables = dict[str, np.ndarray[Any, Any]]
 
 COUNTED = ("triangles", "four_cycles", "core_numbers")  # of the measures, with the degrees those that follow each edge
-MOST_SHARE = 0.5  # of the work of a full pass: above it the full pass is taken
+MOST_SHARE = 0.3  # of the work of a full pass: above it the full pass is taken
+WRITTEN = 8  # numbers that a level reads in the time in which one number of a vector is made, checked and written
 FEW = 2048  # rows up to which tiles and threads cost more than they save
 NEAREST = 2  # edges around a new node within which all rows are computed anew, changed or not
 
@@ -402,7 +403,8 @@ class Live:
             return True
         degrees = self.rows.degrees
         entries = int(degrees[: self.n_nodes].sum()) + self.n_nodes
-        most = MOST_SHARE * entries * sum(level.columns for _, _, level in _levels(self._models))
+        columns = sum(level.columns for _, _, level in _levels(self._models))
+        most = MOST_SHARE * (entries * columns + WRITTEN * self.n_nodes * self.width)
         work = 0.0
         known: dict[int, list[Any]] = {}
         for name, model in self._models.items():
@@ -414,6 +416,9 @@ class Live:
                 work += level.columns * float(degrees[rings[k + 1]].sum() + len(rings[k + 1]))
                 if work > most:
                     return True
+            work += WRITTEN * model.width * len(rings[len(model.levels)])
+            if work > most:
+                return True
         return False
 
 
