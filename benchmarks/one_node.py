@@ -149,8 +149,11 @@ def main() -> None:
                 seconds.append(done.seconds)
                 moved.append(len(done.moved))
                 in_full += done.in_full
-            record(options.results, "update", name, row, settings | {"nodes_without_hubs": share},
-                   **spread(seconds, digits=3), cpu_s=round(float(np.median(cpu)), 3), moved=int(np.median(moved)), in_full=in_full)  # fmt: skip
+            record(
+                options.results, "update", name, row, settings | {"nodes_without_hubs": share},
+                **spread(seconds, digits=3), cpu_s=round(float(np.median(cpu)), 3), moved=int(np.median(moved)),
+                in_full=in_full,
+            )  # fmt: skip
         now, (_, z) = run.graph(), run.embeddings()
         some = [ids_of(now, u) for u in rng.integers(now.n_nodes, size=200)]
         exact = exact and np.array_equal(z[now.rows(some)], model.transform(now, nodes=some, units="fit"))

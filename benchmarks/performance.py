@@ -105,8 +105,8 @@ UPDATE = Section(
     "A few edges",
     "python benchmarks/one_node.py",
     "`run.update` in a warm process, from ids to the state on disk: half of the edges are added, half removed. "
-    "*Without hubs*: between nodes with at most 300 nodes up to five edges away. *Moved* are vectors that were computed "
-    "anew, *in full* how often a full pass was cheaper; both are medians over the rounds, as is CPU time of all threads.",
+    "*Without hubs*: between nodes with at most 300 nodes up to five edges away. *Moved* are vectors that were "
+    "computed anew, *in full* says how often a full pass was cheaper. CPU time, of all threads, and moved are medians.",
     ("update",),
     (
         *(ROW, TIME, value_column("CPU time", "cpu_s", "{:.2f} s"), value_column("moved", "moved", "{:,}")),
@@ -117,7 +117,7 @@ ONE_NODE = Section(
     "One node",
     "python benchmarks/one_node.py",
     "In a warm process, one call after the other. A new node has the neighbours of a node of the graph, drawn "
-    "uniformly; a hub has 1,000 neighbours or more. CPU time is that of the thread: what else the machine does lengthens it less.",
+    "uniformly; a hub has 1,000 neighbours or more. CPU time is that of the thread, which load lengthens less.",
     ("one-node",),
     (
         *(ROW, value_column("p50", "p50_ms", "{:.1f} ms"), value_column("p90", "p90_ms", "{:.1f} ms")),
