@@ -17,7 +17,7 @@ from rae.features import Features
 from rae.graph import Graph
 from rae.model.actions import BLOCKS, HOPS, Actions, blocks_of_hops, unit_rows
 from rae.model.structure import PLACE, WAVE_LEVELS, Structure, waves, weighted_levels, weighted_measures
-from rae.ops.dense import at_least
+from rae.ops.dense import row_product
 
 PLAIN = Config()  # no structural columns beside those that are given, exact neighbourhoods
 
@@ -68,12 +68,11 @@ class ActionFinish:
         return [(center.float(), directions.float()) for center, directions in pairs]
 
     def columns(self, x: Any, vectors: Sequence[Tensor]) -> Tensor:
-        n = x.shape[0]
         own = self.fitted.project(x, self.fitted.own_axes) - self.fitted.own_center
         parts = [own]
         for block, (center, directions) in zip(blocks_of_hops(vectors), self._maps, strict=True):
             centered = block[:, :-1] - block[:, -1:] * center  # a node without neighbours is at the center
-            parts.append((at_least(centered) @ directions)[:n])
+            parts.append(row_product(centered, directions))
         if self.fitted.words:
             parts = [self._one_length(block, k) for k, block in enumerate(parts)]
         return torch.cat(parts, 1)
@@ -142,7 +141,7 @@ class Place:
     def columns(self, x: Any, vectors: Sequence[Tensor]) -> Tensor:
         center, directions = self._map
         phi = weighted_levels([self.first(x), *vectors], self.config)
-        return (at_least(phi - center) @ directions)[: len(phi)]
+        return row_product(phi - center, directions)
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,7 +170,7 @@ class Around:
 
     def first(self, x: Any) -> Tensor:
         """What the first level averages."""
-        return waves(at_least(as_rows(x)), *self._waves)[: len(x)]
+        return waves(as_rows(x), *self._waves)
 
     def columns(self, x: Any, vectors: Sequence[Tensor]) -> Tensor:
         f = self.fitted.n_frequencies

@@ -19,7 +19,7 @@ from rae.graph.column_names import edge_columns
 from rae.graph.csr_writer import Counts, MemorySink
 from rae.graph.frames import as_table
 from rae.graph.id_numbering import ONE_KIND, index_type
-from rae.graph.ids import distinct, id_array, index_in, one_kind, shown
+from rae.graph.ids import distinct, find_sorted, id_array, index_in, one_kind, shown, sorting_order
 from rae.memory import mapped
 from rae.ops.sampling import adjacent
 
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 Ints = np.ndarray[Any, np.dtype[np.integer[Any]]]
 A = TypeVar("A", bound=np.ndarray[Any, Any])
+
+FEW, MANY = 1024, 4096  # ids that are looked up one by one, in graphs of more nodes than MANY
 
 log = logging.getLogger("rae")
 
@@ -45,6 +47,7 @@ class Graph:
     targets: Ints  # (2 m,) int32, sorted within a row
     id_column: pa.Array  # (n,) the ids, exactly as Arrow holds them
     counts: Counts = field(default_factory=Counts)
+    reach: Ints | None = None  # (n,) of a part of a graph: how many edges around each row nothing is missing
 
     def __post_init__(self) -> None:
         """Refuse arrays that do not make a graph: the hot loops read what they are told to read."""
@@ -56,6 +59,7 @@ class Graph:
             and len(offsets) == len(self.id_column) + 1
             and int(offsets[0]) == 0
             and int(offsets[-1]) == len(targets)
+            and (self.reach is None or self.reach.shape == (len(self.id_column),))
         )
         if fits and mapped(targets) is None:  # those of a folder are checked when it is opened
             fits = bool((offsets[1:] >= offsets[:-1]).all()) and (
@@ -107,15 +111,27 @@ class Graph:
     def rows(self, ids: Any) -> Ints:
         """The rows of these ids, in their order; an unknown id is refused."""
         wanted = id_array(ids)
-        positions = index_in(wanted, self.id_column)
-        if positions.null_count:
-            missing = wanted.filter(pc.is_null(positions))
+        rows = self.find(wanted)
+        if len(rows) and int(rows.min()) < 0:
+            missing = wanted.filter(pa.array(rows < 0))
             raise GraphError(
                 f"{len(missing):,} of {len(wanted):,} ids are not in the graph, first {shown(missing)}; "
                 f"ids here are {self.id_column.type}"
             )
-        rows: Ints = positions.to_numpy(zero_copy_only=False).astype(np.int64)
         return rows
+
+    def find(self, wanted: pa.Array) -> Ints:
+        """The rows of these ids, -1 for an unknown one."""
+        few = len(wanted) <= FEW and self.n_nodes > MANY
+        positions = find_sorted(wanted, self.id_column, self._order_of_ids) if few else None
+        if positions is None:
+            positions = index_in(wanted, self.id_column)
+        rows: Ints = pc.fill_null(positions, -1).to_numpy(zero_copy_only=False).astype(np.int64)
+        return rows
+
+    @cached_property
+    def _order_of_ids(self) -> Ints | None:
+        return sorting_order(self.id_column)
 
     def adjacent(self, us: Ints, vs: Ints) -> np.ndarray[Any, np.dtype[np.bool_]]:
         """Whether each pair of rows shares an edge.  (b,), (b,) -> (b,)"""
@@ -160,7 +176,8 @@ class Graph:
         entries = np.arange(int(lengths.sum())) + np.repeat(self.offsets[rows] - before, lengths)
         sources, targets = np.repeat(np.arange(len(rows)), lengths), new_rows[self.targets[entries]]
         once = sources < targets
-        return self._from_rows(sources[once], targets[once], column)
+        part = self._from_rows(sources[once], targets[once], column)
+        return part if self.reach is None else replace(part, reach=np.zeros(len(rows), np.int64))
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
         """Refused: what asks for an array, such as cross-validation, would cut the graph into rows."""
@@ -216,9 +233,10 @@ class Graph:
         return Data(edge_index=torch.from_numpy(index), num_nodes=self.n_nodes)
 
     def __repr__(self) -> str:
+        cut = "" if self.reach is None else f", cut off {int(self.reach.max(initial=0))} edges away"
         return (
             f"Graph(n_nodes={self.n_nodes:,}, n_edges={self.n_edges:,}, isolated={self.n_isolated:,}, "
-            f"ids={self.id_column.type})"
+            f"ids={self.id_column.type}{cut})"
         )
 
     def picture(self) -> str:
@@ -243,7 +261,7 @@ class Graph:
         >>> Graph.from_edges([(3, 1), (1, 3), (2, 2)], ids=[1, 2, 3]).counts
         Counts(rows=3, self_loops=1, doubled=1)
         """
-        source, target = _two_columns(edges)
+        source, target = two_columns(edges)
         return cls._from_columns(source, target, None if ids is None else id_array(ids))
 
     @classmethod
@@ -323,7 +341,9 @@ class Graph:
         if len(new) == 0:
             return self
         offsets = np.concatenate([self.offsets, np.full(len(new), self.offsets[-1])])
-        return replace(self, offsets=_read_only(offsets), id_column=pa.concat_arrays([self.id_column, new]))
+        reach = None if self.reach is None else np.concatenate([self.reach, np.zeros(len(new), np.int64)])
+        ids = pa.concat_arrays([self.id_column, new])
+        return replace(self, offsets=_read_only(offsets), id_column=ids, reach=reach)
 
     def _as_own_kind(self, ids: pa.Array) -> pa.Array:
         try:
@@ -338,6 +358,8 @@ class Graph:
         """All graphs side by side, unconnected; ids become 0, 1, 2, ... in the order given."""
         if not graphs:
             raise GraphError("expected at least one graph, got none")
+        if any(g.reach is not None for g in graphs):
+            raise GraphError("whole graphs are put side by side, got one that is cut (an ego graph); pass it alone")
         starts = np.cumsum([0, *(g.n_nodes for g in graphs)])
         ends = np.cumsum([0, *(len(g.targets) for g in graphs)])
         offsets = np.concatenate([[0], *(g.offsets[1:] + e for g, e in zip(graphs, ends, strict=False))])
@@ -368,7 +390,8 @@ class Graph:
         return cls(_read_only(rows.offsets), _read_only(sink.targets), rows.ids, rows.counts)
 
 
-def _two_columns(edges: Any) -> tuple[pa.Array, pa.Array]:
+def two_columns(edges: Any) -> tuple[pa.Array, pa.Array]:
+    """The ids of both ends of edges: pairs, an (m, 2) array, or a tuple of two arrays."""
     if isinstance(edges, tuple) and len(edges) == 2 and not any(isinstance(e, (tuple, str, bytes)) for e in edges):
         return id_array(edges[0]), id_array(edges[1])
     if hasattr(edges, "detach"):  # a torch tensor

@@ -28,6 +28,7 @@ from rae.config import MEASURES, ExactConfig
 from rae.features import measures
 from rae.graph import Graph
 from rae.ops import structure as structure_ops
+from rae.ops.dense import row_product
 from rae.ops.gather import moments
 from rae.progress import Progress
 from rae.runtime import generator, key, torch_alone
@@ -115,15 +116,23 @@ def in_units(x: Tensor, unit: tuple[Tensor, Tensor]) -> Floats:
 def measured(graph: Graph, fitted: Structure, config: ExactConfig) -> tuple[Floats, Structure]:
     """What a fitted model reads of a graph, its measures, and the model as this graph is seen by it.  -> (n, 4), model
 
-    A relative model takes the units and the center of each graph.
+    A relative model takes the units and the center of each graph, another one those of its fit. Both are computed once
+    per graph and kept with it: what is asked next of the same graph costs no pass over it.
     """
-    x = measure(graph)
-    if not config.relative:
-        return in_units(x, (fitted.mean, fitted.deviation)), fitted
-    own = in_units(x, units(x))
-    return own, replace(
-        fitted, center=statistics(graph, own, config, sample_rows(graph.n_nodes, SAMPLE, config.seed)).mean(0)
-    )
+    with torch_alone():
+        if not config.relative:
+            unit = fitted.mean, fitted.deviation
+            return measures.kept(graph, "own", _bytes(unit), lambda: in_units(measure(graph), unit)), fitted
+        unit = measures.kept(graph, "units", b"", lambda: units(measure(graph)))
+        own: Floats = measures.kept(graph, "own", _bytes(unit), lambda: in_units(measure(graph), unit))
+        rows = sample_rows(graph.n_nodes, SAMPLE, config.seed)
+        read = repr((config.measure_weights, config.level_weights, config.seed)).encode()
+        center = measures.kept(graph, "center", read, lambda: statistics(graph, own, config, rows).mean(0))
+    return own, replace(fitted, center=center)
+
+
+def _bytes(unit: tuple[Tensor, Tensor]) -> bytes:
+    return b"".join(tensor.numpy().tobytes() for tensor in unit)
 
 
 # ----------------------------------------------------------------------------- statistics of a node's surroundings
@@ -170,7 +179,7 @@ def view(graph: Graph, config: ExactConfig, number: int) -> Graph:
 
 def waves(own: Tensor, frequencies: Tensor, phases: Tensor) -> Tensor:
     """cos and sin of random combinations of the measures.  (n, 4), (4, f), (f,) -> (n, 2 f)"""
-    angle = own @ frequencies + phases
+    angle = row_product(own, frequencies) + phases
     return torch.cat([torch.cos(angle), torch.sin(angle)], 1)
 
 
