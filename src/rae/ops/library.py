@@ -46,6 +46,8 @@ _BY_INDEX = {
     "look_up": "p ii ppp",
     "deal": ">pp ii p i p",
     "fill_rows": ">p ii p i pp",
+    "deal_weighted": ">pppp iii p i pp",
+    "fill_weighted_rows": ">pp ii p i ppp ii pp i p",
     "breadth_first": "ppp i pp",
     "relabel_rows": "pppppp ii",
 }
@@ -56,6 +58,7 @@ _PLAIN = {
     "norm_tanh_dropout_grad": "ppp ii ppp u w f ppp ii",
     "mark_ids": "p ii p",
     "sort_digit": "p ii p i p",
+    "sort_weighted_digit": "pp ii p i pp",
     "fuzzy_weights": "pp ii p",
     "optimize_layout": "p i pppp ii u dd i d",
     "characteristic_function": ">p ii dd i p ii",
