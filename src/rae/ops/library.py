@@ -25,11 +25,12 @@ _BY_INDEX = {
     "sum_rows": "pppp i p ii",
     "mean_rows": "pp i pp i p i p ii",
     "mean_half_rows": "pp i pp i p i p ii",
-    "moment_rows": "pp i pp ii p ii",
-    "moment_half_rows": "pp i pp ii p ii",
+    "moment_rows": "pp i ppp ii p ii",
+    "moment_half_rows": "pp i ppp ii p ii",
     "estimate_cycles": "pp u i pp ii",
     "view_counts": "pppp uu p ii",
     "view_rows": "pppp uu pp ii",
+    "view_weights": "pppp uu pp i pp ii",
     "scatter_rows": "pppp ii p ii",
     "adjacent": "ppppp ii",
     "sample_rows": "pppp iu pp ii",
@@ -52,6 +53,7 @@ _BY_INDEX = {
     "relabel_rows": "pppppp ii",
 }
 _PLAIN = {
+    "strengths": "pppp ii",
     "fill_mask": "u i w f ii p",
     "column_moments": "p ii d ppp ii",
     "norm_tanh_dropout": "p ii pppp u w f pp ii",

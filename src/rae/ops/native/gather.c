@@ -16,6 +16,7 @@
 #define NEAR 12
 #define OUTER 2 /* locality hints of a prefetch: all caches but the nearest, and all caches */
 #define INNER 3
+#define LARGE_TOTAL 1e18 /* of weights: beyond it, or below its inverse, products of floats would leave their range */
 
 /* Ask for the cache lines of `bytes` bytes; where the row does not begin with a line, one more. */
 INLINE void prefetch(const char *from, int bytes, int outer)
@@ -129,20 +130,20 @@ EXPORT void NAME(mean_half_rows)(
 }
 
 /* out[i] = mean of x[index[e]], e in the list of row i, without the row itself: N(u) alone; then the standard deviation
- * of the first `spread` columns. 0 for an empty list. List lists[i], or i without lists. */
+ * of the first `spread` columns. 0 for an empty list. List lists[i], or i without lists. With weights, weights[e] each. */
 EXPORT void NAME(moment_rows)(
-    const int64_t *offsets, const INDEX *index, int64_t n_index, const int64_t *lists, const float *x, int64_t width,
-    int64_t spread, float *out, int64_t start, int64_t stop)
+    const int64_t *offsets, const INDEX *index, int64_t n_index, const float *weights, const int64_t *lists, const float *x,
+    int64_t width, int64_t spread, float *out, int64_t start, int64_t stop)
 {
-    CALL(moments, width, offsets, index, n_index, lists, x, width, spread, out, start, stop);
+    CALL(moments, width, offsets, index, n_index, weights, lists, x, width, spread, out, start, stop);
 }
 
 /* The same for rows of half precision. */
 EXPORT void NAME(moment_half_rows)(
-    const int64_t *offsets, const INDEX *index, int64_t n_index, const int64_t *lists, const uint16_t *x, int64_t width,
-    int64_t spread, float *out, int64_t start, int64_t stop)
+    const int64_t *offsets, const INDEX *index, int64_t n_index, const float *weights, const int64_t *lists, const uint16_t *x,
+    int64_t width, int64_t spread, float *out, int64_t start, int64_t stop)
 {
-    CALL(half_moments, width, offsets, index, n_index, lists, x, width, spread, out, start, stop);
+    CALL(half_moments, width, offsets, index, n_index, weights, lists, x, width, spread, out, start, stop);
 }
 
 /* out[index[e]] += weights[e] * x[i] over the list of row i, columns left..right only: the transpose of sum_rows. */
@@ -163,10 +164,11 @@ INLINE REGISTER LOOP(read)(const char *from, int half, int64_t at)
 }
 
 /* `count` registers of columns from `at` on, the last one `last` columns after the first, of
- * out = share * (x[ego] + sum of weight * x[index[e]], e in low..high); the ego only with_ego, the share only of a mean. */
+ * out = share * (x[ego] + sum of weight * x[index[e]], e in low..high); the ego only with_ego, the share only of a mean.
+ * Weights are multiplied by `factor` first, a power of two that keeps their sum in range; a row of weight 0 is not read. */
 INLINE void LOOP(some_columns)(
     int count, int half, int with_ego, int is_mean, const void *x, int64_t width, int64_t ego, const INDEX *index, int64_t n_index,
-    const float *weights, int64_t low, int64_t high, float share, float *out, int64_t at, int64_t last)
+    const float *weights, float factor, int64_t low, int64_t high, float share, float *out, int64_t at, int64_t last)
 {
     const int size = half ? 2 : 4, bytes = count * LONG * size;
     const int64_t row_bytes = width * size;
@@ -177,10 +179,12 @@ INLINE void LOOP(some_columns)(
     for (int64_t e = low; e < high; e++) {
         const char *row = first + index[e] * row_bytes;
         if (is_mean) {
-            prefetch(first + index[MIN(e + FAR, n_index - 1)] * row_bytes, bytes, 1);
-            prefetch(first + index[MIN(e + NEAR, n_index - 1)] * row_bytes, bytes, 0);
+            int64_t far = MIN(e + FAR, n_index - 1), near = MIN(e + NEAR, n_index - 1);
+            if (!weights || weights[far] > 0) prefetch(first + index[far] * row_bytes, bytes, 1);
+            if (!weights || weights[near] > 0) prefetch(first + index[near] * row_bytes, bytes, 0);
+            if (weights && !(weights[e] > 0)) continue;
         }
-        REGISTER weight = SPLAT(weights ? weights[e] : 1.0f);
+        REGISTER weight = SPLAT(weights ? weights[e] * factor : 1.0f);
         for (int r = 0; r < count; r++) {
             REGISTER value = LOOP(read)(row, half, COLUMN(r));
             total[r] = PLUS(total[r], weights ? TIMES(weight, value) : value);
@@ -192,7 +196,7 @@ INLINE void LOOP(some_columns)(
 
 INLINE void LOOP(all_columns)(
     int half, int with_ego, int is_mean, const void *x, int64_t width, int64_t ego, const INDEX *index, int64_t n_index,
-    const float *weights, int64_t low, int64_t high, float share, float *out)
+    const float *weights, float factor, int64_t low, int64_t high, float share, float *out)
 {
     if (width < LONG) { /* a row is shorter than a register */
         for (int64_t j = 0; j < width; j++) {
@@ -200,15 +204,17 @@ INLINE void LOOP(all_columns)(
             if (with_ego) total = half ? widen_half(((const uint16_t *)x)[ego * width + j]) : ((const float *)x)[ego * width + j];
             for (int64_t e = low; e < high; e++) {
                 int64_t at = (int64_t)index[e] * width + j;
+                if (weights && is_mean && !(weights[e] > 0)) continue;
                 float value = half ? widen_half(((const uint16_t *)x)[at]) : ((const float *)x)[at];
-                total += weights ? weights[e] * value : value;
+                total += weights ? weights[e] * factor * value : value;
             }
             out[j] = is_mean ? total * share : total;
         }
         return;
     }
 #define COLUMNS(count, last)                                                                                          \
-    LOOP(some_columns)(count, half, with_ego, is_mean, x, width, ego, index, n_index, weights, low, high, share, out, at, last)
+    LOOP(some_columns)(                                                                                                \
+        count, half, with_ego, is_mean, x, width, ego, index, n_index, weights, factor, low, high, share, out, at, last)
     for (int64_t at = 0; at < width; at += MANY * LONG) {
         int64_t left = width - at, last = left - LONG; /* the last register overlaps the one before where it must */
         if (left >= MANY * LONG) COLUMNS(MANY, (MANY - 1) * LONG);
@@ -231,7 +237,7 @@ TARGET static void LOOP(sums)(
     int64_t start, int64_t stop)
 {
     for (int64_t i = start; i < stop; i++)
-        LOOP(all_columns)(0, 0, 0, x, width, 0, index, 0, weights, offsets[i], offsets[i + 1], 1, out + i * width);
+        LOOP(all_columns)(0, 0, 0, x, width, 0, index, 0, weights, 1, offsets[i], offsets[i + 1], 1, out + i * width);
 }
 
 INLINE void LOOP(any_means)(
@@ -241,7 +247,7 @@ INLINE void LOOP(any_means)(
     for (int64_t i = start; i < stop; i++) {
         int64_t list = lists ? lists[i] : i, low = offsets[list], high = offsets[list + 1];
         float share = 1.0f / (float)(1 + high - low);
-        LOOP(all_columns)(half, 1, 1, x, width, ego ? ego[i] : first + i, index, n_index, NULL, low, high, share, out + i * width);
+        LOOP(all_columns)(half, 1, 1, x, width, ego ? ego[i] : first + i, index, n_index, NULL, 1, low, high, share, out + i * width);
     }
 }
 
@@ -260,50 +266,68 @@ TARGET static void LOOP(half_means)(
 }
 
 /* Mean and standard deviation of one column over a list, in double precision; deviations are taken from the mean, in a
- * second pass, so nothing cancels. */
+ * second pass, so nothing cancels. Weights add up to `total`; without weights that is the length of the list. */
 INLINE void LOOP(column_spread)(
-    int half, const void *x, int64_t width, int64_t column, const INDEX *index, int64_t low, int64_t high, float *mean,
-    float *deviation)
+    int half, const void *x, int64_t width, int64_t column, const INDEX *index, const float *weights, double total, int64_t low,
+    int64_t high, float *mean, float *deviation)
 {
     const float *floats = (const float *)x + column;
     const uint16_t *halves = (const uint16_t *)x + column;
-    double count = (double)MAX(high - low, 1), center = 0, squares = 0;
-    for (int64_t e = low; e < high; e++)
-        center += half ? widen_half(halves[(int64_t)index[e] * width]) : floats[(int64_t)index[e] * width];
-    center /= count;
+    double center = 0, squares = 0;
+    if (!(total > 0)) total = 1;
     for (int64_t e = low; e < high; e++) {
+        if (weights && !(weights[e] > 0)) continue;
+        double value = half ? widen_half(halves[(int64_t)index[e] * width]) : floats[(int64_t)index[e] * width];
+        center += weights ? weights[e] * value : value;
+    }
+    center /= total;
+    for (int64_t e = low; e < high; e++) {
+        if (weights && !(weights[e] > 0)) continue;
         double away = (half ? widen_half(halves[(int64_t)index[e] * width]) : floats[(int64_t)index[e] * width]) - center;
-        squares += away * away;
+        squares += weights ? weights[e] * (away * away) : away * away;
     }
     *mean = (float)center;
-    *deviation = (float)sqrt(squares / count);
+    *deviation = (float)sqrt(squares / total);
 }
 
 INLINE void LOOP(any_moments)(
-    int half, const int64_t *offsets, const INDEX *index, int64_t n_index, const int64_t *lists, const void *x,
-    int64_t width, int64_t spread, float *out, int64_t start, int64_t stop)
+    int half, const int64_t *offsets, const INDEX *index, int64_t n_index, const float *weights, const int64_t *lists,
+    const void *x, int64_t width, int64_t spread, float *out, int64_t start, int64_t stop)
 {
     for (int64_t i = start; i < stop; i++) {
         int64_t list = lists ? lists[i] : i, low = offsets[list], high = offsets[list + 1];
-        float share = 1.0f / (float)MAX(high - low, 1), *row = out + i * (width + spread);
-        LOOP(all_columns)(half, 0, 1, x, width, 0, index, n_index, NULL, low, high, share, row);
+        float factor = 1, *row = out + i * (width + spread);
+        double total = (double)(high - low);
+        if (weights) {
+            total = 0;
+            for (int64_t e = low; e < high; e++) total += weights[e];
+            if (total > LARGE_TOTAL || (total > 0 && total < 1 / LARGE_TOTAL)) {
+                int exponent;
+                frexp(total, &exponent);
+                factor = (float)ldexp(1, MAX(MIN(-exponent, 126), -126));
+            }
+        }
+        float share = total > 0 ? 1.0f / (float)(total * factor) : 1.0f;
+        LOOP(all_columns)(half, 0, 1, x, width, 0, index, n_index, weights, factor, low, high, share, row);
         for (int64_t j = 0; j < spread; j++)
-            LOOP(column_spread)(half, x, width, j, index, low, high, row + j, row + width + j);
+            LOOP(column_spread)(half, x, width, j, index, weights, total, low, high, row + j, row + width + j);
     }
 }
 
 TARGET static void LOOP(moments)(
-    const int64_t *offsets, const INDEX *index, int64_t n_index, const int64_t *lists, const float *x, int64_t width,
-    int64_t spread, float *out, int64_t start, int64_t stop)
+    const int64_t *offsets, const INDEX *index, int64_t n_index, const float *weights, const int64_t *lists, const float *x,
+    int64_t width, int64_t spread, float *out, int64_t start, int64_t stop)
 {
-    LOOP(any_moments)(0, offsets, index, n_index, lists, x, width, spread, out, start, stop);
+    if (weights) LOOP(any_moments)(0, offsets, index, n_index, weights, lists, x, width, spread, out, start, stop);
+    else LOOP(any_moments)(0, offsets, index, n_index, NULL, lists, x, width, spread, out, start, stop);
 }
 
 TARGET static void LOOP(half_moments)(
-    const int64_t *offsets, const INDEX *index, int64_t n_index, const int64_t *lists, const uint16_t *x, int64_t width,
-    int64_t spread, float *out, int64_t start, int64_t stop)
+    const int64_t *offsets, const INDEX *index, int64_t n_index, const float *weights, const int64_t *lists, const uint16_t *x,
+    int64_t width, int64_t spread, float *out, int64_t start, int64_t stop)
 {
-    LOOP(any_moments)(1, offsets, index, n_index, lists, x, width, spread, out, start, stop);
+    if (weights) LOOP(any_moments)(1, offsets, index, n_index, weights, lists, x, width, spread, out, start, stop);
+    else LOOP(any_moments)(1, offsets, index, n_index, NULL, lists, x, width, spread, out, start, stop);
 }
 
 TARGET static void LOOP(scatter)(
