@@ -138,6 +138,19 @@ def test_weighted_moments_over_neighbours(threads, width, dtype, graph):
     assert torch.equal(moments(scale=8.0), fast)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_moments_of_some_columns_of_a_table_are_those_of_a_copy_of_them(dtype):
+    x, weights = rows_of(300, 70, dtype), some_weights(GRAPH)
+    for some in (slice(3, 5), slice(0, 32), slice(30, 70), slice(69, 70)):
+        part = gather.moments(x[:, some], GRAPH.offsets, GRAPH.targets, spread=1, weights=weights)
+        copy = x[:, some].contiguous()
+        assert torch.equal(part, gather.moments(copy, GRAPH.offsets, GRAPH.targets, spread=1, weights=weights))
+    turned = x.T.contiguous().T
+    assert torch.equal(
+        gather.moments(turned, GRAPH.offsets, GRAPH.targets), gather.moments(x, GRAPH.offsets, GRAPH.targets)
+    )
+
+
 @pytest.mark.parametrize("width", [3, 8, 70])
 def test_moments_by_weights_of_one_are_those_without_weights(width):
     x, ones = rows_of(300, width), np.ones(len(GRAPH.targets), np.float32)

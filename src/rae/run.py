@@ -156,7 +156,7 @@ class Run:
             info: dict[str, Any] = {
                 "format": FORMAT,
                 "format_version": FORMAT_VERSION,
-                "settings": model.config.as_dict(),
+                "settings": model.config.stored(),
                 "structural": bool(model.structural),
                 "versions": _versions(),
                 "counts": {**(counts or {}), "width": width},

@@ -53,11 +53,16 @@ def moments(x: Tensor, offsets: Any, index: Any, lists: Any = None, *, spread: i
     if not is_native(x, offsets, index, weights) or x.dtype not in (torch.float32, torch.float16):
         return reference.moments(x, offsets, index, lists, spread, weights)
     lists = None if lists is None else int64(lists)
+    x = x if x.stride(1) == 1 or width == 1 else x.contiguous()
+    stride = x.stride(0) if len(x) > 1 else width  # some columns of a table are read where they are
     name = "moment_rows" if x.dtype == torch.float32 else "moment_half_rows"
     out = torch.empty((rows, width + spread), dtype=torch.float32, device="cpu")
 
     def work(start: int, stop: int) -> None:
-        call(name, offsets, index, len(index), weights, lists, x, width, spread, out, start, stop, index=index)
+        call(
+            name, offsets, index, len(index), weights, lists, x.data_ptr(), stride, width, spread, out, start, stop,
+            index=index,
+        )  # fmt: skip
 
     in_ranges(work, rows, _min_rows(width))
     return out

@@ -130,20 +130,21 @@ EXPORT void NAME(mean_half_rows)(
 }
 
 /* out[i] = mean of x[index[e]], e in the list of row i, without the row itself: N(u) alone; then the standard deviation
- * of the first `spread` columns. 0 for an empty list. List lists[i], or i without lists. With weights, weights[e] each. */
+ * of the first `spread` columns. 0 for an empty list. List lists[i], or i without lists. With weights,
+ * weights[e] each. Rows of x begin `stride` numbers apart. */
 EXPORT void NAME(moment_rows)(
     const int64_t *offsets, const INDEX *index, int64_t n_index, const float *weights, const int64_t *lists, const float *x,
-    int64_t width, int64_t spread, float *out, int64_t start, int64_t stop)
+    int64_t stride, int64_t width, int64_t spread, float *out, int64_t start, int64_t stop)
 {
-    CALL(moments, width, offsets, index, n_index, weights, lists, x, width, spread, out, start, stop);
+    CALL(moments, width, offsets, index, n_index, weights, lists, x, stride, width, spread, out, start, stop);
 }
 
 /* The same for rows of half precision. */
 EXPORT void NAME(moment_half_rows)(
     const int64_t *offsets, const INDEX *index, int64_t n_index, const float *weights, const int64_t *lists, const uint16_t *x,
-    int64_t width, int64_t spread, float *out, int64_t start, int64_t stop)
+    int64_t stride, int64_t width, int64_t spread, float *out, int64_t start, int64_t stop)
 {
-    CALL(half_moments, width, offsets, index, n_index, weights, lists, x, width, spread, out, start, stop);
+    CALL(half_moments, width, offsets, index, n_index, weights, lists, x, stride, width, spread, out, start, stop);
 }
 
 /* out[index[e]] += weights[e] * x[i] over the list of row i, columns left..right only: the transpose of sum_rows. */
@@ -167,11 +168,11 @@ INLINE REGISTER LOOP(read)(const char *from, int half, int64_t at)
  * out = share * (x[ego] + sum of weight * x[index[e]], e in low..high); the ego only with_ego, the share only of a mean.
  * Weights are multiplied by `factor` first, a power of two that keeps their sum in range; a row of weight 0 is not read. */
 INLINE void LOOP(some_columns)(
-    int count, int half, int with_ego, int is_mean, const void *x, int64_t width, int64_t ego, const INDEX *index, int64_t n_index,
+    int count, int half, int with_ego, int is_mean, const void *x, int64_t stride, int64_t ego, const INDEX *index, int64_t n_index,
     const float *weights, float factor, int64_t low, int64_t high, float share, float *out, int64_t at, int64_t last)
 {
     const int size = half ? 2 : 4, bytes = count * LONG * size;
-    const int64_t row_bytes = width * size;
+    const int64_t row_bytes = stride * size;
     const char *first = (const char *)x + at * size;
     REGISTER total[MANY];
 #define COLUMN(r) ((r) + 1 < count ? LONG * (r) : last)
@@ -195,15 +196,15 @@ INLINE void LOOP(some_columns)(
 }
 
 INLINE void LOOP(all_columns)(
-    int half, int with_ego, int is_mean, const void *x, int64_t width, int64_t ego, const INDEX *index, int64_t n_index,
-    const float *weights, float factor, int64_t low, int64_t high, float share, float *out)
+    int half, int with_ego, int is_mean, const void *x, int64_t stride, int64_t width, int64_t ego, const INDEX *index,
+    int64_t n_index, const float *weights, float factor, int64_t low, int64_t high, float share, float *out)
 {
     if (width < LONG) { /* a row is shorter than a register */
         for (int64_t j = 0; j < width; j++) {
             float total = 0;
-            if (with_ego) total = half ? widen_half(((const uint16_t *)x)[ego * width + j]) : ((const float *)x)[ego * width + j];
+            if (with_ego) total = half ? widen_half(((const uint16_t *)x)[ego * stride + j]) : ((const float *)x)[ego * stride + j];
             for (int64_t e = low; e < high; e++) {
-                int64_t at = (int64_t)index[e] * width + j;
+                int64_t at = (int64_t)index[e] * stride + j;
                 if (weights && is_mean && !(weights[e] > 0)) continue;
                 float value = half ? widen_half(((const uint16_t *)x)[at]) : ((const float *)x)[at];
                 total += weights ? weights[e] * factor * value : value;
@@ -214,7 +215,7 @@ INLINE void LOOP(all_columns)(
     }
 #define COLUMNS(count, last)                                                                                          \
     LOOP(some_columns)(                                                                                                \
-        count, half, with_ego, is_mean, x, width, ego, index, n_index, weights, factor, low, high, share, out, at, last)
+        count, half, with_ego, is_mean, x, stride, ego, index, n_index, weights, factor, low, high, share, out, at, last)
     for (int64_t at = 0; at < width; at += MANY * LONG) {
         int64_t left = width - at, last = left - LONG; /* the last register overlaps the one before where it must */
         if (left >= MANY * LONG) COLUMNS(MANY, (MANY - 1) * LONG);
@@ -237,7 +238,7 @@ TARGET static void LOOP(sums)(
     int64_t start, int64_t stop)
 {
     for (int64_t i = start; i < stop; i++)
-        LOOP(all_columns)(0, 0, 0, x, width, 0, index, 0, weights, 1, offsets[i], offsets[i + 1], 1, out + i * width);
+        LOOP(all_columns)(0, 0, 0, x, width, width, 0, index, 0, weights, 1, offsets[i], offsets[i + 1], 1, out + i * width);
 }
 
 INLINE void LOOP(any_means)(
@@ -247,7 +248,7 @@ INLINE void LOOP(any_means)(
     for (int64_t i = start; i < stop; i++) {
         int64_t list = lists ? lists[i] : i, low = offsets[list], high = offsets[list + 1];
         float share = 1.0f / (float)(1 + high - low);
-        LOOP(all_columns)(half, 1, 1, x, width, ego ? ego[i] : first + i, index, n_index, NULL, 1, low, high, share, out + i * width);
+        LOOP(all_columns)(half, 1, 1, x, width, width, ego ? ego[i] : first + i, index, n_index, NULL, 1, low, high, share, out + i * width);
     }
 }
 
@@ -268,7 +269,7 @@ TARGET static void LOOP(half_means)(
 /* Mean and standard deviation of one column over a list, in double precision; deviations are taken from the mean, in a
  * second pass, so nothing cancels. Weights add up to `total`; without weights that is the length of the list. */
 INLINE void LOOP(column_spread)(
-    int half, const void *x, int64_t width, int64_t column, const INDEX *index, const float *weights, double total, int64_t low,
+    int half, const void *x, int64_t stride, int64_t column, const INDEX *index, const float *weights, double total, int64_t low,
     int64_t high, float *mean, float *deviation)
 {
     const float *floats = (const float *)x + column;
@@ -277,13 +278,13 @@ INLINE void LOOP(column_spread)(
     if (!(total > 0)) total = 1;
     for (int64_t e = low; e < high; e++) {
         if (weights && !(weights[e] > 0)) continue;
-        double value = half ? widen_half(halves[(int64_t)index[e] * width]) : floats[(int64_t)index[e] * width];
+        double value = half ? widen_half(halves[(int64_t)index[e] * stride]) : floats[(int64_t)index[e] * stride];
         center += weights ? weights[e] * value : value;
     }
     center /= total;
     for (int64_t e = low; e < high; e++) {
         if (weights && !(weights[e] > 0)) continue;
-        double away = (half ? widen_half(halves[(int64_t)index[e] * width]) : floats[(int64_t)index[e] * width]) - center;
+        double away = (half ? widen_half(halves[(int64_t)index[e] * stride]) : floats[(int64_t)index[e] * stride]) - center;
         squares += weights ? weights[e] * (away * away) : away * away;
     }
     *mean = (float)center;
@@ -292,7 +293,7 @@ INLINE void LOOP(column_spread)(
 
 INLINE void LOOP(any_moments)(
     int half, const int64_t *offsets, const INDEX *index, int64_t n_index, const float *weights, const int64_t *lists,
-    const void *x, int64_t width, int64_t spread, float *out, int64_t start, int64_t stop)
+    const void *x, int64_t stride, int64_t width, int64_t spread, float *out, int64_t start, int64_t stop)
 {
     for (int64_t i = start; i < stop; i++) {
         int64_t list = lists ? lists[i] : i, low = offsets[list], high = offsets[list + 1];
@@ -308,26 +309,26 @@ INLINE void LOOP(any_moments)(
             }
         }
         float share = total > 0 ? 1.0f / (float)(total * factor) : 1.0f;
-        LOOP(all_columns)(half, 0, 1, x, width, 0, index, n_index, weights, factor, low, high, share, row);
+        LOOP(all_columns)(half, 0, 1, x, stride, width, 0, index, n_index, weights, factor, low, high, share, row);
         for (int64_t j = 0; j < spread; j++)
-            LOOP(column_spread)(half, x, width, j, index, weights, total, low, high, row + j, row + width + j);
+            LOOP(column_spread)(half, x, stride, j, index, weights, total, low, high, row + j, row + width + j);
     }
 }
 
 TARGET static void LOOP(moments)(
     const int64_t *offsets, const INDEX *index, int64_t n_index, const float *weights, const int64_t *lists, const float *x,
-    int64_t width, int64_t spread, float *out, int64_t start, int64_t stop)
+    int64_t stride, int64_t width, int64_t spread, float *out, int64_t start, int64_t stop)
 {
-    if (weights) LOOP(any_moments)(0, offsets, index, n_index, weights, lists, x, width, spread, out, start, stop);
-    else LOOP(any_moments)(0, offsets, index, n_index, NULL, lists, x, width, spread, out, start, stop);
+    if (weights) LOOP(any_moments)(0, offsets, index, n_index, weights, lists, x, stride, width, spread, out, start, stop);
+    else LOOP(any_moments)(0, offsets, index, n_index, NULL, lists, x, stride, width, spread, out, start, stop);
 }
 
 TARGET static void LOOP(half_moments)(
     const int64_t *offsets, const INDEX *index, int64_t n_index, const float *weights, const int64_t *lists, const uint16_t *x,
-    int64_t width, int64_t spread, float *out, int64_t start, int64_t stop)
+    int64_t stride, int64_t width, int64_t spread, float *out, int64_t start, int64_t stop)
 {
-    if (weights) LOOP(any_moments)(1, offsets, index, n_index, weights, lists, x, width, spread, out, start, stop);
-    else LOOP(any_moments)(1, offsets, index, n_index, NULL, lists, x, width, spread, out, start, stop);
+    if (weights) LOOP(any_moments)(1, offsets, index, n_index, weights, lists, x, stride, width, spread, out, start, stop);
+    else LOOP(any_moments)(1, offsets, index, n_index, NULL, lists, x, stride, width, spread, out, start, stop);
 }
 
 TARGET static void LOOP(scatter)(
