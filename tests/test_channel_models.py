@@ -7,6 +7,7 @@ import hashlib
 import numpy as np
 import pytest
 
+import rae
 from rae import RAE, Graph, set_threads
 from rae.engine import embed_to, models_of
 from rae.engine.layout import Layout
@@ -15,6 +16,8 @@ from rae.io import open_graph, read_embeddings, write_graph
 from rae.model.channels import conform, measure_names, n_averaged, n_measures, place_ways
 from rae.model.structure import measure, n_statistics, statistics, units, view
 from rae.ops.library import reference_only
+from rae.roles.cards import flow_measures, structural_profiles
+from rae.roles.summary import summarize_roles
 
 RNG = np.random.default_rng(8)
 N, ROWS = 150, 900
@@ -344,3 +347,84 @@ def test_directions_tell_collectors_from_spreaders():
 
     assert apart(blind) < 1e-4
     assert apart(seeing) > 0.5
+
+
+# ------------------------------------------------------------------------------ payments, and cards of roles
+
+
+def test_payments_have_their_schemes():
+    made = rae.datasets.transactions(n_rows=6000, seed=3)
+    again = rae.datasets.transactions(n_rows=6000, seed=3)
+    data = rae.datasets.load("transactions", n_rows=6000, seed=3)
+
+    assert made.table.equals(again.table)
+    assert repr(made) == "Transactions(rows=6,000, accounts=500)"
+    assert made.table.column_names == ["sender", "receiver", "amount", "type", "timestamp"]
+    assert (np.diff(made.table["timestamp"].to_numpy().astype(np.int64)) >= 0).all()
+    assert data.graph.directed
+    assert data.graph.kinds == ("card", "salary", "transfer", "wire")
+    roles, z = dict(zip(*(column.to_pylist() for column in made.accounts.columns), strict=True)), data.labels
+    assert [roles[id] for id in data.graph.ids] == [data.label_names[label] for label in z]
+    flows = flow_measures(data.graph)
+    members = {role: np.flatnonzero(z == i) for i, role in enumerate(data.label_names)}
+    assert np.median(flows["in_degree"][members["merchant"]]) > 3 * np.median(flows["out_degree"][members["merchant"]])
+    assert np.median(flows["out_degree"][members["employer"]]) > 3 * np.median(flows["in_degree"][members["employer"]])
+    collectors = members["collector"]
+    mules = {roles[s] for s, r, k in zip(*(made.table[c].to_pylist() for c in ("sender", "receiver", "type")), strict=True)
+             if k == "wire" and r in set(data.graph.ids[collectors]) and s != r}  # fmt: skip
+    assert "mule" in mules
+    assert "transactions" in rae.datasets.names()
+    with pytest.raises(ConfigError, match="n_rows must be a whole number, 500 or more"):
+        rae.datasets.transactions(n_rows=3)
+    assert (rae.datasets.load("transactions", n_rows=600, schemes=0.0).labels < 4).all()
+
+
+def test_cards_speak_of_directions_and_weights():
+    data = rae.datasets.load("transactions", n_rows=12_000)
+    graph, labels = data.graph, data.labels
+    merchant, employer = data.label_names.index("merchant"), data.label_names.index("employer")
+
+    def summaries(graph):
+        profiles = structural_profiles(graph, labels, data.n_classes)
+        nothing = [{}] * data.n_classes
+        return profiles, summarize_roles(profiles, nothing, [[]] * data.n_classes)
+
+    profiles, lines = summaries(graph)
+    assert "collect from many, pay out to few" in lines[merchant]
+    assert "collect from few, pay out to many" in lines[employer]
+    assert "weights" in " ".join(lines)
+    assert {"out_degree", "in_degree", "out_strength", "in_strength", "balance"} <= set(profiles[0])
+
+    arcs = graph.arcs()
+    plain = Graph.from_edges((arcs.source, arcs.target), ids=np.arange(graph.n_nodes))
+    profiles, lines = summaries(plain)
+    assert "balance" not in profiles[0]
+    assert not any("collect" in line or "weights" in line for line in lines)
+    directed = Graph.from_edges((arcs.source, arcs.target), ids=np.arange(graph.n_nodes), directed=True)
+    _, lines = summaries(directed)
+    assert "many edges lead to them, few away" in lines[merchant]
+    assert "many edges lead away from them, few to them" in lines[employer]
+    weighted = Graph.from_edges((arcs.source, arcs.target), ids=np.arange(graph.n_nodes), weight=arcs.weight)
+    profiles, lines = summaries(weighted)
+    assert "strength" in profiles[0]
+    assert "weights add up to" in " ".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("edges", "weights", "says"),
+    [
+        ([(f"s{i}", "hub") for i in range(6)], True, "only get, from many"),
+        ([("hub", f"s{i}") for i in range(6)], True, "only pay, to many"),
+        ([("hub", f"s{i}") for i in range(6)], False, "only send, to many"),
+        ([(f"s{i}", "hub") for i in range(2)], False, "only receive, from 2"),
+        ([("a", "hub"), ("hub", "b"), ("a", "b")], True, "pass on about what they get"),
+        ([("a", "hub"), ("hub", "b"), ("hub", "c"), ("b", "c")], [1, 9, 9, 1], "pay far more than they get"),
+        ([("hub", "a"), ("b", "hub"), ("c", "hub"), ("b", "c")], [1, 9, 9, 1], "get far more than they pay"),
+    ],
+)
+def test_the_way_of_money_in_words(edges, weights, says):
+    weight = np.ones(len(edges)) if weights is True else weights or None
+    graph = Graph.from_edges(edges, directed=True, weight=weight)
+    labels = (graph.ids == "hub").astype(np.int64)
+    profiles = structural_profiles(graph, labels, 2)
+    assert says in summarize_roles(profiles, [{}, {}], [[], []])[1]

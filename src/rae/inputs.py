@@ -349,7 +349,7 @@ def _reading_bytes(opened: EdgeFile, path: str) -> int | None:
     from rae.plan import reading_bytes
 
     rows = expected_rows(opened.table)
-    return None if rows is None else reading_bytes(_file(path)["bytes"], rows)
+    return None if rows is None else reading_bytes(_file(path)["bytes"], rows, weighted=bool(opened.values))
 
 
 def _ranks(graph: Graph) -> Any:
