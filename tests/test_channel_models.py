@@ -370,8 +370,9 @@ def test_payments_have_their_schemes():
     assert np.median(flows["in_degree"][members["merchant"]]) > 3 * np.median(flows["out_degree"][members["merchant"]])
     assert np.median(flows["out_degree"][members["employer"]]) > 3 * np.median(flows["in_degree"][members["employer"]])
     collectors = members["collector"]
-    mules = {roles[s] for s, r, k in zip(*(made.table[c].to_pylist() for c in ("sender", "receiver", "type")), strict=True)
-             if k == "wire" and r in set(data.graph.ids[collectors]) and s != r}  # fmt: skip
+    rows = zip(*(made.table[name].to_pylist() for name in ("sender", "receiver", "type")), strict=True)
+    own = set(data.graph.ids[collectors])
+    mules = {roles[sender] for sender, receiver, kind in rows if kind == "wire" and receiver in own}
     assert "mule" in mules
     assert "transactions" in rae.datasets.names()
     with pytest.raises(ConfigError, match="n_rows must be a whole number, 500 or more"):
@@ -428,3 +429,24 @@ def test_the_way_of_money_in_words(edges, weights, says):
     labels = (graph.ids == "hub").astype(np.int64)
     profiles = structural_profiles(graph, labels, 2)
     assert says in summarize_roles(profiles, [{}, {}], [[], []])[1]
+
+
+def test_a_run_keeps_the_channels_of_its_graph(tmp_path):
+    import pyarrow.csv
+
+    made = rae.datasets.transactions(n_rows=1500)
+    pyarrow.csv.write_csv(made.table, tmp_path / "t.csv")
+    options = {"weight": "amount", "directed": True, "kind": "type", "time": "timestamp", "since": "2026-07-05"}
+    for memory in (None, "2GiB"):
+        run = rae.fit_run(tmp_path / "t.csv", out=tmp_path / "run", page=False, memory=memory, force=True, **options)
+        opened = rae.Run.open(run.path if hasattr(run, "path") else tmp_path / "run")
+        graph = open_graph(tmp_path / "run" / "graph", verify=True)
+
+        assert graph.kinds == ("card", "salary", "transfer", "wire")
+        assert graph.counts.outside > 0
+        ids, z = opened.embeddings()
+        assert np.array_equal(RAE.load(tmp_path / "run" / "model.safetensors").transform(graph), z)
+        assert ids.to_pylist() == list(graph.ids)
+    rae.fit_run(tmp_path / "t.csv", out=tmp_path / "run", page=False, force=True)
+    assert not list((tmp_path / "run" / "graph").glob("channel*"))
+    assert not open_graph(tmp_path / "run" / "graph", verify=True).channels

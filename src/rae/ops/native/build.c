@@ -181,7 +181,8 @@ EXPORT int64_t NAME(fill_weighted_rows)(
         int64_t row_start = size;
         while (at < ends[i]) {
             int64_t v = spare[at] >> CHANNEL;
-            double values[CHANNELS] = {0};
+            double values[CHANNELS];
+            for (int64_t c = 0; c < channels; c++) values[c] = 0;
             uint32_t present = 0;
             for (; at < ends[i] && spare[at] >> CHANNEL == v; at++) {
                 int64_t c = spare[at] & (CHANNELS - 1);

@@ -16,6 +16,8 @@
 #define NEAR 12
 #define OUTER 2 /* locality hints of a prefetch: all caches but the nearest, and all caches */
 #define INNER 3
+#define BATCH_LISTS 512 /* lists of neighbours whose weights of 0 are left out at a time, and their entries, about */
+#define BATCH_ENTRIES 8192
 #define LARGE_TOTAL 1e18 /* of weights: beyond it, or below its inverse, products of floats would leave their range */
 
 /* Ask for the cache lines of `bytes` bytes; where the row does not begin with a line, one more. */
@@ -39,6 +41,16 @@ INLINE void prefetch(const char *from, int bytes, int outer)
     } while (0)
 #else
 #define CALL(name, width, ...) NAME(name##_v1)(__VA_ARGS__)
+#endif
+#ifdef HAS_LEVELS
+#define GIVEN(status, name, width, ...)                                                                                \
+    do {                                                                                                               \
+        if (HAS(4) && (width) >= 16) status = NAME(name##_v4)(__VA_ARGS__);                                            \
+        else if (HAS(3)) status = NAME(name##_v3)(__VA_ARGS__);                                                        \
+        else status = NAME(name##_v1)(__VA_ARGS__);                                                                    \
+    } while (0)
+#else
+#define GIVEN(status, name, width, ...) status = NAME(name##_v1)(__VA_ARGS__)
 #endif
 
 #define INDEX int32_t
@@ -131,20 +143,24 @@ EXPORT void NAME(mean_half_rows)(
 
 /* out[i] = mean of x[index[e]], e in the list of row i, without the row itself: N(u) alone; then the standard deviation
  * of the first `spread` columns. 0 for an empty list. List lists[i], or i without lists. With weights,
- * weights[e] each. Rows of x begin `stride` numbers apart. */
-EXPORT void NAME(moment_rows)(
+ * weights[e] each. Rows of x begin `stride` numbers apart. 0, or -1 without memory. */
+EXPORT int64_t NAME(moment_rows)(
     const int64_t *offsets, const INDEX *index, int64_t n_index, const float *weights, const int64_t *lists, const float *x,
     int64_t stride, int64_t width, int64_t spread, float *out, int64_t start, int64_t stop)
 {
-    CALL(moments, width, offsets, index, n_index, weights, lists, x, stride, width, spread, out, start, stop);
+    int64_t status;
+    GIVEN(status, moments, width, offsets, index, n_index, weights, lists, x, stride, width, spread, out, start, stop);
+    return status;
 }
 
 /* The same for rows of half precision. */
-EXPORT void NAME(moment_half_rows)(
+EXPORT int64_t NAME(moment_half_rows)(
     const int64_t *offsets, const INDEX *index, int64_t n_index, const float *weights, const int64_t *lists, const uint16_t *x,
     int64_t stride, int64_t width, int64_t spread, float *out, int64_t start, int64_t stop)
 {
-    CALL(half_moments, width, offsets, index, n_index, weights, lists, x, stride, width, spread, out, start, stop);
+    int64_t status;
+    GIVEN(status, half_moments, width, offsets, index, n_index, weights, lists, x, stride, width, spread, out, start, stop);
+    return status;
 }
 
 /* out[index[e]] += weights[e] * x[i] over the list of row i, columns left..right only: the transpose of sum_rows. */
@@ -166,7 +182,7 @@ INLINE REGISTER LOOP(read)(const char *from, int half, int64_t at)
 
 /* `count` registers of columns from `at` on, the last one `last` columns after the first, of
  * out = share * (x[ego] + sum of weight * x[index[e]], e in low..high); the ego only with_ego, the share only of a mean.
- * Weights are multiplied by `factor` first, a power of two that keeps their sum in range; a row of weight 0 is not read. */
+ * Weights are multiplied by `factor` first, a power of two that keeps their sum in range. */
 INLINE void LOOP(some_columns)(
     int count, int half, int with_ego, int is_mean, const void *x, int64_t stride, int64_t ego, const INDEX *index, int64_t n_index,
     const float *weights, float factor, int64_t low, int64_t high, float share, float *out, int64_t at, int64_t last)
@@ -180,10 +196,8 @@ INLINE void LOOP(some_columns)(
     for (int64_t e = low; e < high; e++) {
         const char *row = first + index[e] * row_bytes;
         if (is_mean) {
-            int64_t far = MIN(e + FAR, n_index - 1), near = MIN(e + NEAR, n_index - 1);
-            if (!weights || weights[far] > 0) prefetch(first + index[far] * row_bytes, bytes, 1);
-            if (!weights || weights[near] > 0) prefetch(first + index[near] * row_bytes, bytes, 0);
-            if (weights && !(weights[e] > 0)) continue;
+            prefetch(first + index[MIN(e + FAR, n_index - 1)] * row_bytes, bytes, 1);
+            prefetch(first + index[MIN(e + NEAR, n_index - 1)] * row_bytes, bytes, 0);
         }
         REGISTER weight = SPLAT(weights ? weights[e] * factor : 1.0f);
         for (int r = 0; r < count; r++) {
@@ -205,7 +219,6 @@ INLINE void LOOP(all_columns)(
             if (with_ego) total = half ? widen_half(((const uint16_t *)x)[ego * stride + j]) : ((const float *)x)[ego * stride + j];
             for (int64_t e = low; e < high; e++) {
                 int64_t at = (int64_t)index[e] * stride + j;
-                if (weights && is_mean && !(weights[e] > 0)) continue;
                 float value = half ? widen_half(((const uint16_t *)x)[at]) : ((const float *)x)[at];
                 total += weights ? weights[e] * factor * value : value;
             }
@@ -277,13 +290,11 @@ INLINE void LOOP(column_spread)(
     double center = 0, squares = 0;
     if (!(total > 0)) total = 1;
     for (int64_t e = low; e < high; e++) {
-        if (weights && !(weights[e] > 0)) continue;
         double value = half ? widen_half(halves[(int64_t)index[e] * stride]) : floats[(int64_t)index[e] * stride];
         center += weights ? weights[e] * value : value;
     }
     center /= total;
     for (int64_t e = low; e < high; e++) {
-        if (weights && !(weights[e] > 0)) continue;
         double away = (half ? widen_half(halves[(int64_t)index[e] * stride]) : floats[(int64_t)index[e] * stride]) - center;
         squares += weights ? weights[e] * (away * away) : away * away;
     }
@@ -291,44 +302,92 @@ INLINE void LOOP(column_spread)(
     *deviation = (float)sqrt(squares / total);
 }
 
-INLINE void LOOP(any_moments)(
-    int half, const int64_t *offsets, const INDEX *index, int64_t n_index, const float *weights, const int64_t *lists,
-    const void *x, int64_t stride, int64_t width, int64_t spread, float *out, int64_t start, int64_t stop)
+/* The moments of one list of neighbours; without weights each counts 1. */
+INLINE void LOOP(list_moments)(
+    int half, const INDEX *index, int64_t n_index, const float *weights, int64_t low, int64_t high, const void *x, int64_t stride,
+    int64_t width, int64_t spread, float *row)
+{
+    float factor = 1;
+    double total = (double)(high - low);
+    if (weights) {
+        total = 0;
+        for (int64_t e = low; e < high; e++) total += weights[e];
+        if (total > LARGE_TOTAL || (total > 0 && total < 1 / LARGE_TOTAL)) {
+            int exponent;
+            frexp(total, &exponent);
+            factor = (float)ldexp(1, MAX(MIN(-exponent, 126), -126));
+        }
+    }
+    float share = total > 0 ? 1.0f / (float)(total * factor) : 1.0f;
+    LOOP(all_columns)(half, 0, 1, x, stride, width, 0, index, n_index, weights, factor, low, high, share, row);
+    for (int64_t j = 0; j < spread; j++)
+        LOOP(column_spread)(half, x, stride, j, index, weights, total, low, high, row + j, row + width + j);
+}
+
+INLINE void LOOP(plain_moments)(
+    int half, const int64_t *offsets, const INDEX *index, int64_t n_index, const int64_t *lists, const void *x, int64_t stride,
+    int64_t width, int64_t spread, float *out, int64_t start, int64_t stop)
 {
     for (int64_t i = start; i < stop; i++) {
-        int64_t list = lists ? lists[i] : i, low = offsets[list], high = offsets[list + 1];
-        float factor = 1, *row = out + i * (width + spread);
-        double total = (double)(high - low);
-        if (weights) {
-            total = 0;
-            for (int64_t e = low; e < high; e++) total += weights[e];
-            if (total > LARGE_TOTAL || (total > 0 && total < 1 / LARGE_TOTAL)) {
-                int exponent;
-                frexp(total, &exponent);
-                factor = (float)ldexp(1, MAX(MIN(-exponent, 126), -126));
-            }
-        }
-        float share = total > 0 ? 1.0f / (float)(total * factor) : 1.0f;
-        LOOP(all_columns)(half, 0, 1, x, stride, width, 0, index, n_index, weights, factor, low, high, share, row);
-        for (int64_t j = 0; j < spread; j++)
-            LOOP(column_spread)(half, x, stride, j, index, weights, total, low, high, row + j, row + width + j);
+        int64_t list = lists ? lists[i] : i;
+        LOOP(list_moments)(
+            half, index, n_index, NULL, offsets[list], offsets[list + 1], x, stride, width, spread, out + i * (width + spread));
     }
 }
 
-TARGET static void LOOP(moments)(
+/* The same by weights. Neighbours of weight 0, half of them along one direction, are left out first, some lists at a time,
+ * so that what is read and prefetched is what counts. 0, or -1 without memory. */
+INLINE int64_t LOOP(weighted_moments)(
+    int half, const int64_t *offsets, const INDEX *index, const float *weights, const int64_t *lists, const void *x,
+    int64_t stride, int64_t width, int64_t spread, float *out, int64_t start, int64_t stop)
+{
+    int64_t room = BATCH_ENTRIES, ends[BATCH_LISTS + 1];
+    for (int64_t i = start; i < stop; i++) {
+        int64_t list = lists ? lists[i] : i;
+        room = MAX(room, offsets[list + 1] - offsets[list]);
+    }
+    INDEX *chosen = malloc((size_t)room * sizeof(INDEX));
+    float *values = malloc((size_t)room * sizeof(float));
+    int64_t failed = !chosen || !values;
+    for (int64_t i = start; !failed && i < stop;) {
+        int64_t count = 0, size = 0;
+        ends[0] = 0;
+        for (; i + count < stop && count < BATCH_LISTS; count++) {
+            int64_t list = lists ? lists[i + count] : i + count;
+            if (count && size + offsets[list + 1] - offsets[list] > room) break;
+            for (int64_t e = offsets[list]; e < offsets[list + 1]; e++) {
+                chosen[size] = index[e];
+                values[size] = weights[e];
+                size += weights[e] > 0;
+            }
+            ends[count + 1] = size;
+        }
+        for (int64_t j = 0; j < count; j++)
+            LOOP(list_moments)(
+                half, chosen, size, values, ends[j], ends[j + 1], x, stride, width, spread, out + (i + j) * (width + spread));
+        i += count;
+    }
+    free(chosen);
+    free(values);
+    return failed ? -1 : 0;
+}
+
+TARGET static int64_t LOOP(moments)(
     const int64_t *offsets, const INDEX *index, int64_t n_index, const float *weights, const int64_t *lists, const float *x,
     int64_t stride, int64_t width, int64_t spread, float *out, int64_t start, int64_t stop)
 {
-    if (weights) LOOP(any_moments)(0, offsets, index, n_index, weights, lists, x, stride, width, spread, out, start, stop);
-    else LOOP(any_moments)(0, offsets, index, n_index, NULL, lists, x, stride, width, spread, out, start, stop);
+    if (weights) return LOOP(weighted_moments)(0, offsets, index, weights, lists, x, stride, width, spread, out, start, stop);
+    LOOP(plain_moments)(0, offsets, index, n_index, lists, x, stride, width, spread, out, start, stop);
+    return 0;
 }
 
-TARGET static void LOOP(half_moments)(
+TARGET static int64_t LOOP(half_moments)(
     const int64_t *offsets, const INDEX *index, int64_t n_index, const float *weights, const int64_t *lists, const uint16_t *x,
     int64_t stride, int64_t width, int64_t spread, float *out, int64_t start, int64_t stop)
 {
-    if (weights) LOOP(any_moments)(1, offsets, index, n_index, weights, lists, x, stride, width, spread, out, start, stop);
-    else LOOP(any_moments)(1, offsets, index, n_index, NULL, lists, x, stride, width, spread, out, start, stop);
+    if (weights) return LOOP(weighted_moments)(1, offsets, index, weights, lists, x, stride, width, spread, out, start, stop);
+    LOOP(plain_moments)(1, offsets, index, n_index, lists, x, stride, width, spread, out, start, stop);
+    return 0;
 }
 
 TARGET static void LOOP(scatter)(
