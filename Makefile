@@ -20,14 +20,15 @@ help:           ## this list
 	@$(PIP) -e .
 	@touch $@
 
+# An extra of what is installed: its dependencies alone come, rae is not built again.
 .venv/dev: .venv/user
 	@echo "installing the test tools into .venv ..."
-	@$(PIP) -e '.[dev]'
+	@$(PIP) 'role-action-embeddings[dev]'
 	@touch $@
 
 .venv/docs: .venv/dev
 	@echo "installing what builds the documentation into .venv ..."
-	@$(PIP) -e '.[docs]'
+	@$(PIP) 'role-action-embeddings[docs]'
 	@touch $@
 
 demo: .venv/user  ## embed the standard library of Python and show the result
@@ -37,7 +38,7 @@ demo: .venv/user  ## embed the standard library of Python and show the result
 test: .venv/dev   ## run the tests, in a worker per core; the slow ones stay out
 	@$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow"
 
-slow: .venv/dev   ## run the slow tests
+slow: .venv/docs  ## run the slow tests; one builds the site as make docs does
 	@$(BIN)/python -m pytest -n auto --dist worksteal -m slow
 
 check: .venv/dev  ## style, types and the one-way flow of imports

@@ -157,6 +157,50 @@ def role_methods(dataset: str) -> str:
     return report.grid(names, [[values[name] for name in names]])
 
 
+def role_changes() -> str:
+    """The share of nodes that change role, by data set and by what became of the edges."""
+    lines = LEDGER.latest("role-changes")
+    rows = list(dict.fromkeys(line["row"] for line in lines))
+    cells = {(line["dataset"], line["row"]): f"{100 * line['changed']:.1f} %" for line in lines}
+    head = {line["dataset"]: [f"{line['nodes']:,}", str(line["roles"])] for line in lines}
+    body = [[name, *about, *(cells.get((name, row), "") for row in rows)] for name, about in head.items()]
+    shown = [row.replace("%", " %") for row in rows]
+    return report.grid(["graph", "nodes", "roles", *shown], body)
+
+
+def kills(field: str, seed: int) -> str:
+    """The sum of a number over all commands of one run of `benchmarks/kill_trials.py`."""
+    lines = [x for x in LEDGER.latest("kill-trials") if x["settings"]["seed"] == seed]
+    return f"{len(lines) if field == 'commands' else sum(line[field] for line in lines):,}"
+
+
+def newcomers() -> str:
+    """The seconds of a newcomer's first steps, by Python."""
+    lines = sorted(LEDGER.latest("newcomer"), key=lambda x: [int(n) for n in x["versions"]["python"].split(".")])
+    seconds = ("install_s", "demo_s", "readme_s", "fit_s", "trained_fit_s")
+    head = [
+        "Python",
+        "torch",
+        "`pip install`",
+        "`rae demo`",
+        "README",
+        "`rae fit`",
+        "trained",
+        "README's output",
+        "page",
+    ]
+    rows = []
+    for line in lines:
+        same = "the same" if line["readme_same"] else "differs"
+        times = (f"{line[name]:.0f} s" for name in seconds)
+        rows.append([line["versions"]["python"], line["versions"]["torch"], *times, same, line["page"]])
+    return report.grid(head, rows)
+
+
 FUNCTIONS = {
-    f.__name__: f for f in (score, ours, mean, spread, published, floor, floor_name, measured, comparison, role_methods)
+    f.__name__: f
+    for f in (
+        *(score, ours, mean, spread, published, floor, floor_name, measured, comparison, role_methods),
+        *(role_changes, kills, newcomers),
+    )
 }

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import inspect
 import os
+import re
+import signal
 import sys
+import warnings
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from rae import runtime
+# Before NumPy and torch are imported, and for the processes that tests start: a worker per core has one core.
+for library in ("OMP", "OPENBLAS"):
+    os.environ.setdefault(f"{library}_NUM_THREADS", "1")
+
+from rae import runtime  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -17,6 +26,14 @@ def one_thread():
     runtime.set_threads(1)
     if (torch := sys.modules.get("torch")) is not None:
         torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def no_wait_for_the_disk():
+    """No test cuts the power, so none waits until its bytes are on the disk, as every file of a run does."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda handle: None)
+        yield
 
 
 @pytest.hookimpl(wrapper=True)
@@ -32,6 +49,18 @@ def pytest_runtest_call(item):
         raise
 
 
+POSIX = re.compile(r"SIGKILL|SIGHUP|getpid\(\), 9|mkfifo|geteuid|symlink_to|chmod\(|/proc/|/dev/|preexec_fn|killed\(")
+
+
+def pytest_collection_modifyitems(items):
+    """A test whose own lines use signals, links, modes or devices of POSIX is skipped on Windows."""
+    if hasattr(signal, "SIGKILL"):
+        return
+    for item in items:
+        if hasattr(item, "function") and POSIX.search(inspect.getsource(item.function)):
+            item.add_marker(pytest.mark.skip(reason="it needs a POSIX system"))
+
+
 @pytest.fixture
 def data_home() -> Path:
     """The folder that RAE_DATA names; tests that read it are marked `data`."""
@@ -39,6 +68,26 @@ def data_home() -> Path:
     if not named:
         pytest.skip("RAE_DATA is not set")
     return Path(named)
+
+
+@pytest.fixture
+def short_readers(monkeypatch):
+    """Readers of the evaluation that stop after few iterations: a trial's score is only checked to be a number."""
+    from sklearn.exceptions import ConvergenceWarning
+
+    from rae.evaluation import probes
+
+    def shortened(*C, make):
+        reader = make(*C)
+        return reader.set_params(**{"estimator__max_iter" if hasattr(reader, "estimator") else "max_iter": 20})
+
+    monkeypatch.setattr(probes, "MOST_STEPS", 20)
+    monkeypatch.setattr(probes, "FOLDS", 2)
+    for make in (probes.linear, probes.softmax):
+        monkeypatch.setattr(probes, make.__name__, partial(shortened, make=make))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        yield
 
 
 @pytest.fixture

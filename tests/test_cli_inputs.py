@@ -59,6 +59,63 @@ def test_guesses_reach_the_user_once_and_name_the_flag(read, capsys):
     assert err.count("edges from columns '1' and '2'; ignored: '3'; pass --source and --target if that is wrong") == 1
 
 
+@pytest.mark.parametrize(
+    ("table", "says"),
+    [
+        ("id,age\n1,2\n2,3\n3,1\n", "edges from columns 'id' and 'age'"),
+        ("node,age,city\nu1,23,Rome\nu2,31,Oslo\nu3,23,Oslo\n", "edges from columns 'node' and 'age'; ignored: 'city'"),
+    ],
+)
+def test_columns_of_a_node_table_as_edges_are_told_where_they_belong(read, capsys, table, says):
+    read(table)
+    assert main(["plan", "edges.csv"]) == 0
+    err = " ".join(capsys.readouterr().err.split())
+
+    assert f"{says}; pass --source and --target if that is wrong, or give the file as --features if each" in err
+
+
+@pytest.mark.parametrize("names", ["id,friend_id", "node,target", "user,friend", "a,b"])
+def test_columns_of_edges_are_not_taken_for_a_node_table(read, capsys, names):
+    read(f"{names}\n1,2\n2,3\n3,1\n")
+    assert main(["plan", "edges.csv"]) == 0
+    assert "--features" not in capsys.readouterr().err
+
+
+def test_rows_of_a_node_table_as_edges_are_told_where_they_belong(read):
+    says = "every edge has an end without another edge, as in a table of nodes and their values; if it is one, give it"
+    assert says in read("u1,23\nu2,31\nu3,44\nu4,23\nu5,36\n")[1]
+    assert says not in read("ann,bob\nbob,cid\ncid,dan\ndan,eve\n")[1]  # the middle edges have none
+    assert says not in read("ann,bob\nann,cid\n")[1]  # too few to tell
+
+
+@pytest.mark.parametrize(
+    ("edges", "says"),
+    [
+        (" ann , bob\nbob,cid\ncid,ann\n", "' ann ', which is another node than 'ann'; remove the blanks"),
+        ("1,2\n2,3\n3,nan\n", "'nan' is taken for a node's id; drop the rows with it"),
+        ("a,b\nb,NULL\nN/A,a\n", "'N/A', 'NULL' are taken for a node's id"),
+    ],
+)
+def test_ids_that_may_not_be_meant_are_said(read, capsys, edges, says):
+    read(edges)
+    assert main(["plan", "edges.csv"]) == 0
+    assert says in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize("edges", ["a, b\n1, 2\n 2 ,3\n", "ann,bob\nbob,nancy\n", "a  b\nb  c\n"])
+def test_blanks_around_numbers_and_between_columns_are_nothing_to_speak_of(read, capsys, edges):
+    read(edges)
+    assert main(["plan", "edges.csv"]) == 0
+    err = capsys.readouterr().err
+    assert "blanks around" not in err
+    assert "taken for" not in err
+
+
+def test_an_address_is_not_taken_for_a_path(capsys):
+    assert main(["plan", "https://example.org/edges.csv"]) == 2
+    assert "https://example.org/edges.csv is an address; download it first" in capsys.readouterr().err
+
+
 def test_whole_numbers_in_the_features_match_text_in_the_edges(read):
     inputs, _ = read(CHAIN + "5,guest\n", NUMBERS, missing="zero")
 

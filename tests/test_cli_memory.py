@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import re
 import signal
-import subprocess
-import sys
 import warnings
 from pathlib import Path
 
@@ -14,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from elsewhere import exit_code
 from plain import random_graph
 from rae import RAE, Config, Graph, Run, fit_run, read_embeddings, write_embeddings
 from rae.cli.fit import fit
@@ -84,8 +83,7 @@ exec(sys.argv[1])
 def run_killed(setup, moment, words, *, python=False):
     """Run a fit (or with words of another command, that) which is killed at a moment; it must die of that."""
     program = f"{CALL}{setup}{PYTHON if python else COMMAND}"
-    dead = subprocess.run([sys.executable, "-c", program, str(moment), *words], capture_output=True)
-    assert dead.returncode == -signal.SIGKILL, dead.stderr.decode()
+    assert exit_code(program, str(moment), *words) == -signal.SIGKILL
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import pty
 import select
 import signal
 import subprocess
@@ -19,6 +18,7 @@ from rae.cli import main
 from rae.cli.demo import _subject, _wrapped
 from rae.io.embeddings import EmbeddingWriter
 
+pty = pytest.importorskip("pty", reason="there are no pseudo-terminals on Windows")
 RAE = [sys.executable, "-m", "rae"]
 ENV = {**os.environ, "OMP_NUM_THREADS": "1", "RAE_THREADS": "1", "COLUMNS": "60"}
 SMALL = ["--dims", "8,4", "--fanout", "3,3", "--batch-size", "16"]

@@ -53,6 +53,8 @@ def test_a_config_survives_a_round_trip_and_tells_what_differs():
         ({"dims": "64"}, "dims must be a sequence"),
         ({"dims": ()}, "at least one level"),
         ({"dims": (0, 3)}, "dims must be 1 or more"),
+        ({"dims": (2_000_000, 3)}, "dims must be 16384 or less"),
+        ({"degree_cap": 2_000_000}, "degree_cap must be 4096 or less, got 2000000"),
         ({"dims": (3,)}, "one entry per level, got 1 dims"),
         ({"dropout": 1.0}, "dropout must be less than 1.0"),
         ({"shuffled": 1.5}, "shuffled must be 1.0 or less"),

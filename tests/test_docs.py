@@ -33,7 +33,7 @@ def folder(tmp_path, monkeypatch):
     rng = np.random.default_rng(0)
     calls = rng.integers(0, 60, (200, 2))
     (tmp_path / "calls.csv").write_text("caller,called\n" + "".join(f"u{a},u{b}\n" for a, b in calls))
-    more = rng.integers(0, 80, (300, 2))
+    more = np.concatenate([calls[10:], rng.integers(0, 80, (60, 2))])  # most of today's, with new calls and callers
     (tmp_path / "tomorrow.csv").write_text("caller,called\n" + "".join(f"u{a},u{b}\n" for a, b in more))
     rows = "".join(f"u{i},{i % 7},{i / 9}\n" for i in range(55))
     (tmp_path / "accounts.csv").write_text("id,calls,spent\n" + rows)

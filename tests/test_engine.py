@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import multiprocessing
 import os
 import re
 import subprocess
@@ -18,6 +17,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+import elsewhere
 from plain import random_graph
 from rae import RAE, Config, FeatureTable, Run, read_embeddings, read_features, set_threads, write_embeddings
 from rae.cli.program import main
@@ -207,11 +207,11 @@ def test_tasks_described_by_plain_data_run_in_other_processes(tmp_path, z, given
         columns=cut.columns,
     )
     assert json.loads(json.dumps(asdict(description))) == asdict(description)
-    with ProcessPoolExecutor(2, multiprocessing.get_context("spawn")) as pool, written_parts() as here:
-        elsewhere = Processes(pool)
-        vectors = np.vstack([rows.copy() for rows in embedding.run_job(description.open(), executor=elsewhere)])
+    with ProcessPoolExecutor(2, elsewhere.CONTEXT) as pool, written_parts() as here:
+        others = Processes(pool)
+        vectors = np.vstack([rows.copy() for rows in embedding.run_job(description.open(), executor=others)])
 
-    assert os.getpid() not in elsewhere.ids
+    assert os.getpid() not in others.ids
     assert all("neighbor-2-vectors" in name for name in here)  # the last level is made where the vectors are wanted
     write_embeddings(z, GRAPH.id_column, vectors, blocks=model.blocks)
     assert z.read_bytes() == expected

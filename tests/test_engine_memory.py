@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 import tracemalloc
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from elsewhere import exit_code
 from plain import random_graph
 from rae import RAE, Config, Run, estimator, set_threads, write_embeddings
 from rae.cli.program import main
@@ -246,9 +245,7 @@ def test_a_fit_killed_while_it_writes_vectors_is_given_again(tmp_path, monkeypat
     np.savetxt("edges.csv", np.random.default_rng(0).integers(50, size=(90, 2)), "%d", ",")
     command = ["fit", "edges.csv", "--out", "run", "--no-page", "--steps", "0"]
 
-    dead = subprocess.run([sys.executable, "-c", DYING, *command], capture_output=True)
-
-    assert dead.returncode == -signal.SIGKILL, dead.stderr.decode()
+    assert exit_code(DYING, *command) == -signal.SIGKILL
     (left,) = (tmp_path / "run").iterdir()
     assert main(command) == 0
     assert not left.exists()

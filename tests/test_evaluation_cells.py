@@ -10,7 +10,7 @@ import pytest
 
 import rae
 from rae import datasets
-from rae.evaluation import data, probes
+from rae.evaluation import data
 from rae.evaluation.runner import Job, compute
 from rae.evaluation.table_spec import Effort
 from rae.evaluation.tables import GROUPS, TABLES, hubs, recovery
@@ -54,7 +54,7 @@ def stand_in(name: str):
         return datasets.Dataset(name, graph, labels=np.argsort(np.argsort(graph.degrees)) * 4 // graph.n_nodes)
     if name.isupper():
         return collection(name)
-    planted = datasets.load("planted-actions", n_nodes=240, groups=3, seed=1)
+    planted = datasets.load("planted-actions", n_nodes=240, n_words=60, groups=3, seed=1)
     rows = np.random.default_rng(0).permutation(240)
     split = datasets.Split(rows[:60], rows[60:80], rows[80:])
     splits = (split,) if name in ("chameleon", "squirrel") else ()
@@ -91,27 +91,15 @@ def check(lines, table, number, dataset):
 
 
 @pytest.mark.parametrize(("table", "number", "dataset"), ONE_EACH)
-def test_every_work_runs_on_a_small_stand_in(table, number, dataset, monkeypatch):
+def test_every_work_runs_on_a_small_stand_in(table, number, dataset, monkeypatch, short_readers):
     monkeypatch.setattr(data, "get", stand_in)
     monkeypatch.setitem(recovery.GRAPHS["mixed"], "n_nodes", 150)
 
     check(compute(Job(table, number, dataset, 0, TWO_STEPS)), table, number, dataset)
 
 
-@pytest.fixture
-def short_readers(monkeypatch):
-    """Readers that stop after few iterations: a trial's score is only checked to be a number."""
-    for reader in (probes.linear, probes.softmax):
-        monkeypatch.setattr(probes, reader.__name__, lambda *C, reader=reader: _shortened(reader(*C)))
-
-
-def _shortened(reader):
-    return reader.set_params(**{"estimator__max_iter" if hasattr(reader, "estimator") else "max_iter": 20})
-
-
 @pytest.mark.slow
 @pytest.mark.data
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize(("table", "number", "dataset"), FROM_FILES)
 def test_cells_run_on_their_own_data(table, number, dataset, data_home, short_readers):
     if TABLES[table].from_files and not all(map(data.present, dataset.split(" to "))):

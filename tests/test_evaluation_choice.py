@@ -69,7 +69,7 @@ def test_every_candidate_is_a_setting_of_the_exact_solution_and_changes_it():
     assert len(set(configs.values())) == len(configs)
 
 
-def test_the_benchmark_compares_resumes_and_is_reported(tmp_path, capsys, monkeypatch):
+def test_the_benchmark_compares_resumes_and_is_reported(tmp_path, capsys, monkeypatch, short_readers):
     monkeypatch.syspath_prepend(BENCHMARKS)
     monkeypatch.setitem(recovery.GRAPHS["mixed"], "n_nodes", 150)
     script = importlib.import_module("default_choice")

@@ -17,6 +17,9 @@ import rae.__main__
 from rae.cli import main
 from rae.interrupts import Interrupted, interruptible
 
+if not hasattr(signal, "SIGHUP"):
+    pytest.skip("signals of POSIX", allow_module_level=True)
+
 ENDED = {
     signal.SIGINT: (130, "interrupted: no file was left half-written"),
     signal.SIGTERM: (143, "terminated: no file was left half-written"),

@@ -278,7 +278,7 @@ def test_whole_numbers_are_text_with_as_text(tmp_path: Path) -> None:
         (b"ARROW1\0\0xxxxxxxx", "is cut short or damaged"),
         (bytes(range(256)) * 9, "is neither Parquet, Arrow nor text"),
         (b"\xe9\xe8,\xff\n\xfd,\xfc\n", "line 1 is not UTF-8 text"),
-        (b"PK\x03\x04" + bytes(50), "is a zip archive; unpack it first"),
+        (b"PK\x03\x04" + bytes(50), "is a zip archive or a workbook; unpack it first, or save a sheet as CSV"),
         (b"\x93NUMPY\x01\0", "is a NumPy array; save it as Parquet or CSV"),
     ],
 )

@@ -181,9 +181,9 @@ def test_the_header_can_be_forced_either_way(tmp_path: Path) -> None:
     ("content", "sentence"),
     [
         ("a,b\n1,2\n\n3,4,5\n6,7\n", "line 4 has 3 cells, expected 2; mend that line"),
-        ("# c\n1 2\n3 4\n5\n", "line 4 has 1 cells, expected 2"),
+        ("# c\n1 2\n3 4\n5\n", "line 4 has 1 cell, expected 2"),
         ("a,b\n1,2,3\n", "line 2 has 3 cells, expected 2"),
-        ("a title\n1,2,3\n4,5,6\n", "line 1 has 1 cells, the lines after it have 3; mend or drop it"),
+        ("a title\n1,2,3\n4,5,6\n", "line 1 has 1 cell, the lines after it have 3; mend or drop it"),
         (b"s,t\na,b\nc,caf\xe9\n", "line 3 is not UTF-8 text; save the file as UTF-8"),
         ("# only\n% comments\n\n", "holds no rows, only comments or blank lines"),
         ("\n \n", "holds no rows"),
@@ -222,7 +222,7 @@ def test_lines_longer_than_a_block_are_cleaned_whole(tmp_path: Path, monkeypatch
     content = "\n".join(f"{'a' * (i % 40 + 1)}   b{i}" for i in range(200)) + "\n"
 
     assert cells(table(tmp_path, content)) == [["a" * (i % 40 + 1), f"b{i}"] for i in range(200)]
-    with pytest.raises(FileError, match="line 201 has 1 cells, expected 2"):
+    with pytest.raises(FileError, match="line 201 has 1 cell, expected 2"):
         cells(table(tmp_path, content + "x\n"))
 
 

@@ -214,4 +214,4 @@ def test_a_wheel_without_the_library_is_for_any_platform_and_works(tmp_path, env
 
     assert wheel.name == f"role_action_embeddings-{rae.__version__}-py3-none-any.whl"
     assert "Root-Is-Purelib: true" in _metadata(wheel, "WHEEL")
-    assert done.stdout == f"{site / 'rae' / '__init__.py'} {rae.__version__}\n(4, 256)\n"
+    assert done.stdout == f"{site / 'rae' / '__init__.py'} {rae.__version__}\n(4, 88)\n"

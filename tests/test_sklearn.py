@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from plain import random_graph
 from rae import RAE, FeatureTable, Graph, Roles, similar
-from rae.errors import ConfigError, FeatureError, IgnoredWarning, MissingExtraError
+from rae.errors import ConfigError, FeatureError, GraphError, IgnoredWarning, MissingExtraError
 
 NUMBERED = random_graph(60, 150)
 GRAPH = Graph(NUMBERED.offsets, NUMBERED.targets, pa.array([f"n{i}" for i in range(60)]))
@@ -210,3 +210,17 @@ def test_vectors_go_out_as_arrow(model, z):
     )
     assert model.to_arrow(GRAPH).num_rows == 60
     assert pl.DataFrame(model.to_arrow(GRAPH)).columns == ["id", "embedding"]
+
+
+@pytest.mark.parametrize("cut", ["cross_val_score", "GridSearchCV", "train_test_split"])
+def test_what_cuts_rows_refuses_a_graph_and_says_what_to_do(cut):
+    from sklearn import model_selection
+
+    pipeline, y = make_pipeline(RAE(), LogisticRegression()), GRAPH.degrees > 5
+    calls = {
+        "cross_val_score": lambda: model_selection.cross_val_score(pipeline, GRAPH, y),
+        "GridSearchCV": lambda: model_selection.GridSearchCV(pipeline, {"rae__seed": [0]}).fit(GRAPH, y),
+        "train_test_split": lambda: model_selection.train_test_split(GRAPH, y),
+    }
+    with pytest.raises(GraphError, match=r"cannot be cut into folds.* embed the whole graph .* the rows of z"):
+        calls[cut]()

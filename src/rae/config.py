@@ -86,7 +86,7 @@ class Config(Settings):
         "node and of one near it agree, columns differ, vectors tell features)",
         choices=LOSSES,
     )
-    dims: tuple[int, ...] = _setting((192, 64), "width of each level, first level first", low=1)
+    dims: tuple[int, ...] = _setting((192, 64), "width of each level, first level first", low=1, high=16_384)
     fanout: tuple[int, ...] = _setting((10, 25), "neighbours sampled per node in training, by hop from the ego", low=1)
     steps: int = _setting(200, "training steps, one batch each; 0 leaves the encoder untrained", low=0)
     batch_size: int = _setting(256, "anchors per step", low=2)
@@ -119,7 +119,7 @@ class Config(Settings):
     inference: str = _setting(
         "exact", "neighbourhoods when embedding: exact (all) or sampled (fan-out)", choices=("exact", "sampled")
     )
-    degree_cap: int = _setting(30, "structural features: how many neighbour degrees are kept", low=1)
+    degree_cap: int = _setting(30, "structural features: how many neighbour degrees are kept", low=1, high=4096)
     degree_above_cap: str = _setting(
         "even",
         "above the cap keep evenly spaced order statistics (even) or a random sample (random, the paper)",

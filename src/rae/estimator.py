@@ -54,7 +54,7 @@ _NODES_AT_ONCE = 200_000  # of small graphs embedded in one pass
 
 
 class RAE(GraphTransformer):
-    """Role action embeddings: nodes in like positions get like vectors.
+    """Role action embeddings: nodes in similar positions get similar vectors.
 
     >>> graph = Graph.from_edges([("hub", "a"), ("hub", "b"), ("a", "c"), ("b", "d")])
     >>> z = RAE(dims=(8,), fanout=(5,), steps=0).fit_transform(graph)

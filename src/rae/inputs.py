@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rae.errors import Argument, ConfigError, FeatureError, GraphError, MemoryWarning, size
+from rae.errors import Argument, ConfigError, FeatureError, GraphError, MemoryWarning, Sentence, size
 from rae.progress import Progress
 
 if TYPE_CHECKING:
@@ -135,6 +135,13 @@ def read_inputs(
     else:
         graph, joined = _with_file(os.fspath(edges), features, reading, like, memory, out, progress)
     seconds = time.perf_counter() - began
+    if _is_pairs(graph):
+        log.warning(
+            Sentence(
+                "every edge has an end without another edge, as in a table of nodes and their values; if it is one, ",
+                *("give it as ", Argument("features"), ", and a file of edges between nodes as ", Argument("edges")),
+            )
+        )
     counts = count(graph, joined)
     log.info(describe(counts))
     files = {name: _file(path) for name, path in (("edges", edges), ("features", features)) if _is_path(path)}
@@ -192,10 +199,23 @@ def count(graph: Graph, features: Any) -> dict[str, int]:
     }
 
 
+def _is_pairs(graph: Graph) -> bool:
+    """Whether every edge has an end without another edge, as those of a node table have: of an id and a value."""
+    import numpy as np
+
+    for first in range(0, graph.n_nodes, 1 << 16):  # most graphs are told by their first nodes
+        offsets = np.asarray(graph.offsets[first : first + (1 << 16) + 1])
+        degree = np.diff(offsets)
+        ends = np.asarray(graph.targets[offsets[0] : offsets[-1]])[np.repeat(degree > 1, degree)].astype(np.int64)
+        if (graph.offsets[ends + 1] - graph.offsets[ends] > 1).any():
+            return False
+    return graph.n_edges > 2
+
+
 def describe(counts: Mapping[str, int]) -> str:
     """The counts in two lines."""
     width = counts["features"]
-    given = f"{width:,} action features" if width else "no action features: structure alone"
+    given = f"{width:,} action feature{'s' if width > 1 else ''}" if width else "no action features: structure alone"
     from rae.graph import Counts
 
     read = Counts(*(counts.get(name, 0) for name in ("rows", "self_loops", "doubled", "zeros", "outside")))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 __version__ = "0.1.0"
 DISTRIBUTION = "role-action-embeddings"  # what pip installs; `rae` on the package index is another project
 
@@ -12,12 +14,15 @@ def versions_of(*distributions: str) -> dict[str, str]:
     >>> sorted(versions_of("numpy", "no such distribution"))
     ['numpy', 'rae']
     """
+    installed = {name: _installed_version(name) for name in distributions}
+    return {"rae": __version__} | {name: version for name, version in installed.items() if version is not None}
+
+
+@cache  # a distribution does not change while it is imported, and its metadata is an e-mail to parse
+def _installed_version(distribution: str) -> str | None:
     from importlib.metadata import PackageNotFoundError, version
 
-    versions = {"rae": __version__}
-    for name in distributions:
-        try:
-            versions[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return versions
+    try:
+        return version(distribution)
+    except PackageNotFoundError:
+        return None

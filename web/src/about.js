@@ -3,7 +3,7 @@ import { count, draw, make, number } from "./dom.js";
 
 export function aboutRun({ facts }) {
   return [
-    make("p", {}, "Every node of the graph has a vector. Nodes that play alike roles have vectors that point the same way, so they lie near each other on the map; the axes mean nothing."),
+    make("p", {}, "Every node of the graph has a vector. Nodes with similar roles have vectors that are close to each other, and lie near each other on the map; the axes mean nothing."),
     make("dl", { class: "counts" }, facts.counts.map(([name, n]) => make("div", {}, make("dt", {}, name), make("dd", {}, count(n))))),
     make("h3", {}, "How to read it"),
     make("ul", {}, Object.values(facts.rules).map((rule) => make("li", {}, rule))),
@@ -21,7 +21,7 @@ export function aboutRun({ facts }) {
       ].map(([key, what]) => make("div", {}, make("dt", {}, make("kbd", {}, key)), make("dd", {}, what))),
     ),
     make("h3", {}, "Training"),
-    facts.training.length ? curves(facts.training) : make("p", {}, "None: the encoder was left as it was drawn (steps 0)."),
+    facts.training.length ? curves(facts.training) : make("p", {}, "None: these vectors were computed without training."),
     make("h3", {}, "Settings"),
     make("p", { class: "settings" }, facts.settings.map(([name, value, changed]) => make("span", { class: changed ? "changed" : null }, `${name} ${value}`))),
     make("p", { class: "soft" }, facts.made),

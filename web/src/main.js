@@ -28,7 +28,7 @@ async function start() {
   theme(remembered("rae-theme") ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light"));
   const { facts } = page;
   byId("subtitle").textContent = `${counted(facts.nodes, "node")} · ${counted(facts.edges, "edge")} · ${counted(facts.roles.length, "role")}${facts.shown < facts.nodes ? ` · ${count(facts.shown)} on the map` : ""}`;
-  byId("hint-text").textContent = `Each mark is ${facts.thing}; near ones play alike roles. Click one, click a role, or press / to search.`;
+  byId("hint-text").textContent = `Each mark is ${facts.thing}; near ones have similar roles. Click one, click a role, or press / to search.`;
   byId("hint").hidden = remembered("rae-hint") === "seen";
 
   const [map, ids, names, near, vectors, graph, columns] = await Promise.all(["map", "ids", "names", "near", "vectors", "graph", "columns"].map(part));

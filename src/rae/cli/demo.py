@@ -39,7 +39,7 @@ SHOWN_MODULES = (
 @global_options
 @click.pass_obj
 def demo(console: Console, out: str, force: bool) -> None:
-    """Embed the standard library of this Python and show which modules play alike roles.
+    """Embed the standard library of this Python and show which modules have similar roles.
 
     Modules are nodes, imports are edges, the names a module uses are its features; nothing is
     downloaded. A table comes out, and a run folder with a page to explore: explore/index.html.
@@ -99,7 +99,7 @@ def _report(alike: Sequence[Similar], folder: Path, files: dict[str, int]) -> st
     written = [(name, what) for name, what in _FILES if name in files]
     return "\n".join(
         [
-            "Modules that play alike roles, nearest first:",
+            "Modules with similar roles, nearest first:",
             "",
             columns(table, indent="  "),
             "",

@@ -68,7 +68,7 @@ def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
 def app() -> None:
     """Role action embeddings: which nodes of a graph play the same role?
 
-    A file of edges goes in; a vector for every node comes out, close where nodes play alike roles.
+    A file of edges goes in; a vector for every node comes out, close where nodes have similar roles.
 
     \b
     rae demo                                 see it work on Python's own library

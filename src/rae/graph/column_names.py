@@ -129,6 +129,20 @@ def edge_ends(names: Sequence[str]) -> tuple[int, int] | None:
     return None if first is None or second is None else (first, second)
 
 
+def is_like_a_node_table(names: Sequence[str]) -> bool:
+    """Whether these are columns of a table with a row per node: an id first, and no end of an edge after it.
+
+    >>> is_like_a_node_table(["id", "age"]), is_like_a_node_table(["id", "friend_id"])
+    (True, False)
+    """
+    return (
+        edge_ends(names) is None
+        and plain(names[0]) in ID
+        and like_an_id(names[1:2]) is None
+        and end_name(names[1]) not in TARGET | CLOSING
+    )
+
+
 def usual_end(names: Sequence[str], among: Set[str]) -> int | None:
     """The position of the one column with such a name of an end, None if there is none or more than one."""
     matches = [i for i, name in enumerate(names) if end_name(name) in among]

@@ -259,6 +259,13 @@ class Graph:
         )
         return replace(part, counts=Counts(len(part.arcs().source)))
 
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        """Refused: what asks for an array, such as cross-validation, would cut the graph into rows."""
+        raise GraphError(
+            "a graph is not an array of rows and cannot be cut into folds: a node's vector needs its neighbours; embed "
+            "the whole graph without labels, z = RAE().fit_transform(graph), and split or cross-validate the rows of z"
+        )
+
     # -------------------------------------------------------------------------- other libraries' graphs
 
     def to_scipy(self, dtype: Any = np.float64, *, channel: str | None = None) -> sp.csr_array:

@@ -18,7 +18,7 @@ from rae.errors import Argument, FeatureError, GraphError, Sentence
 from rae.graph import Counts, Graph
 from rae.graph.builder import Batch, in_batches
 from rae.graph.channels import EdgeValues, WeightError, checked_weights, other_way, weight_in_words
-from rae.graph.column_names import edge_columns, named_columns, suggested_columns
+from rae.graph.column_names import edge_columns, is_like_a_node_table, named_columns, suggested_columns
 from rae.graph.folder import is_graph_folder, open_graph
 from rae.graph.ids import id_array, is_text
 from rae.graph.times import TimeError, TimeWindow
@@ -29,6 +29,8 @@ from rae.io.text import NotPlain, TextTable
 
 log = logging.getLogger("rae")
 T = TypeVar("T")
+
+MISSING_WORDS = ("nan", "NaN", "NAN", "null", "NULL", "Null", "NA", "N/A", "n/a", "#N/A", "<NA>", "None")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,6 +106,22 @@ class EdgeFile:
             return None
         return Sentence("edges may be read with more than their ends, if you want that: ", *parts[:-1])
 
+    def padded_id(self) -> str | None:
+        """The first text id with a blank before or after it in the first rows of a text file, None without one."""
+        rows = self.table.sample if isinstance(self.table, TextTable) else ()
+        cells = (row[i] for row in rows for i in self.ends if i < len(row))
+        return next((cell for cell in cells if cell.strip(" \t") != cell and not is_number(cell)), None)
+
+    def log_missing_words(self, graph: Graph) -> None:
+        """Log a warning where nodes of a text file are called as missing values are: nan, NULL."""
+        if not self.in_text or not is_text(graph.id_column.type):
+            return
+        if called := graph.id_column.filter(pc.is_in(graph.id_column, pa.array(MISSING_WORDS))).to_pylist():
+            log.warning(
+                f"{self.path}: {', '.join(map(repr, called[:3]))} {'is' if len(called) == 1 else 'are'} taken for a "
+                "node's id; drop the rows with it if it means that the id is missing"
+            )
+
     def graph(self, ids: Any = None, *, as_text: bool = False) -> Graph:
         """The graph of its edges, in memory; `ids` and `as_text` as in `read_edges`."""
         nodes = None if ids is None else id_array(ids)
@@ -111,6 +129,7 @@ class EdgeFile:
         build = lambda batches: Graph.from_batches(batches, nodes, self.values)  # noqa: E731
         graph = self.feed(build, ids=nodes, as_text=as_text)
         self.log_counts(graph.counts)
+        self.log_missing_words(graph)
         return graph
 
     def feed(self, build: Callable[[Iterable[Batch]], T], *, ids: pa.Array | None = None, as_text: bool = False) -> T:
@@ -303,7 +322,14 @@ def open_edges(
     except GraphError as error:
         raise GraphError(f"{path}: ", error) from None
     opened = EdgeFile(path, table, ends, guessed, others, values, window)
-    if guessed:
+    nodes = source is target is None and is_like_a_node_table(table.names)
+    if guessed or nodes:
         advice = ("; pass ", Argument("source", ...), " and ", Argument("target", ...), " if that is wrong")
-        log.warning(Sentence(f"{path}: {opened}", *advice))
+        other = (", or give the file as ", Argument("features"), " if each row is a node") if nodes else ()
+        log.warning(Sentence(f"{path}: {opened}", *advice, *other))
+    if padded := opened.padded_id():
+        log.warning(
+            f"{path}: ids have blanks around them, such as {padded!r}, which is another node than {padded.strip()!r}; "
+            "remove the blanks next to the separators if both are one"
+        )
     return opened

@@ -50,6 +50,8 @@ class File:
 
 def identify(path: str | os.PathLike[str]) -> File:
     """The file at `path`, identified by its content; text that is called .json is JSON, whatever it holds."""
+    if re.match(r"[a-z][a-z0-9+]+://", os.fspath(path)):
+        raise FileError(f"expected a file on this machine, {path} is an address; download it first")
     existing = _existing(Path(path))
     if existing.is_dir():
         raise FileError(f"expected a file, {path} is a folder; name a file in it (or a folder of only .parquet files)")

@@ -94,7 +94,7 @@ def open_table(path: str | os.PathLike[str], header: bool | None = None, reader:
         return table
     if kind not in ("parquet", "arrow"):
         what = {
-            "zip": "a zip archive; unpack it first",
+            "zip": "a zip archive or a workbook; unpack it first, or save a sheet as CSV",
             "npy": "a NumPy array; save it as Parquet or CSV",
             "json": "JSON; save it as Parquet or CSV (features may be JSON: a list of features for each id)",
         }[kind]

@@ -137,7 +137,9 @@ class TextTable:
         width, path = len(self.names), self.file.path
         if bad := self.find(lambda row: len(row) != width):
             line, row = bad
-            return FileError(f"{path}: line {line:,} has {len(row)} cells, expected {width}; mend that line")
+            return FileError(
+                f"{path}: line {line:,} has {_cells(row)}, expected {width}; mend that line, or the quotes before it"
+            )
         if bad := self.find(lambda row: any("\ufffd" in row[i] for i in kinds)):
             return FileError(f"{path}: line {bad[0]:,} is not UTF-8 text; save the file as UTF-8")
         if bad := self.find(lambda row: any(not _fits(row[i], kind) for i, kind in kinds.items())):
@@ -252,7 +254,7 @@ def sniff(file: File, header: bool | None = None) -> TextTable:
     width = Counter(map(len, rows)).most_common(1)[0][0]
     if len(rows[0]) != width:
         raise FileError(
-            f"{file.path}: line {top + 1:,} has {len(rows[0])} cells, the lines after it have {width}; mend or drop it"
+            f"{file.path}: line {top + 1:,} has {_cells(rows[0])}, the lines after it have {width}; mend or drop it"
         )
     verdict = Verdict(header) if header is not None else has_header([r for r in rows if len(r) == width])
     names = tuple(rows[0]) if verdict.header else tuple(str(i + 1) for i in range(width))
@@ -365,3 +367,7 @@ def _padding_remover(delimiter: str) -> Callable[[bytes], bytes]:
         return pattern.sub(lambda m: m[1] or b"", block)
 
     return clean
+
+
+def _cells(row: Row) -> str:
+    return "1 cell" if len(row) == 1 else f"{len(row)} cells"

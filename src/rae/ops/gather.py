@@ -18,6 +18,7 @@ from rae.ops import reference
 from rae.ops.library import call, int64, is_native
 from rae.runtime import in_ranges
 
+CPU = torch.device("cpu")
 MIN_ENTRIES = 1 << 18  # numbers per thread: fewer are done before a second thread has woken up
 
 
@@ -33,7 +34,7 @@ def mean(x: Tensor, offsets: Any, index: Any, ego: Any = 0, lists: Any = None) -
     first, ego = (ego, None) if isinstance(ego, int) else (0, int64(ego))
     lists = None if lists is None else int64(lists)
     name = "mean_rows" if x.dtype == torch.float32 else "mean_half_rows"
-    out = torch.empty((rows, width), dtype=torch.float32, device="cpu")  # begins at a cache line
+    out = torch.empty(rows, width, dtype=torch.float32, device=CPU)  # begins at a cache line
 
     def work(start: int, stop: int) -> None:
         call(name, offsets, index, len(index), lists, ego, first, x, width, out, start, stop, index=index)
@@ -56,7 +57,7 @@ def moments(x: Tensor, offsets: Any, index: Any, lists: Any = None, *, spread: i
     x = x if x.stride(1) == 1 or width == 1 else x.contiguous()
     stride = x.stride(0) if len(x) > 1 else width  # some columns of a table are read where they are
     name = "moment_rows" if x.dtype == torch.float32 else "moment_half_rows"
-    out = torch.empty((rows, width + spread), dtype=torch.float32, device="cpu")
+    out = torch.empty(rows, width + spread, dtype=torch.float32, device=CPU)
 
     def work(start: int, stop: int) -> None:
         call(

@@ -1,6 +1,6 @@
 /* Sums and means of rows that an index names, and the transpose: the loops that read all over memory.
  *
- * Columns are taken 64 at a time, in registers that stay registers while the rows pass by; where the width is no
+ * Columns are taken 64 or 192 at a time, in registers that stay registers while the rows pass by; where the width is no
  * multiple of a register, the last one overlaps the one before and writes the same numbers twice. A mean reads rows from
  * anywhere, so each is prefetched twice: FAR rows ahead into the outer cache, NEAR rows ahead into the inner one, which
  * holds few rows.
@@ -173,7 +173,8 @@ EXPORT void NAME(scatter_rows)(
 
 #else /* once per type of index and level: the loops */
 
-#define MANY (64 / LONG) /* registers that add up at a time */
+#define MANY (64 / LONG) /* registers that add up at a time, */
+#define MOST (LONG == 16 ? 12 : MANY) /* and of full precision, where there are 32 of 16 numbers */
 
 INLINE REGISTER LOOP(read)(const char *from, int half, int64_t at)
 {
@@ -190,7 +191,7 @@ INLINE void LOOP(some_columns)(
     const int size = half ? 2 : 4, bytes = count * LONG * size;
     const int64_t row_bytes = stride * size;
     const char *first = (const char *)x + at * size;
-    REGISTER total[MANY];
+    REGISTER total[MOST];
 #define COLUMN(r) ((r) + 1 < count ? LONG * (r) : last)
     for (int r = 0; r < count; r++) total[r] = with_ego ? LOOP(read)(first + ego * row_bytes, half, COLUMN(r)) : SPLAT(0.0f);
     for (int64_t e = low; e < high; e++) {
@@ -229,7 +230,10 @@ INLINE void LOOP(all_columns)(
 #define COLUMNS(count, last)                                                                                          \
     LOOP(some_columns)(                                                                                                \
         count, half, with_ego, is_mean, x, stride, ego, index, n_index, weights, factor, low, high, share, out, at, last)
-    for (int64_t at = 0; at < width; at += MANY * LONG) {
+    int64_t at = 0;
+    if (is_mean && !half && MOST > MANY)
+        for (; width - at >= MOST * LONG; at += MOST * LONG) COLUMNS(MOST, (MOST - 1) * LONG);
+    for (; at < width; at += MANY * LONG) {
         int64_t left = width - at, last = left - LONG; /* the last register overlaps the one before where it must */
         if (left >= MANY * LONG) COLUMNS(MANY, (MANY - 1) * LONG);
 #if LONG == 8
@@ -265,18 +269,27 @@ INLINE void LOOP(any_means)(
     }
 }
 
+/* Widths of one round of registers are written out: the compiler then knows the length of a row. */
+INLINE void LOOP(means_by_width)(
+    int half, const int64_t *offsets, const INDEX *index, int64_t n_index, const int64_t *lists, const int64_t *ego,
+    int64_t first, const void *x, int64_t width, float *out, int64_t start, int64_t stop)
+{
+    if (width == MANY * LONG) LOOP(any_means)(half, offsets, index, n_index, lists, ego, first, x, MANY * LONG, out, start, stop);
+    else LOOP(any_means)(half, offsets, index, n_index, lists, ego, first, x, width, out, start, stop);
+}
+
 TARGET static void LOOP(means)(
     const int64_t *offsets, const INDEX *index, int64_t n_index, const int64_t *lists, const int64_t *ego, int64_t first,
     const float *x, int64_t width, float *out, int64_t start, int64_t stop)
 {
-    LOOP(any_means)(0, offsets, index, n_index, lists, ego, first, x, width, out, start, stop);
+    LOOP(means_by_width)(0, offsets, index, n_index, lists, ego, first, x, width, out, start, stop);
 }
 
 TARGET static void LOOP(half_means)(
     const int64_t *offsets, const INDEX *index, int64_t n_index, const int64_t *lists, const int64_t *ego, int64_t first,
     const uint16_t *x, int64_t width, float *out, int64_t start, int64_t stop)
 {
-    LOOP(any_means)(1, offsets, index, n_index, lists, ego, first, x, width, out, start, stop);
+    LOOP(means_by_width)(1, offsets, index, n_index, lists, ego, first, x, width, out, start, stop);
 }
 
 /* Mean and standard deviation of one column over a list, in double precision; deviations are taken from the mean, in a
@@ -420,4 +433,5 @@ TARGET static void LOOP(scatter)(
         }
 }
 #undef MANY
+#undef MOST
 #endif
