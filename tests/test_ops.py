@@ -103,6 +103,106 @@ def test_moments_over_neighbors(threads, monkeypatch, width, graph, dtype):
     assert not fast[alone].any()
 
 
+def some_weights(graph: Graph, seed: int = 0) -> np.ndarray:
+    """Weights of the stored neighbours, many of them 0."""
+    rng = np.random.default_rng(seed)
+    values = rng.gamma(0.5, 100, len(graph.targets)) * (rng.random(len(graph.targets)) < 0.6)
+    return values.astype(np.float32)
+
+
+@pytest.mark.parametrize("width", [1, 4, 8, 9, 33, 65, 100])
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+@pytest.mark.parametrize("graph", [GRAPH, wide(GRAPH), HUB], ids=["32", "64", "hub"])
+def test_weighted_moments_over_neighbours(threads, width, dtype, graph):
+    x, weights = rows_of(graph.n_nodes, width, dtype), some_weights(graph)
+    spread, some = -(-width // 2), np.array([3, graph.n_nodes - 1, 3])
+
+    def moments(lists=None, scale=1.0):
+        return gather.moments(
+            x, graph.offsets, graph.targets, lists, spread=spread, weights=weights * np.float32(scale)
+        )
+
+    fast, plain = both(moments)
+    assert torch.allclose(fast, plain, rtol=1e-4, atol=1e-5)
+    listed, plain_listed = both(lambda: moments(some))
+    assert torch.allclose(listed, plain_listed, rtol=1e-4, atol=1e-5)
+    assert torch.equal(listed, fast[some])
+    for u in (3, 150):
+        row = slice(graph.offsets[u], graph.offsets[u + 1])
+        around, w = x[graph.neighbors(u).tolist()].double(), torch.from_numpy(weights[row]).double()[:, None]
+        mean = (around * w).sum(0) / max(float(w.sum()), 1e-300)
+        spreads = torch.sqrt((w * (around - mean) ** 2).sum(0) / max(float(w.sum()), 1e-300))[:spread]
+        assert torch.allclose(fast[u].double(), torch.cat([mean, spreads]), rtol=1e-4, atol=1e-5)
+    for scale in (2.0**-60, 2.0**20, 1e30, 1e-30):
+        assert torch.allclose(moments(scale=scale), fast, rtol=1e-4, atol=1e-5)
+    assert torch.equal(moments(scale=8.0), fast)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_moments_of_some_columns_of_a_table_are_those_of_a_copy_of_them(dtype):
+    x, weights = rows_of(300, 70, dtype), some_weights(GRAPH)
+    for some in (slice(3, 5), slice(0, 32), slice(30, 70), slice(69, 70)):
+        part = gather.moments(x[:, some], GRAPH.offsets, GRAPH.targets, spread=1, weights=weights)
+        copy = x[:, some].contiguous()
+        assert torch.equal(part, gather.moments(copy, GRAPH.offsets, GRAPH.targets, spread=1, weights=weights))
+    turned = x.T.contiguous().T
+    assert torch.equal(
+        gather.moments(turned, GRAPH.offsets, GRAPH.targets), gather.moments(x, GRAPH.offsets, GRAPH.targets)
+    )
+
+
+@pytest.mark.parametrize("width", [3, 8, 70])
+def test_moments_by_weights_of_one_are_those_without_weights(width):
+    x, ones = rows_of(300, width), np.ones(len(GRAPH.targets), np.float32)
+    plain = gather.moments(x, GRAPH.offsets, GRAPH.targets, spread=2)
+
+    assert torch.equal(gather.moments(x, GRAPH.offsets, GRAPH.targets, spread=2, weights=ones), plain)
+    assert not gather.moments(x, GRAPH.offsets, GRAPH.targets, spread=2, weights=0 * ones).any()
+
+
+@pytest.mark.parametrize("graph", [GRAPH, HUB], ids=["random", "hub"])
+def test_strengths_are_sums_of_rows(threads, graph):
+    weights = some_weights(graph)
+    fast, plain = both(lambda: structure.strengths(graph.offsets, weights))
+
+    assert np.array_equal(fast[0], plain[0])
+    assert np.allclose(fast[1], plain[1])
+    rows = [weights[graph.offsets[u] : graph.offsets[u + 1]] for u in range(graph.n_nodes)]
+    assert fast[0].tolist() == [np.count_nonzero(row) for row in rows]
+    assert np.allclose(fast[1], [row.astype(np.float64).sum() for row in rows])
+
+
+@pytest.mark.parametrize("graph", [random_graph(600, 3000, seed=1), wide(random_graph(600, 3000, seed=1))])
+def test_a_noisy_copy_keeps_weights_and_gives_added_edges_those_of_others(threads, graph):
+    weight = np.arange(1, graph.n_edges + 1)
+    directed = Graph.from_edges(graph.edges(), ids=np.arange(600), directed=True, weight=weight)
+    out, into = directed.channels["out"], directed.channels["in"]
+    added = random_graph(600, 300, seed=2)
+    arguments = (graph.offsets, graph.targets, (added.offsets, added.targets), 7, 0.3)
+    rows = structure.view(*arguments)
+
+    (here, there), plain = both(
+        lambda: (
+            structure.view_weights(arguments, rows, out, into),
+            structure.view_weights(arguments, rows, into, out),
+        )
+    )
+    assert np.array_equal(here, plain[0])
+    assert np.array_equal(there, plain[1])
+    copy = Graph(*rows, graph.id_column, channels={"out": here, "in": there}, weighted=True)
+    a, b = copy.to_scipy(channel="out"), copy.to_scipy(channel="in")
+    assert (a != b.T).nnz == 0  # both ends of an edge agree
+    known = {(int(u), int(v)): w for u, v, w, _ in zip(*directed.arcs(), strict=True)}
+    ours = {(int(u), int(v)): w for u, v, w, _ in zip(*copy.arcs(), strict=True)}
+    same = [pair for pair in ours if pair in known]
+    assert all(ours[pair] == known[pair] for pair in same)
+    new = [pair for pair in ours if pair not in known]
+    assert len(new) > 200
+    assert set(ours.values()) <= set(known.values())  # every added one has the weight of an edge that there is
+    backwards = sum(u > v for u, v in new)
+    assert 0.3 * len(new) < backwards < 0.7 * len(new)  # and its direction, either way
+
+
 @pytest.mark.parametrize("noise", [0.0, 0.1, 0.7, 1.0])
 def test_a_noisy_copy_of_a_graph(threads, noise):
     graph, added = random_graph(600, 3000, seed=1), random_graph(600, 300, seed=2)

@@ -129,3 +129,46 @@ def test_breadth_first_names_every_node_once_and_keeps_what_is_connected_togethe
         near = set(GRAPH.neighbors(int(u)).tolist())
         assert near & visited or not any(set(GRAPH.neighbors(v).tolist()) - visited for v in visited)
         visited.add(int(u))
+
+
+# ------------------------------------------------------------------------------ edges with weights
+
+
+WEIGHTS, KINDS = RNG.random(30).astype(np.float32), RNG.integers(0, 3, 30).astype(np.float32)
+
+
+@pytest.mark.parametrize("kind", [np.int32, np.int64])
+@pytest.mark.parametrize("largest", [False, True])
+@pytest.mark.parametrize("directions", [1, 2])
+def test_weighted_rows_of_the_library_are_those_of_the_reference_and_of_dictionaries(kind, largest, directions):
+    def built():
+        source, target = SOURCE.astype(kind), TARGET.astype(kind)
+        stripe_ends, keys, weights = np.zeros(1, np.int64), np.zeros(60, np.int64), np.zeros(60, np.float32)
+        loops = build.deal_weighted(source, target, WEIGHTS, KINDS, directions, 4, stripe_ends, keys, weights)
+        n = int(stripe_ends[-1])
+        by_digit = keys[:n].copy(), weights[:n].copy()
+        build.sort_weighted_digit(keys[:n], weights[:n], build.CHANNEL, np.zeros(16, np.int64), *by_digit)
+        lengths, entries, out = np.zeros(9, np.int64), np.zeros(n, kind), np.zeros((3 * directions, n), np.float32)
+        spare = np.zeros(n, np.int64), np.zeros(n, np.float32)
+        size, slots = build.fill_weighted_rows(
+            *by_digit, 0, np.zeros(9, np.int64), lengths, spare, largest, entries, out
+        )
+        return loops, slots, by_digit[0], by_digit[1], lengths, entries[:size], out[:, :size]
+
+    fast = built()
+    with reference_only():
+        plain = built()
+    for a, b in zip(fast, plain, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+    wanted: dict = {}
+    for u, v, w, k in zip(SOURCE.tolist(), TARGET.tolist(), WEIGHTS.tolist(), KINDS.tolist(), strict=True):
+        for here, there, way in ((u, v, 0), (v, u, directions - 1)) if u != v else ():
+            key = (here, there, int(k) * directions + way)
+            wanted[key] = max(wanted.get(key, 0.0), w) if largest else wanted.get(key, 0.0) + w
+    loops, slots, *_, lengths, entries, out = fast
+    rows = np.repeat(np.arange(9), lengths)
+    got = {(int(rows[i]), int(entries[i]), int(c)): out[c, i] for c, i in zip(*out.nonzero(), strict=True)}
+    assert got == {key: np.float32(value) for key, value in wanted.items()}
+    assert slots == len(wanted)
+    assert loops == (SOURCE == TARGET).sum()

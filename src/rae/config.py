@@ -51,6 +51,15 @@ class Settings:
         """Every setting by name, in order of declaration."""
         return {name: getattr(self, name) for name in type(self).names()}
 
+    def stored(self) -> dict[str, Any]:
+        """Every setting by name as a file keeps them: one that came later is left out where it has its default.
+
+        So the files of a model that does without it are those of the versions before.
+        """
+        later = {field.name for field in dataclasses.fields(self) if field.metadata.get("later")}  # type: ignore[arg-type]
+        changed = self.changed()
+        return {name: value for name, value in self.as_dict().items() if name not in later or name in changed}
+
     def changed(self) -> dict[str, Any]:
         """Only the settings that differ from their default."""
         default = type(self)().as_dict()
@@ -205,6 +214,20 @@ class ExactConfig(Settings):
         "columns of each of own, near, mid and far; 0: the square root of the number of nodes, from 32 to 128",
         low=0,
         high=4096,
+    )
+    channel_weight: float = _setting(
+        1.0,
+        "weight in `place` of degrees and strengths by direction and kind, where edges have these",
+        low=0.0,
+        high=1e6,
+        later=True,
+    )
+    mix: str = _setting(
+        "union",
+        "how features are averaged where edges have weights, directions or kinds: union (over all neighbours, by "
+        "weight), directions (along edges out of a node and into it, side by side) or channels (by kind too)",
+        choices=("union", "directions", "channels"),
+        later=True,
     )
     structure: bool = _setting(True, "structural blocks beside those of the features")
     structure_scale: float = _setting(

@@ -374,6 +374,8 @@ def fit_trained(
     graph: Graph, features: Any, config: Config, names: Sequence[str] | None = None, progress: Progress | None = None
 ) -> Checkpoint:
     """The paper's model, trained: an encoder per loss."""
+    if graph.channels:
+        log.info("the trained model reads who is connected with whom; weights, directions and kinds are left out")
     x = Features.of(graph, features, config, names)
     _warn_of_sizes(x)
     encoders: dict[str, Encoder] = {}
@@ -400,7 +402,15 @@ def fit_exact(
     x = None if features is None else Features.of(graph, features, Config(), names, categories=categories)
     actions = None if x is None else fit_actions(x, config, progress)
     structure = fit_structure(graph, config, progress) if x is None or config.structure else None
-    model = ExactModel(config, structure, actions, None if x is None else x.names)
+    names = None if x is None else x.names
+    model = ExactModel(
+        config,
+        structure,
+        actions,
+        names,
+        channels=tuple(graph.channels),
+        weighted=bool(graph.channels) and graph.weighted,
+    )
     if actions is not None:
         log.info(
             "features: %s", "words, rare ones count more" if actions.words else "each column in units of its deviation"

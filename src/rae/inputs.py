@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("rae.inputs")
 
 BUILD_BYTES = 400_000_000  # of a graph build, without the program and the edges in memory; text ids take the most
+_OF_EDGES = ("weight", "directed", "kind", "doubled", "time", "since", "until")
 _CHOICES = {"missing": ("error", "zero"), "unknown": ("isolated", "drop", "error")}
 
 
@@ -35,7 +36,8 @@ _CHOICES = {"missing": ("error", "zero"), "unknown": ("isolated", "drop", "error
 class Reading:
     """How edges and features are read and joined.
 
-    `source`, `target` and `header` are those of `read_edges`; `id`, `columns`, `drop`, `categories`,
+    `source`, `target`, `header`, `weight`, `directed`, `kind`, `doubled`, `time`, `since` and `until` are those of
+    `read_edges`; `id`, `columns`, `drop`, `categories`,
     `feature`, `value` those of `read_features`, and `features_header` its header; `name` is a column of display
     names, which is no feature; `feature_names` are names of the feature columns, or a file of them (`read_names`).
     `missing` says what becomes of nodes without a feature row ("error", "zero"),
@@ -45,6 +47,13 @@ class Reading:
     source: str | None = None
     target: str | None = None
     header: bool | None = None
+    weight: str | None = None
+    directed: bool = False
+    kind: str | None = None
+    doubled: str | None = None
+    time: str | None = None
+    since: Any = None
+    until: Any = None
     features_header: bool | None = None
     id: str | None = None
     columns: Sequence[str] | None = None
@@ -62,9 +71,14 @@ class Reading:
             if (value := getattr(self, name)) not in choices:
                 raise ConfigError(Argument(name), f" must be one of {', '.join(map(repr, choices))}, got {value!r}")
 
+    @property
+    def edge_options(self) -> dict[str, Any]:
+        """What is read of the edges beside their ends, by name; those of a graph that is there already are its own."""
+        return {name: getattr(self, name) for name in _OF_EDGES}
+
     def given(self, *names: str) -> str | None:
         """The first of these options that is set, None where none is."""
-        return next((name for name in names if getattr(self, name) is not None), None)
+        return next((name for name in names if getattr(self, name) not in (None, False)), None)
 
 
 @dataclass(frozen=True)
@@ -106,8 +120,9 @@ def read_inputs(
         discard_reading(out)
     began = time.perf_counter()
     if is_frame(edges):
-        edges = Graph.from_dataframe(edges, reading.source, reading.target)
-        reading = replace(reading, source=None, target=None)
+        edges = Graph.from_dataframe(edges, reading.source, reading.target, **reading.edge_options)
+        read: dict[str, Any] = dict.fromkeys(("source", "target", *_OF_EDGES))
+        reading = replace(reading, **read | {"directed": False})
     if isinstance(edges, Graph):
         graph, joined = _with_graph(edges, "a Graph", features, reading, like)
     elif not _is_path(edges):
@@ -179,6 +194,7 @@ def count(graph: Graph, features: Any) -> dict[str, int]:
         "rows": graph.counts.rows,
         "doubled": graph.counts.doubled,
         "self_loops": graph.counts.self_loops,
+        **{name: count for name, count in graph.counts.as_dict().items() if name in ("zeros", "outside")},
         "features": 0 if matrix is None else int(matrix.shape[1]),
     }
 
@@ -200,11 +216,10 @@ def describe(counts: Mapping[str, int]) -> str:
     """The counts in two lines."""
     width = counts["features"]
     given = f"{width:,} action feature{'s' if width > 1 else ''}" if width else "no action features: structure alone"
-    return (
-        f"{counts['nodes']:,} nodes, {counts['edges']:,} edges, {counts['isolated']:,} isolated; {given}\n"
-        f"{counts['rows']:,} rows read, {counts['doubled']:,} doubled merged, "
-        f"{counts['self_loops']:,} self-loops dropped"
-    )
+    from rae.graph import Counts
+
+    read = Counts(*(counts.get(name, 0) for name in ("rows", "self_loops", "doubled", "zeros", "outside")))
+    return f"{counts['nodes']:,} nodes, {counts['edges']:,} edges, {counts['isolated']:,} isolated; {given}\n{read}"
 
 
 def named_header(header: bool | None, *names: str | None) -> bool | None:
@@ -226,7 +241,7 @@ def _with_graph(
     """The graph with these features; a matrix is in the graph's row order."""
     from rae.features import FeatureTable
 
-    if name := reading.given("source", "target", "header"):
+    if name := reading.given("source", "target", "header", *_OF_EDGES):
         raise GraphError(Argument(name), f" says how an edge file is read, {what}")
     table = read_features_of(features, reading, like)
     return _join(graph, table, reading) if isinstance(table, FeatureTable) else (graph, table)
@@ -254,12 +269,15 @@ def _with_file(
     progress: Progress | None,
 ) -> tuple[Graph, Any]:
     from rae.features import FeatureTable
-    from rae.io.edges import open_edges
+    from rae.io.edges import EdgeOptions, open_edges
 
-    header = named_header(reading.header, reading.source, reading.target)
-    opened = open_edges(path, source=reading.source, target=reading.target, header=header)
+    names = (reading.source, reading.target, reading.weight, reading.kind, reading.time)
+    header, options = named_header(reading.header, *names), EdgeOptions(**reading.edge_options)
+    opened = open_edges(path, source=reading.source, target=reading.target, header=header, options=options)
     if len(opened.table.names) > 2 and not opened.guessed:
         log.info(str(opened))
+    if (suggestion := opened.suggestion) is not None:
+        log.info(suggestion)
     graph = _read_graph(opened, path) if memory is None else _build_graph(opened, path, memory, out, progress)
     table = read_features_of(features, reading, like)
     if isinstance(table, FeatureTable):
@@ -351,7 +369,7 @@ def _reading_bytes(opened: EdgeFile, path: str) -> int | None:
     from rae.plan import reading_bytes
 
     rows = expected_rows(opened.table)
-    return None if rows is None else reading_bytes(_file(path)["bytes"], rows)
+    return None if rows is None else reading_bytes(_file(path)["bytes"], rows, weighted=bool(opened.values))
 
 
 def _ranks(graph: Graph) -> Any:

@@ -12,7 +12,8 @@ Memory is a formula. With b anchors a step, p positives, fan-outs f_1 (from the 
               with a memory budget: parts at work, three row groups, and 4 n (half: 2 n) times the widest rows
               that are averaged, or what the budget leaves, whichever is less
     fit       of an exact model: a noisy copy of the graph, a copy that is ordered by degree, and the statistics of all
-              nodes, FIT_BYTES a node
+              nodes, FIT_BYTES a node; with weights, directions or kinds, those of each channel too
+    graph     offsets and neighbours, and 4 bytes per stored neighbour and channel
     read      the file and the columns made of it, before the graph is there; nothing for a graph folder
     peak      program + the larger of read and graph + features + the larger of step and embedding
 
@@ -51,6 +52,7 @@ from rae.io.embeddings import GROUP_BYTES
 from rae.memory import aligned_empty, number_in
 from rae.memory import available_memory as available_memory
 from rae.model import actions, structure
+from rae.model.channels import n_measures
 from rae.model.training import fit
 from rae.ops.gather import mean
 from rae.runtime import generator, threads
@@ -60,6 +62,7 @@ from rae.storage.scratch import scratch_folder
 LIVE_ARRAYS = 14  # arrays of a level that are alive at the end of a forward pass and during the backward pass
 FIT_BYTES = 256  # of an exact fit per node: counts, measures, two levels of moments
 BUFFERS = 2  # row groups that are computed while others are written
+PER_WEIGHT = 32  # bytes more per row where it has a weight, a direction or a kind: two columns, buffered and sorted
 PER_ROW = 64  # bytes per row of the edge file while the graph is made: two columns, codes, ranks
 SAMPLE = 32_768  # nodes embedded and written to measure the rates
 COLUMNS = 64  # width at which averaging is timed
@@ -135,8 +138,8 @@ def memory(
     group = min(GROUP_BYTES, 4 * n * width)
     parts = {
         "program": PROGRAM,
-        "read": 0 if from_folder else reading_bytes(file_bytes, graph.counts.rows),
-        "graph": graph.offsets.nbytes + graph.targets.nbytes + graph.id_column.nbytes,
+        "read": 0 if from_folder else reading_bytes(file_bytes, graph.counts.rows, weighted=bool(graph.channels)),
+        "graph": sum(array.nbytes for array in graph.arrays) + graph.id_column.nbytes,
         "features": resident + structural,
         "step": _fit_bytes(graph, models, config),
         "embedding": 4 * n * _table_columns(models) + (BUFFERS + WRITING) * group,
@@ -150,9 +153,9 @@ def memory(
     return parts | {"peak": max(PROGRAM + parts["read"] + parts["graph"], fitting, embedding)}
 
 
-def reading_bytes(file_bytes: int, rows: int) -> int:
-    """Bytes that reading an edge file into memory takes, beside the program."""
-    return file_bytes + PER_ROW * rows
+def reading_bytes(file_bytes: int, rows: int, *, weighted: bool = False) -> int:
+    """Bytes that reading an edge file into memory takes, beside the program; more where weights or kinds go along."""
+    return file_bytes + (PER_ROW + (PER_WEIGHT if weighted else 0)) * rows
 
 
 def least_budget(graph: Graph, features: Any, config: Settings, *, half: bool = False) -> int:
@@ -284,7 +287,8 @@ def _fit_bytes(graph: Graph, models: Mapping[str, Model], config: Settings) -> i
     if isinstance(config, ExactConfig):
         given = models["actions"].reads.given_width if "actions" in models else 0
         hops = actions.hop_bytes(graph.n_nodes, given)
-        return _counting_bytes(graph) + graph.offsets.nbytes + graph.targets.nbytes + FIT_BYTES * graph.n_nodes + hops
+        copy = sum(array.nbytes for array in graph.arrays)  # a noisy one, with its weights
+        return _counting_bytes(graph) + copy + _statistics_bytes(graph, config) + hops
     assert isinstance(config, Config)
     if not config.steps:
         return 0
@@ -292,6 +296,16 @@ def _fit_bytes(graph: Graph, models: Mapping[str, Model], config: Settings) -> i
     structural = 4 * graph.n_nodes * x.structural_width
     row_bytes = 4 * x.width if x.is_dense else (x.given_bytes + structural) / graph.n_nodes  # float16 rows are widened
     return _step_bytes(graph, x.width, row_bytes, config)
+
+
+def _statistics_bytes(graph: Graph, config: ExactConfig) -> int:
+    """Bytes of the measures and statistics of an exact fit: more where edges have directions, weights or kinds."""
+    if not graph.channels:
+        return FIT_BYTES * graph.n_nodes
+    channels, weighted = tuple(graph.channels), graph.weighted
+    measured = n_measures(channels, weighted)
+    sampled = 8 * 4 * structure.n_statistics(config, channels, weighted) * min(graph.n_nodes, structure.SAMPLE)
+    return (FIT_BYTES + 40 * measured) * graph.n_nodes + sampled
 
 
 def _step_bytes(graph: Graph, n_features: int, row_bytes: float, config: Config) -> int:
@@ -325,7 +339,8 @@ def _columns_gathered(model: Model) -> int:
     """
     later = [*model.levels[1:], None]
     return sum(
-        (level.columns + 2 * level.spread) * (2 if above is not None and above.maps_rows else 1)
+        sum(way.right - way.left + 2 * min(level.spread, way.right - way.left) for way in level.ways)
+        * (2 if above is not None and above.maps_rows else 1)
         for level, above in zip(model.levels, later, strict=True)
     )
 
@@ -334,8 +349,14 @@ def _small_graph(graph: Graph, seed: int) -> Graph:
     """The graph itself, or a random one of SAMPLE nodes with the same mean degree."""
     if graph.n_nodes <= SAMPLE:
         return graph
-    ends = generator(seed, "plan").integers(SAMPLE, size=(2, round(graph.n_edges * SAMPLE / graph.n_nodes)))
-    return Graph.from_edges((ends[0], ends[1]), ids=np.arange(SAMPLE))
+    rng = generator(seed, "plan")
+    ends = rng.integers(SAMPLE, size=(2, round(graph.n_edges * SAMPLE / graph.n_nodes)))
+    plain = Graph.from_edges((ends[0], ends[1]), ids=np.arange(SAMPLE))
+    if not graph.channels:
+        return plain
+    entries = rng.integers(len(graph.targets), size=len(plain.targets))  # weights of edges, wherever they are
+    channels = {name: np.ascontiguousarray(array[entries]) for name, array in graph.channels.items()}
+    return Graph(plain.offsets, plain.targets, plain.id_column, channels=channels, weighted=graph.weighted)
 
 
 def _embedding_seconds(models: Mapping[str, Model], seed: int, dtype: str) -> tuple[float, float]:

@@ -101,7 +101,7 @@ def vectors_key(
     return {
         "versions": versions_of("numpy", "pyarrow", "torch"),
         "model": model,
-        "graph": digest_of(graph.offsets, graph.targets),
+        "graph": digest_of(*graph.arrays),
         "ids": _ids_digest(graph.id_column),
         "features": Features.of(graph, features, Config(), check=False).digest(),
         "half": half,

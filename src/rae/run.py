@@ -67,12 +67,13 @@ MODEL, EMBEDDINGS, INFO = "model.safetensors", "embeddings.parquet", "run.json"
 PAGE, NOTICE = "explore/index.html", "explore/NOTICE.txt"
 GRAPH, SPARSE, DENSE, NAMES = "graph", "features.npz", "features.npy", "names.parquet"
 GRAPH_FILES = tuple(f"{GRAPH}/{name}" for name in ("graph.json", "offsets.npy", "targets.npy", "ids.arrow"))
+CHANNEL_FILES = tuple(f"{GRAPH}/channel-{number:02}.npy" for number in range(32))  # as many as a graph can have
 ROLES, CARDS, FITTED_ROLES = "roles.parquet", "roles.json", "roles.safetensors"
 # Every file of a run, in the order of removal: the model last, so that a graph folder without a model
 # is never taken for part of a run. No other file is ever replaced.
 RUN_FILES = (
     *(INFO, STATE, PAGE, NOTICE, ROLES, CARDS, FITTED_ROLES),
-    *(*GRAPH_FILES, SPARSE, DENSE, NAMES, EMBEDDINGS, MODEL),
+    *(*GRAPH_FILES, *CHANNEL_FILES, SPARSE, DENSE, NAMES, EMBEDDINGS, MODEL),
 )
 OUT, FORCE = Argument("out"), Argument("force", True)
 COUNTS = ("nodes", "edges", "isolated", "features", "width", "rows", "doubled", "self_loops")
@@ -161,7 +162,7 @@ class Run:
             info: dict[str, Any] = {
                 "format": FORMAT,
                 "format_version": FORMAT_VERSION,
-                "settings": model.config.as_dict(),
+                "settings": model.config.stored(),
                 "structural": bool(model.structural),
                 "versions": _versions(),
                 "counts": {**(counts or {}), "width": width},

@@ -177,7 +177,7 @@ def _prepared(run: Any, folder: UpdateFolder, progress: Progress | None) -> Stat
         if not state.log:
             folder.show(state)  # what a killed process may have left hidden
         return state
-    graph, features, fitted = run.graph(), run.features(), run.model().fitted
+    graph, features, fitted = _plain_graph(run), run.features(), run.model().fitted
     base = folder.new_base(None)
     folder.adopt(base)
     followed = can_follow(fitted, graph)
@@ -197,6 +197,17 @@ def _prepared(run: Any, folder: UpdateFolder, progress: Progress | None) -> Stat
     return state
 
 
+def _plain_graph(run: Any) -> Graph:
+    """The graph of a run; one whose edges have weights, directions or kinds cannot be updated."""
+    graph: Graph = run.graph()
+    if graph.channels:
+        raise RunError(
+            f"the edges of the run in {run.path} have weights, directions or kinds, which updates and new nodes do not "
+            "follow yet; embed the whole graph of tomorrow with its model instead (rae embed)"
+        )
+    return graph
+
+
 def _current_live(run: Any, folder: UpdateFolder, state: State | None) -> Live | None:
     """The tables of this state: those that this process has, brought up to date, or those of the disk.
 
@@ -207,7 +218,7 @@ def _current_live(run: Any, folder: UpdateFolder, state: State | None) -> Live |
         return known[1]  # type: ignore[no-any-return]
     fitted = run.model_kept.fitted
     if state is None:
-        graph = run.graph()
+        graph = _plain_graph(run)
         live = Live.of(fitted, graph, run.features()) if can_follow(fitted, graph) else None
     elif not state.followed:
         live = None

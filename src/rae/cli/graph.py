@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
 from rae.cli.console import Console, columns, global_options, size
+from rae.cli.reading_options import edge_options
 from rae.inputs import named_header, stages
 from rae.progress import seconds
+
+_COLUMNS = ("source", "target", "weight", "kind", "time")
+
+
+def _edge_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The command with the options that say how EDGES is read."""
+    for option in edge_options():
+        command = option(command)
+    return command
 
 
 @click.group(short_help="store a graph as a folder that opens at once")
@@ -34,32 +45,32 @@ def graph() -> None:
     show_default=True,
     help="order of the rows: as the ids ascend, or neighbours near each other, which embeds large graphs faster",
 )
-@click.option("--source", metavar="NAME", help="column of EDGES that holds one end")
-@click.option("--target", metavar="NAME", help="column of EDGES that holds the other end")
-@click.option("--header/--no-header", default=None, help="whether EDGES begins with column names")
+@_edge_options
 @click.option("--force", is_flag=True, help="replace an existing graph folder")
 @global_options
 @click.pass_obj
 def build(
     console: Console,
+    /,
     edges: str,
     out: str,
     order: str,
-    source: str | None,
-    target: str | None,
     header: bool | None,
     force: bool,
+    **columns_read: Any,
 ) -> None:
     """Build a graph folder from EDGES: Parquet, CSV, TSV or a plain edge list, gzipped or not.
 
     Edges are buffered in a quarter of the free memory, 3 GiB at most, and spill to disk beyond that, so memory grows
-    with the nodes, by some tens of bytes each, and not with the edges. Directions are dropped, doubled edges merged,
-    self-loops left out, all counted. Ids stay what they are in the file. A build that is killed leaves no folder.
+    with the nodes, by some tens of bytes each, and not with the edges. Doubled edges are merged and self-loops left
+    out, both counted. Weights, directions and kinds are kept where they are asked for, else dropped. Ids stay what they
+    are in the file. A build that is killed leaves no folder.
 
     \b
     rae graph build edges.parquet --out web
     rae graph build edges.tsv.gz --out web --order locality --force
     rae graph build calls.csv --source caller --target called --out calls
+    rae graph build payments.parquet --weight amount --directed --kind type --out payments
     """
     from rae.io.build import build_graph
 
@@ -68,12 +79,11 @@ def build(
         built = build_graph(
             edges,
             out,
-            source=source,
-            target=target,
-            header=named_header(header, source, target),
+            header=named_header(header, *(columns_read[name] for name in _COLUMNS)),
             order=order,
             force=force,
             report=stages(progress),
+            **columns_read,
         )
     elapsed = time.perf_counter() - start
     files = {file.name: file.stat().st_size for file in sorted(Path(out).iterdir())}
@@ -83,10 +93,12 @@ def build(
         "rows": built.counts.rows,
         "doubled": built.counts.doubled,
         "self_loops": built.counts.self_loops,
+        **{name: count for name, count in built.counts.as_dict().items() if name in ("zeros", "outside")},
     }
     rows = [
         ("graph", f"{built.n_nodes:,} nodes, {built.n_edges:,} edges"),
         ("rows", str(built.counts)),
+        *([("channels", ", ".join(built.channels))] if built.channels else []),
         ("time", seconds(elapsed)),
         ("written", f"{out} ({len(files)} files, {size(sum(files.values()))})"),
     ]

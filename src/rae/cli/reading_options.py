@@ -10,9 +10,46 @@ import click
 from rae.cli.settings import bundled
 from rae.inputs import Reading
 
+DOUBLED = ["add", "count", "max"]  # as in rae.graph.channels, which takes long to import
+
 
 def _names(_: click.Context, __: click.Parameter, value: str | None) -> list[str] | None:
     return value.split(",") if value else None
+
+
+def edge_options() -> list[Callable[..., Any]]:
+    """The options that say how an edge file is read, the last one first."""
+    return [
+        click.option(
+            "--until",
+            metavar="TIME",
+            help="the first time that does not count: a date, a timestamp (UTC if it has no zone) or a number",
+        ),
+        click.option("--since", metavar="TIME", help="the first time that counts, as --until"),
+        click.option(
+            "--time",
+            metavar="NAME",
+            help="column of EDGES that holds times, of which --since and --until choose rows",
+        ),
+        click.option(
+            "--doubled",
+            type=click.Choice(DOUBLED),
+            help="what doubled edges become: weights add, their number is the weight, or the largest weight stays  "
+            "[default: add with --weight, else they count once]",
+        ),
+        click.option(
+            "--kind", metavar="NAME", help="column of EDGES that holds the kind of the edge, at most 16 different ones"
+        ),
+        click.option("--directed", is_flag=True, help="edges go from --source to --target"),
+        click.option(
+            "--weight",
+            metavar="NAME",
+            help="column of EDGES that holds weights, 0 or more; rows of weight 0 are left out",
+        ),
+        click.option("--header/--no-header", default=None, help="whether EDGES begins with column names"),
+        click.option("--target", metavar="NAME", help="column of EDGES that holds the other end"),
+        click.option("--source", metavar="NAME", help="column of EDGES that holds one end"),
+    ]
 
 
 def reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -77,9 +114,7 @@ def reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--features-header/--no-features-header", default=None, help="whether --features begins with column names"
         ),
-        click.option("--header/--no-header", default=None, help="whether EDGES begins with column names"),
-        click.option("--target", metavar="NAME", help="column of EDGES that holds the other end"),
-        click.option("--source", metavar="NAME", help="column of EDGES that holds one end"),
+        *edge_options(),
         click.option("--features", metavar="FILE", help="action features: Parquet, CSV, TSV, JSON, .npz or .npy"),
         click.argument("edges", metavar="EDGES"),
     ):

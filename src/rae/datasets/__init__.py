@@ -8,5 +8,6 @@ Dataset('barbell', nodes=30, edges=101, features=None, classes=7, split=None)
 from rae.datasets.catalogue import load, names
 from rae.datasets.dataset import Dataset, GraphCollection, Split
 from rae.datasets.home import Home
+from rae.datasets.payments import transactions
 
-__all__ = ["Dataset", "GraphCollection", "Home", "Split", "load", "names"]
+__all__ = ["Dataset", "GraphCollection", "Home", "Split", "load", "names", "transactions"]

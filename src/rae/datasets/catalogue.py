@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from rae.datasets import airports, heterophilous, pages, planetoid, random_graphs, roles, stdlib, tu
+from rae.datasets import airports, heterophilous, pages, payments, planetoid, random_graphs, roles, stdlib, tu
 from rae.datasets.dataset import Dataset, GraphCollection
 from rae.errors import ConfigError, DatasetError
 
@@ -18,6 +18,7 @@ _LOADERS: dict[str, Callable[..., Any]] = {
     "planted-roles": roles.planted_roles,
     "planted-actions": random_graphs.planted_actions,
     "power-law": random_graphs.power_law,
+    "transactions": payments.load,
     "stdlib": stdlib.load,
     **{name: partial(planetoid.load, name) for name in planetoid.NAMES},
     **{name: partial(tu.load, name) for name in tu.NAMES},

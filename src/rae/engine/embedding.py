@@ -306,7 +306,7 @@ def _counter(report: Report | None, total: int) -> Callable[[], None]:
 def job_sizes(models: Mapping[str, Model], itemsize: int) -> Sizes:
     """What a layout depends on."""
     graph = _graph(models)
-    in_memory = sum(array.nbytes for array in (graph.offsets, graph.targets) if mapped(array) is None)
+    in_memory = sum(array.nbytes for array in graph.arrays if mapped(array) is None)
     reads = {id(model.reads): model.reads for model in models.values()}.values()
     levels = [max(level.width, level.columns) for model in models.values() for level in model.levels]
     return Sizes(
@@ -328,7 +328,7 @@ def _about(models: Mapping[str, Model], cut: Layout, stored: np.dtype[Any]) -> d
         "models": {name: model.digest() for name, model in models.items()},
         "settings": {name: model.reads.config.as_dict() for name, model in models.items()},
         "features": {name: model.reads.digest() for name, model in models.items()},
-        "graph": digest_of(graph.offsets, graph.targets),
+        "graph": digest_of(*graph.arrays),
         "rows": cut.rows,
         "columns": cut.columns,
         "tile": TILE,

@@ -5,17 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from rae.config import MEASURES, Config, ExactConfig
+from rae.config import Config, ExactConfig
 from rae.engine.levels import Model, digest_of_tensors
 from rae.features import Features
 from rae.graph import Graph
 from rae.model.actions import BLOCKS, HOPS, Actions, blocks_of_hops, unit_rows
+from rae.model.channels import Way, mixed_channels, n_averaged, place_ways
 from rae.model.structure import PLACE, WAVE_LEVELS, Structure, waves, weighted_levels, weighted_measures
 from rae.ops.dense import row_product
 
@@ -26,10 +27,12 @@ def structure_models(
     fitted: Structure, config: ExactConfig, graph: Graph, own: Any, scale: float = 1.0
 ) -> dict[str, Model]:
     """The structural blocks of a graph, `place` and `around`, from its measures in units."""
-    reads, n = Features(graph, own, PLAIN), len(MEASURES)
+    channels = tuple(graph.channels)
+    reads, n = Features(graph, own, PLAIN), n_averaged(channels, graph.weighted)
     digest = digest_of_tensors(fitted.tensors, config.as_dict() | {"scale": scale})
     place, around = Place(fitted, config, scale), Around(fitted, config, scale)
-    near = [MomentLevel(n, spread=n, maps=place.first), MomentLevel(n, maps=_first_columns)]
+    ways = place_ways(channels, graph.weighted)
+    near = [MomentLevel(n, spread=n, maps=place.first, along=ways), MomentLevel(n, maps=partial(_first_columns, n))]
     far = [MomentLevel(n) for _ in config.level_weights]
     waved = [MomentLevel(around.columns_per_level, maps=around.first if k == 0 else None) for k in range(WAVE_LEVELS)]
     return {
@@ -40,9 +43,12 @@ def structure_models(
 
 def action_model(fitted: Actions, config: ExactConfig, features: Features) -> Model:
     """The blocks of given features: `own`, `near`, `mid` and `far`."""
-    finish = ActionFinish(fitted)
-    columns = fitted.axes.shape[1] + 1
-    levels = [MomentLevel(columns, maps=finish.first if k == 0 else None) for k in range(HOPS)]
+    finish, graph = ActionFinish(fitted), features.graph
+    columns, groups = fitted.axes.shape[1] + 1, mixed_channels(tuple(graph.channels), graph.weighted, config.mix)
+    first = tuple(Way(0, columns, channels) for channels in groups)
+    later = tuple(Way(i * columns, (i + 1) * columns, channels) for i, channels in enumerate(groups))
+    levels = [MomentLevel(columns, maps=finish.first, along=first)]
+    levels += [MomentLevel(len(groups) * columns, along=later) for _ in range(HOPS - 1)]
     return Model(features, levels, digest_of_tensors(fitted.tensors, config.as_dict()), finish)
 
 
@@ -71,8 +77,10 @@ class ActionFinish:
         own = self.fitted.project(x, self.fitted.own_axes) - self.fitted.own_center
         parts = [own]
         for block, (center, directions) in zip(blocks_of_hops(vectors), self._maps, strict=True):
-            centered = block[:, :-1] - block[:, -1:] * center  # a node without neighbours is at the center
-            parts.append(row_product(centered, directions))
+            groups = block.view(len(block), -1, self.fitted.axes.shape[1] + 1)  # along each group of channels
+            at_center = groups[:, :, -1:] * center.view(groups.shape[1], -1)
+            centered = groups[:, :, :-1] - at_center  # a node without neighbours is at the center
+            parts.append(row_product(centered.reshape(len(block), -1), directions))
         if self.fitted.words:
             parts = [self._one_length(block, k) for k, block in enumerate(parts)]
         return torch.cat(parts, 1)
@@ -84,23 +92,28 @@ class ActionFinish:
         return torch.where(block.any(1, keepdim=True), (unit - center) * factor, 0.0)
 
 
-def _first_columns(x: Any) -> Tensor:
-    """The means of the measures, without their deviations."""
-    return as_rows(x)[:, : len(MEASURES)]
+def _first_columns(count: int, x: Any) -> Tensor:
+    """The means of the measures over all neighbours, without their deviations."""
+    return as_rows(x)[:, :count]
 
 
 @dataclass(frozen=True)
 class MomentLevel:
-    """A level that takes means over N(u), then the deviations of its first columns."""
+    """A level that takes means over N(u), then the deviations of its first columns: of all edges, or several ways."""
 
     columns: int
     spread: int = 0
     maps: Callable[[Any], Tensor] | None = None  # of the rows that the level reads; None: they are averaged as they are
     with_ego: bool = False
+    along: tuple[Way, ...] = ()  # none: all columns, over all edges alike
+
+    @property
+    def ways(self) -> tuple[Way, ...]:
+        return self.along or (Way(0, self.columns),)
 
     @property
     def width(self) -> int:
-        return self.columns + self.spread
+        return sum(way.right - way.left + min(self.spread, way.right - way.left) for way in self.ways)
 
     @property
     def maps_rows(self) -> bool:
@@ -130,9 +143,13 @@ class Place:
     def width(self) -> int:
         return PLACE
 
-    def first(self, x: Any) -> Tensor:
-        """What the first level averages: the measures as they count."""
+    def own(self, x: Any) -> Tensor:
+        """The measures as they count."""
         return weighted_measures(as_rows(x), self.config)
+
+    def first(self, x: Any) -> Tensor:
+        """What the first level averages: the measures that are averaged."""
+        return self.own(x)[:, : len(self.fitted.frequencies)]
 
     @cached_property
     def _map(self) -> tuple[Tensor, Tensor]:
@@ -140,7 +157,7 @@ class Place:
 
     def columns(self, x: Any, vectors: Sequence[Tensor]) -> Tensor:
         center, directions = self._map
-        phi = weighted_levels([self.first(x), *vectors], self.config)
+        phi = weighted_levels([self.own(x), *vectors], self.config)
         return row_product(phi - center, directions)
 
 
@@ -170,7 +187,8 @@ class Around:
 
     def first(self, x: Any) -> Tensor:
         """What the first level averages."""
-        return waves(as_rows(x), *self._waves)
+        averaged = as_rows(x)[:, : len(self.fitted.frequencies)].contiguous()
+        return waves(averaged, *self._waves)
 
     def columns(self, x: Any, vectors: Sequence[Tensor]) -> Tensor:
         f = self.fitted.n_frequencies

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -18,6 +18,7 @@ from torch import Tensor
 from rae.errors import FeatureError
 from rae.features import Features
 from rae.graph import Graph
+from rae.model.channels import Way
 from rae.model.encoder import Encoder, Level
 from rae.model.sampling import Block, inference_key, sample_neighbors
 from rae.ops.dense import at_least
@@ -48,6 +49,10 @@ class LevelSteps(Protocol):
     @property
     def spread(self) -> int:
         """The first columns whose standard deviation over N(u) comes after the means."""
+
+    @property
+    def ways(self) -> Sequence[Way]:
+        """Which columns are averaged along which edges: means and deviations of the first way, then of the next one."""
 
     def before(self, x: Any) -> Tensor:
         """The rows that are averaged, from the rows that the level reads: an array or a SciPy CSR."""
@@ -102,6 +107,10 @@ class EncoderLevel:
     @property
     def maps_rows(self) -> bool:
         return self.level.projects_first(self.reads_dense)
+
+    @property
+    def ways(self) -> Sequence[Way]:
+        return (Way(0, self.columns),)
 
     @property
     def device(self) -> torch.device:
@@ -159,6 +168,9 @@ class Neighborhoods(Protocol):
     def lists(self, k: int, rows: RowSet) -> tuple[Any, Any, Any, Any]:
         """The arguments of `rae.ops.gather.mean` for these rows: offsets, index, ego, lists."""
 
+    def weights(self, k: int, channels: tuple[str, ...], first: int, last: int) -> Any:
+        """The weights in these channels, added up, of entries first..last of the index of level k."""
+
     def places(self, k: int, rows: RowSet) -> RowSet:
         """Where these rows of the last level stand at level k."""
 
@@ -190,6 +202,9 @@ class WholeGraph:
             return self.graph.offsets[rows[0] : rows[1] + 1], self.graph.targets, rows[0], None
         return self.graph.offsets, self.graph.targets, rows, rows
 
+    def weights(self, k: int, channels: tuple[str, ...], first: int, last: int) -> Any:
+        return sum_of_channels([self.graph.channels[name] for name in channels], first, last)
+
     def places(self, k: int, rows: RowSet) -> RowSet:
         return rows
 
@@ -201,6 +216,7 @@ class SomeNodes:
     graph: Graph
     nodes: np.ndarray[Any, Any]
     blocks: Sequence[Block]
+    _entries: dict[int, Any] = field(default_factory=dict)  # of the graph, by level: those of the blocks
 
     def n_rows(self, k: int) -> int:
         return len(self.nodes) if k < 0 else self.blocks[k].n_rows
@@ -212,9 +228,29 @@ class SomeNodes:
             return offsets[rows[0] : rows[1] + 1], neighbors, ego[rows[0] : rows[1]], None
         return offsets, neighbors, ego[rows], rows
 
+    def weights(self, k: int, channels: tuple[str, ...], first: int, last: int) -> Any:
+        if k not in self._entries:  # a block has the neighbours of its rows in the order of the graph
+            rows, lengths = self._rows(k), np.diff(self.blocks[k].offsets.numpy())
+            before = np.cumsum(lengths) - lengths
+            self._entries[k] = np.arange(int(lengths.sum())) + np.repeat(self.graph.offsets[rows] - before, lengths)
+        entries = self._entries[k][first:last]
+        return sum_of_channels([self.graph.channels[name][entries] for name in channels], 0, len(entries))
+
+    def _rows(self, k: int) -> Any:
+        """The nodes that the rows of level k are of."""
+        return self.nodes if k < 0 else self._rows(k - 1)[self.blocks[k].ego.numpy()]
+
     def places(self, k: int, rows: RowSet) -> RowSet:
         if k == len(self.blocks) - 1:
             return rows
         above = self.places(k + 1, rows)
         ego: np.ndarray[Any, Any] = self.blocks[k + 1].ego.numpy()
         return ego[above[0] : above[1]] if isinstance(above, tuple) else ego[above]
+
+
+def sum_of_channels(channels: Sequence[Any], first: int, last: int) -> Any:
+    """The weights first..last of several channels added up; of one channel, without a copy."""
+    out = channels[0][first:last]
+    for channel in channels[1:]:
+        out = out + channel[first:last]
+    return out

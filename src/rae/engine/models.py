@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from rae.config import MEASURES, Config, ExactConfig, Settings
+from rae.config import Config, ExactConfig, Settings
 from rae.engine.exact_levels import PLAIN, action_model, structure_models
 from rae.engine.levels import Model, encoder_models
 from rae.errors import FeatureError
 from rae.features import Features
 from rae.graph import Graph
 from rae.model.actions import AXES, Actions
+from rae.model.channels import conform, mixed_channels, n_measures
 from rae.model.checkpoint import Fitted, losses
 from rae.model.encoder import Encoder
 from rae.model.exact import ExactModel
@@ -32,6 +33,7 @@ def models_of(fitted: Fitted, graph: Graph, given: Any = None, *, check: bool = 
 
 def _exact_models(fitted: ExactModel, graph: Graph, given: Any, *, check: bool) -> dict[str, Model]:
     models: dict[str, Model] = {}
+    graph = conform(graph, fitted.channels, fitted.weighted)
     if fitted.actions is not None:
         features = Features.of(graph, given, PLAIN, check=check)
         if features.given_width != fitted.n_features:
@@ -54,16 +56,21 @@ def blank_models(config: Settings, graph: Graph, given: Any = None) -> dict[str,
     models: dict[str, Model] = {}
     if given is not None:
         features = Features.of(graph, given, PLAIN, check=False)
+        groups = len(mixed_channels(tuple(graph.channels), graph.weighted, config.mix))
         m, zeros = features.given_width, torch.zeros(features.given_width, dtype=torch.float64)
         blank = Actions.blank(
             zeros,
             zeros,
             not features.is_dense and not features.categories,
             min(config.n_block_columns(graph.n_nodes), m),
-            min(AXES, m),
+            min(AXES // groups, m),
+            groups,
         )
         models["actions"] = action_model(blank, config, features)
     if given is None or config.structure:
-        own = np.broadcast_to(np.float32(0), (graph.n_nodes, len(MEASURES)))
-        models |= structure_models(Structure.blank(config, config.n_frequencies(graph.n_nodes)), config, graph, own)
+        channels, weighted = tuple(graph.channels), graph.weighted
+        own = np.broadcast_to(np.float32(0), (graph.n_nodes, n_measures(channels, weighted)))
+        count = config.n_frequencies(graph.n_nodes)
+        structure = Structure.blank(config, count, channels=channels, weighted=weighted)
+        models |= structure_models(structure, config, graph, own)
     return models

@@ -22,6 +22,7 @@ from rae.engine.layout import TILE, Layout
 from rae.engine.levels import Model, Neighborhoods, RowSet
 from rae.engine.stores import Store, as_tensor
 from rae.errors import FeatureError
+from rae.model.channels import Way
 from rae.ops.gather import mean, moments
 from rae.runtime import in_ranges, torch_alone, torch_alone_here
 
@@ -173,7 +174,10 @@ class Job:
         return lambda i, j: steps.before(x(i, j))
 
     def means(self, model: str, k: int, rows: RowSet, stripe: tuple[int, int]) -> Tile:
-        """The means over a stripe of the rows that level k averages, then the deviations that it wants, by tile."""
+        """The means over a stripe of the rows that level k averages, then the deviations that it wants, by tile.
+
+        Along each way of the level one after the other.
+        """
         table, steps = self._table(model, k, stripe), self.models[model].levels[k]
         offsets, index, ego, lists = self.neighborhoods.lists(k, rows)
 
@@ -181,13 +185,40 @@ class Job:
             of_tile, which = (offsets[i : j + 1], None) if lists is None else (offsets, lists[i:j])
             if steps.with_ego:
                 return mean(table, of_tile, index, ego + i if isinstance(ego, int) else ego[i:j], which)
-            return moments(table, of_tile, index, which, spread=self.deviations(model, k, stripe))
+            parts = []
+            for way in steps.ways:
+                left, right = within(way, stripe)
+                if left < right:
+                    columns = (
+                        table if right - left == table.shape[1] else table[:, left - stripe[0] : right - stripe[0]]
+                    )
+                    spread = self.deviations(model, k, way, stripe)
+                    parts.append(self._moments(columns, k, way, of_tile, index, which, spread))
+            return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
 
         return tile
 
-    def deviations(self, model: str, k: int, stripe: tuple[int, int]) -> int:
-        """Columns of a stripe whose deviation level k wants."""
-        return max(0, min(self.models[model].levels[k].spread, stripe[1]) - stripe[0])
+    def _moments(self, columns: Tensor, k: int, way: Way, offsets: Any, index: Any, lists: Any, spread: int) -> Tensor:
+        """Moments of some columns over neighbours, along a way."""
+        if not way.channels:
+            return moments(columns, offsets, index, lists, spread=spread)
+        first, last = (int(offsets[0]), int(offsets[-1])) if lists is None else (0, len(index))
+        weights = self.neighborhoods.weights(k, way.channels, first, last)
+        return moments(columns, offsets - first, index[first:last], lists, spread=spread, weights=weights)
+
+    def deviations(self, model: str, k: int, way: Way, stripe: tuple[int, int]) -> int:
+        """Columns of a stripe whose deviation level k wants along a way."""
+        left, right = within(way, stripe)
+        wanted = way.left + min(self.models[model].levels[k].spread, way.right - way.left)
+        return max(0, min(wanted, right) - left)
+
+    def gathered_columns(self, model: str, k: int, stripe: tuple[int, int]) -> list[int]:
+        """The columns that a stripe gives: means and deviations of the first way, of the next one, ..."""
+        out = []
+        for way in self.models[model].levels[k].ways:
+            left, right = within(way, stripe)
+            out += [max(0, right - left), self.deviations(model, k, way, stripe)]
+        return out
 
     def _vectors(self, model: str, k: int, rows: RowSet) -> Tile:
         """The vectors of level k, by tile: read where they are stored, else computed."""
@@ -241,7 +272,7 @@ def _before(job: Job, task: Task) -> None:
 
 def _gather(job: Job, task: Task) -> None:
     rows, stripe = job.parts(task.level)[task.part], job.stripes(task.model, task.level)[task.stripe]
-    columns = stripe[1] - stripe[0] + job.deviations(task.model, task.level, stripe)
+    columns = sum(job.gathered_columns(task.model, task.level, stripe))
     out = job.store.empty(task, rows, job.neighborhoods.n_rows(task.level), columns)
     job.fill(out, job.means(task.model, task.level, rows, stripe), rows)
     job.store.write(task, out, [(0, columns)])
@@ -255,7 +286,7 @@ def _after(job: Job, task: Task) -> None:
     else:
         read = [_read_stripe(job, task, number, stripe) for number, stripe in enumerate(stripes)]
 
-        def means(i: int, j: int) -> Tensor:  # the means of all stripes, then their deviations
+        def means(i: int, j: int) -> Tensor:  # of each way the means of all stripes, then their deviations
             return torch.from_numpy(np.hstack([columns[i:j] for kind in zip(*read, strict=True) for columns in kind]))
 
     out = job.store.empty(task, rows, job.neighborhoods.n_rows(task.level), steps.width)
@@ -263,9 +294,13 @@ def _after(job: Job, task: Task) -> None:
     job.store.write(task, out, [(0, steps.width)])
 
 
-def _read_stripe(job: Job, task: Task, number: int, stripe: tuple[int, int]) -> tuple[Array, Array]:
-    """The means and the deviations of one stripe of a part."""
-    (a, b), columns = job.parts(task.level)[task.part], stripe[1] - stripe[0]
-    width = columns + job.deviations(task.model, task.level, stripe)
-    array = job.store.read(Task("gather", task.model, task.level, task.part, number), (b - a, width))
-    return array[:, :columns], array[:, columns:]
+def _read_stripe(job: Job, task: Task, number: int, stripe: tuple[int, int]) -> list[Array]:
+    """The means and the deviations of one stripe of a part, along each way."""
+    (a, b), columns = job.parts(task.level)[task.part], job.gathered_columns(task.model, task.level, stripe)
+    array = job.store.read(Task("gather", task.model, task.level, task.part, number), (b - a, sum(columns)))
+    return np.split(array, np.cumsum(columns)[:-1], axis=1)
+
+
+def within(way: Way, stripe: tuple[int, int]) -> tuple[int, int]:
+    """The columns of a way that are in a stripe."""
+    return max(way.left, stripe[0]), min(way.right, stripe[1])

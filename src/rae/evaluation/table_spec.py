@@ -168,9 +168,9 @@ class Table:
 
 def digest(config: Settings) -> str:
     """A hash of every setting that this config's loss reads, but the seed, eight hexadecimal digits."""
-    loss = getattr(config, "loss", None)
+    loss, stored = getattr(config, "loss", None), config.stored()
     read = [f.name for f in dataclasses.fields(config) if f.metadata.get("loss", loss) == loss]  # type: ignore[arg-type]
-    text = json.dumps({name: getattr(config, name) for name in read if name != "seed"}, sort_keys=True)
+    text = json.dumps({name: stored[name] for name in read if name in stored and name != "seed"}, sort_keys=True)
     return hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
 
 

@@ -32,6 +32,12 @@ def ego_graph(graph: Graph, nodes: Any, hops: int) -> Graph:
         raise GraphError(Argument("hops"), f" must be a whole number from 1, got {hops!r}; a model reads RAE.hops")
     if graph.reach is not None:
         raise GraphError("an ego graph is cut from a whole graph, got one that is cut already; pass the whole graph")
+    if graph.channels:
+        raise GraphError(
+            "an ego graph cannot take weights, directions and kinds of edges along yet; pass the whole graph to "
+            "RAE.transform, with ",
+            *(Argument("nodes", ...), " for a few vectors"),
+        )
     found = [np.unique(graph.rows(nodes))]
     inside = np.zeros(graph.n_nodes, bool)
     inside[found[0]] = True

@@ -160,7 +160,7 @@ class Features:
 
     def release(self) -> None:
         """Give back the memory of mapped pages, those of the graph too."""
-        forget(self.graph.offsets, self.graph.targets, *self._arrays)
+        forget(*self.graph.arrays, *self._arrays)
 
     @property
     def _arrays(self) -> tuple[Any, ...]:

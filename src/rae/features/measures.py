@@ -55,6 +55,18 @@ def core_numbers(graph: Graph) -> Ints:
     return _once(graph, "core_numbers", structure.core_numbers)
 
 
+def strengths(graph: Graph, channel: str) -> tuple[Ints, Doubles]:
+    """How many edges each node has in a channel, and the sum of their weights.  -> (n,), (n,)"""
+    known: dict[str, Any] = graph.__dict__.setdefault("measures", {})
+    name = f"strengths {channel}"
+    if name not in known:
+        counts, sums = structure.strengths(graph.offsets, graph.channel(channel))
+        sums.flags.writeable = False
+        known[name] = _small(counts), sums
+    both: tuple[Ints, Doubles] = known[name]
+    return both
+
+
 def clustering(graph: Graph, triangle_counts: Ints | None = None) -> Doubles:
     """The share of pairs of neighbours that are adjacent; 0 for nodes with fewer than two neighbours.  -> (n,)"""
     counts = triangles(graph) if triangle_counts is None else triangle_counts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 
 from rae.errors import Argument, GraphError
 
@@ -22,6 +22,25 @@ TARGET = {target for _, target in PAIRS} | {"dest", "destination"}
 # Also names of ends, but as often of times, so that they count in the first two columns only.
 OPENING, CLOSING = {"start", "begin"}, {"end", "stop"}
 ID = {"id", "node", "nodeid", "vertex", "vertexid"}
+# Names that speak for themselves, of columns that are read only where somebody says so.
+WEIGHT = {
+    "weight",
+    "amount",
+    "value",
+    "sum",
+    "volume",
+    "price",
+    "usd",
+    "eur",
+    "amountusd",
+    "amounteur",
+    "duration",
+    "total",
+}
+KIND = {"type", "kind", "category", "relation", "relationship", "label", "transactiontype", "edgetype", "channel"}
+TIME = {"time", "timestamp", "date", "datetime", "when", "ts", "createdat", "created", "at"}
+_EITHER_WAY = {"u", "node1", "user", "author", "id1", "user1", "vertex1", "person1", "customer", "source", "src"}
+DIRECTED = {(source, target) for source, target in PAIRS if source not in _EITHER_WAY}
 
 
 def edge_columns(
@@ -52,6 +71,41 @@ def edge_columns(
             f" must be two columns, got {names[first]!r} for both; name the other",
         )
     return (first, second), guessed
+
+
+def named_columns(names: Sequence[str], ends: tuple[int, int], wanted: Mapping[str, str | None]) -> dict[str, int]:
+    """The positions of the columns that are named for something beside the ends: weight, kind, time."""
+    out: dict[str, int] = {}
+    for argument, name in wanted.items():
+        if name is None:
+            continue
+        index = position(name, names)
+        if isinstance(index, str):
+            raise GraphError(Argument(argument), f": {index}")
+        taken = {ends[0]: "source", ends[1]: "target"} | {place: other for other, place in out.items() if place != -1}
+        if index in taken:
+            raise GraphError(
+                *(Argument(argument), " and ", Argument(taken[index])),
+                f" must be two columns, got {name!r} for both; name another",
+            )
+        out[argument] = index
+    return out
+
+
+def suggested_columns(names: Sequence[str], ends: tuple[int, int]) -> dict[str, str]:
+    """The columns beside the ends whose names speak for themselves, and whether the names of the ends tell directions.
+
+    >>> suggested_columns(["sender", "receiver", "Amount", "timestamp", "note"], (0, 1))
+    {'weight': 'Amount', 'time': 'timestamp', 'directed': ''}
+    """
+    out: dict[str, str] = {}
+    for argument, among in (("weight", WEIGHT), ("kind", KIND), ("time", TIME)):
+        place = usual(names, among)
+        if place is not None and place not in ends:
+            out[argument] = names[place]
+    if (end_name(names[ends[0]]), end_name(names[ends[1]])) in DIRECTED:
+        out["directed"] = ""
+    return out
 
 
 def _position(names: Sequence[str], name: str) -> int:

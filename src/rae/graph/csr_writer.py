@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -11,6 +12,7 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
+from rae.errors import GraphError
 from rae.graph.id_numbering import Lookup, Report, index_type
 from rae.ops import build
 from rae.runtime import threads
@@ -29,64 +31,82 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Counts:
-    """What was done to the edges on the way in: rows = self_loops + doubled + n_edges."""
+    """What was done to the edges on the way in: rows = self_loops + doubled + zeros + outside + edges.
+
+    Edges of different direction or kind are not doubled where the graph keeps these.
+    """
 
     rows: int = 0
     self_loops: int = 0
     doubled: int = 0
+    zeros: int = 0  # rows whose weight is 0
+    outside: int = 0  # rows whose time is not asked for
 
     def __str__(self) -> str:
-        return f"{self.rows:,} rows read, {self.doubled:,} doubled merged, {self.self_loops:,} self-loops dropped"
+        text = f"{self.rows:,} rows read, {self.doubled:,} doubled merged, {self.self_loops:,} self-loops dropped"
+        text += f", {self.zeros:,} of weight 0 dropped" if self.zeros else ""
+        return text + (f", {self.outside:,} of another time left out" if self.outside else "")
+
+    def as_dict(self) -> dict[str, int]:
+        """The counts by name, without those that only some tables have where they are 0."""
+        return {
+            name: count for name, count in dataclasses.asdict(self).items() if count or name not in ("zeros", "outside")
+        }
 
 
 class RowSink(Protocol):
     """Where the entries of the rows go, in order."""
 
-    def open(self, kind: Any, most: int) -> None:
-        """Prepare for entries of this type, `most` of them at most."""
+    def open(self, kind: Any, most: int, channels: int = 0) -> None:
+        """Prepare for entries of this type, `most` of them at most, with so many weights each."""
 
-    def append(self, entries: Array) -> None:
-        """Take the next entries."""
+    def append(self, entries: Array, weights: Array | None = None) -> None:
+        """Take the next entries, and their weights in each channel."""
 
     def close(self) -> None:
         """The last entries were appended."""
 
 
 class MemorySink:
-    """Entries in one array in memory: `targets`, once it is closed."""
+    """Entries in one array in memory: `targets`, once it is closed; and `channels`, one array each."""
 
     def __init__(self) -> None:
         self.targets, self._length = np.empty(0, np.int32), 0
+        self.channels: list[Array] = []
 
-    def open(self, kind: Any, most: int) -> None:
+    def open(self, kind: Any, most: int, channels: int = 0) -> None:
         self.targets, self._length = np.empty(most, kind), 0
+        self.channels = [np.empty(most, np.float32) for _ in range(channels)]
 
-    def append(self, entries: Array) -> None:
-        self.targets[self._length : self._length + len(entries)] = entries
-        self._length += len(entries)
+    def append(self, entries: Array, weights: Array | None = None) -> None:
+        end = self._length + len(entries)
+        self.targets[self._length : end] = entries
+        for channel, values in zip(self.channels, () if weights is None else weights, strict=True):
+            channel[self._length : end] = values
+        self._length = end
 
     def close(self) -> None:
-        self.targets.resize(self._length, refcheck=False)  # gives back what doubled edges would have taken
+        for array in (self.targets, *self.channels):
+            array.resize(self._length, refcheck=False)  # gives back what doubled edges would have taken
 
 
-class FileSink:
-    """Entries in a one-dimensional .npy file, whose length is known at the end."""
+class ArrayFile:
+    """A one-dimensional .npy file, whose length is known at the end."""
 
-    def __init__(self, path: Path) -> None:
-        self._path, self._kind, self._length = path, np.dtype(np.int32), 0
-
-    def open(self, kind: Any, most: int) -> None:
-        self._kind = np.dtype(kind)
+    def __init__(self, path: Path, kind: Any) -> None:
+        self._path, self._kind, self._length = path, np.dtype(kind), 0
         with writing(self._path):
             self._file = self._path.open("wb")
             self._write_header()
 
-    def append(self, entries: Array) -> None:
+    def append(self, values: Array) -> None:
+        """Write the next values."""
         with writing(self._path):
-            self._file.write(entries.view(np.uint8).data)  # `tofile` does not say why it fails
-        self._length += len(entries)
+            self._file.write(values.view(np.uint8).data)  # `tofile` does not say why it fails
+        self._length += len(values)
 
     def close(self) -> None:
+        """Write the length, and close the file."""
         with writing(self._path), self._file:
             self._file.seek(0)
             self._write_header()  # as long as the first: NumPy leaves room for the length
@@ -96,18 +116,60 @@ class FileSink:
         np.lib.format.write_array_header_1_0(self._file, header)
 
 
+def channel_file(number: int) -> str:
+    """The name of the file of a channel."""
+    return f"channel-{number:02}.npy"
+
+
+class FileSink:
+    """Entries in one .npy file, and each channel in one beside it."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._files = path, list[ArrayFile]()
+
+    def open(self, kind: Any, most: int, channels: int = 0) -> None:
+        self._files = [ArrayFile(self._path, kind)]
+        for number in range(channels):
+            self._files.append(ArrayFile(self._path.with_name(channel_file(number)), np.float32))
+
+    def append(self, entries: Array, weights: Array | None = None) -> None:
+        for file, values in zip(self._files, (entries, *(() if weights is None else weights)), strict=True):
+            file.append(np.ascontiguousarray(values))
+
+    def close(self) -> None:
+        for file in self._files:
+            file.close()
+
+
+@dataclass(frozen=True)
+class EdgeWeights:
+    """Weights and kinds of buffered edges: for each batch of ends an array of its weights, then its kinds (float32)."""
+
+    values: SpillBuffer
+    kinds: Array  # (kinds,) the place of each kind among the sorted ones
+    directions: int
+    channels: int
+    largest: bool  # whether of doubled edges the largest weight stays; else they are added
+
+
 @dataclass
 class StripeKeys:
-    """Both ends of every edge as keys (see `rae.ops.build`), in each batch stripe after stripe."""
+    """Both ends of every edge as keys (see `rae.ops.build`), in each batch stripe after stripe; weights go along."""
 
     keys: SpillBuffer
+    weights: SpillBuffer | None = None
+    channels: int = 0
     stripe_ends: list[Array] = field(default_factory=list)  # of each batch, where its stripes end
     self_loops: int = 0
 
-    def stripe(self, s: int) -> list[Array]:
-        """The keys of the rows of a stripe, batch by batch."""
+    def stripe(self, s: int) -> list[tuple[Array, Array | None]]:
+        """The keys of the rows of a stripe and their weights, batch by batch."""
         cuts = [(int(ends[s - 1]) if s else 0, int(ends[s])) for ends in self.stripe_ends]
-        return [self.keys.part(i, a, b) for i, (a, b) in enumerate(cuts) if a < b]
+        return [
+            (self.keys.part(i, a, b), None if self.weights is None else self.weights.part(i, a, b))
+            for i, (a, b) in enumerate(cuts)
+            if a < b
+        ]
 
     def stripe_sizes(self) -> Array:
         """The number of keys in each stripe."""
@@ -117,31 +179,43 @@ class StripeKeys:
 
 
 def write_rows(
-    ends: SpillBuffer, rows: int, lookup: Lookup, n: int, sink: RowSink, report: Report
+    ends: SpillBuffer,
+    rows: int,
+    lookup: Lookup,
+    n: int,
+    sink: RowSink,
+    report: Report,
+    weights: EdgeWeights | None = None,
 ) -> tuple[Array, Counts]:
     """The offsets of n rows, whose entries go to the sink, and what was merged and dropped; `ends` is cleared.
 
-    `ends` holds the ends of so many `rows` of an edge table, `lookup` numbers them.
+    `ends` holds the ends of so many `rows` of an edge table, `lookup` numbers them; `weights` those of its edges.
     """
-    keys = _to_stripes(ends, lookup, n, report)
-    offsets = np.zeros(n + 1, np.int64)
+    keys = _to_stripes(ends, lookup, n, report, weights)
+    offsets, edges = np.zeros(n + 1, np.int64), 0
     pieces = list(_pieces(keys, n))
-    sink.open(index_type(n), 2 * (rows - keys.self_loops))
+    sink.open(index_type(n), 2 * (rows - keys.self_loops), 0 if weights is None else weights.channels)
     try:
-        placed = _in_order(lambda piece, space: _place(keys, piece, n, offsets, space), pieces)
-        for i, entries in enumerate(placed):
-            sink.append(entries)
+        placed = _in_order(lambda piece, space: _place(keys, piece, n, offsets, space, weights), pieces)
+        for i, (entries, values, slots) in enumerate(placed):
+            sink.append(entries, values)
+            edges += slots
             report("place", i + 1, len(pieces))
     finally:
         sink.close()
     ends.clear()
+    if weights is not None:
+        weights.values.clear()
     np.cumsum(offsets, out=offsets)
-    return offsets, Counts(rows, keys.self_loops, rows - keys.self_loops - int(offsets[-1]) // 2)
+    return offsets, Counts(rows, keys.self_loops, rows - keys.self_loops - edges // 2)
 
 
-def _to_stripes(ends: SpillBuffer, lookup: Lookup, n: int, report: Report) -> StripeKeys:
-    """The keys of all edges, by stripes, in the memory of the ends they are made of."""
-    out, batches = StripeKeys(ends), len(ends)
+def _to_stripes(
+    ends: SpillBuffer, lookup: Lookup, n: int, report: Report, weights: EdgeWeights | None = None
+) -> StripeKeys:
+    """The keys of all edges, by stripes, in the memory of the ends they are made of; weights in that of theirs."""
+    out = StripeKeys(ends) if weights is None else StripeKeys(ends, weights.values, weights.channels)
+    batches = len(ends)
 
     def deal(i: int, space: Space) -> tuple[Array, int]:
         batch = ends.part(i)
@@ -149,7 +223,16 @@ def _to_stripes(ends: SpillBuffer, lookup: Lookup, n: int, report: Report) -> St
         lookup(batch, codes)
         half = len(batch) // 2
         stripe_ends = np.zeros(-(-n >> ROW_BITS), np.int64)
-        self_loops = build.deal(codes[:half], codes[half:], ROW_BITS, stripe_ends, batch)
+        if weights is None:
+            self_loops = build.deal(codes[:half], codes[half:], ROW_BITS, stripe_ends, batch)
+            return stripe_ends, int(self_loops)
+        values = weights.values.part(i)
+        copy = space.array("values", len(values), np.float32)
+        copy[:half], copy[half:] = values[:half], weights.kinds[values[half:].astype(np.int64)]
+        self_loops = build.deal_weighted(
+            *(codes[:half], codes[half:], copy[:half], copy[half:], weights.directions),
+            *(ROW_BITS, stripe_ends, batch, values),
+        )
         return stripe_ends, int(self_loops)
 
     for i, (stripe_ends, self_loops) in enumerate(_in_order(deal, range(batches))):
@@ -195,47 +278,87 @@ def _in_order(work: Callable[[S, Space], T], items: Sequence[S]) -> Iterator[T]:
 
 
 def _pieces(keys: StripeKeys, n: int) -> Iterator[Piece]:
-    """Stripes, cut into runs of rows with at most `PIECE` entries; a row that has more is alone."""
+    """Stripes, cut into runs of rows with at most `PIECE` numbers, weights too; a row that has more is alone."""
+    most = max(1, PIECE // (1 + keys.channels))
     for s, size in enumerate(keys.stripe_sizes() if len(keys.keys) else []):
         rows = min(1 << ROW_BITS, n - (s << ROW_BITS))
-        if size <= PIECE:
+        if size <= most:
             yield s, 0, rows
             continue
         lengths = np.zeros(rows + 1, np.int64)
-        for batch in keys.stripe(s):
-            batch.sort()  # so that the rows of a piece stand together
+        for batch, weights in keys.stripe(s):
+            if weights is None:
+                batch.sort()  # so that the rows of a piece stand together
+            else:
+                order = np.argsort(batch >> build.ROW, kind="stable")
+                batch[:], weights[:] = batch[order], weights[order]
             lengths[1:] += np.bincount(batch >> build.ROW, minlength=rows)
-        for a, b in row_runs(np.cumsum(lengths), PIECE):
+        for a, b in row_runs(np.cumsum(lengths), most):
             yield s, a, b
 
 
-def _place(keys: StripeKeys, piece: Piece, n: int, offsets: Array, space: Space) -> Array:
+Placed = tuple[Array, Array | None, int]  # entries, their weights in each channel, and how many weights there are
+
+
+def _place(
+    keys: StripeKeys, piece: Piece, n: int, offsets: Array, space: Space, weights: EdgeWeights | None = None
+) -> Placed:
     """The entries of a piece's rows, sorted, each neighbour once; offsets[u + 1] becomes the length of row u."""
     s, first, last = piece
     start = s << ROW_BITS
     batches = keys.stripe(s)
     if last - first < min(1 << ROW_BITS, n - start):
-        low, high = first << build.ROW, last << build.ROW
-        batches = [batch[slice(*np.searchsorted(batch, [low, high]))] for batch in batches]
-    by_neighbor = _sorted_by_neighbor(batches, n, space)
-    entries = space.array("entries", len(by_neighbor), index_type(n))
+        batches = [_some_rows(batch, values, first, last) for batch, values in batches]
     cursor, lengths = np.zeros(last - first, np.int64), offsets[start + first + 1 : start + last + 1]
-    return entries[: build.fill_rows(by_neighbor, first, cursor, lengths, entries)]
+    if weights is None:
+        by_neighbor, _, _ = _sorted_by_neighbor(batches, n, space)
+        entries = space.array("entries", len(by_neighbor), index_type(n))
+        size = build.fill_rows(by_neighbor, first, cursor, lengths, entries)
+        return entries[:size], None, size
+    by_neighbor, values, spare = _sorted_by_neighbor(batches, n, space, weighted=True)
+    entries = space.array("entries", len(by_neighbor), index_type(n))
+    out = space.array("weights", weights.channels * len(by_neighbor), np.float32).reshape(weights.channels, -1)
+    size, slots = build.fill_weighted_rows(
+        by_neighbor, values, first, cursor, lengths, spare, weights.largest, entries, out
+    )
+    if not np.isfinite(out[:, :size]).all():
+        raise GraphError("the weights of doubled edges add up to more than 3.4e+38; give them in a larger unit")
+    return entries[:size], out[:, :size], slots
 
 
-def _sorted_by_neighbor(batches: list[Array], n: int, space: Space) -> Array:
-    """The keys in one array, neighbours ascending: a radix sort, the last digit first."""
-    count = sum(map(len, batches))
+def _some_rows(keys: Array, weights: Array | None, first: int, last: int) -> tuple[Array, Array | None]:
+    """Of keys whose rows ascend, those of rows first to last, and their weights."""
+    a, b = (
+        np.searchsorted(keys, [first << build.ROW, last << build.ROW])
+        if weights is None
+        else (np.searchsorted(keys >> build.ROW, [first, last]))
+    )
+    return keys[a:b], None if weights is None else weights[a:b]
+
+
+def _sorted_by_neighbor(
+    batches: list[tuple[Array, Array | None]], n: int, space: Space, *, weighted: bool = False
+) -> tuple[Array, Array, tuple[Array, Array]]:
+    """The keys in one array, neighbours ascending, their weights, and spare arrays: a radix sort, last digit first."""
+    count = sum(len(keys) for keys, _ in batches)
     keys, spare = space.array("keys", count, np.int64), space.array("spare", count, np.int64)
+    number = count if weighted else 0
+    weights, other = space.array("own", number, np.float32), space.array("other", number, np.float32)
     if batches:
-        np.concatenate(batches, out=keys)
+        np.concatenate([batch for batch, _ in batches], out=keys)
+    if batches and weighted:
+        np.concatenate([values for _, values in batches if values is not None], out=weights)
     bits = max(1, (n - 1).bit_length())
     width = -(-bits // -(-bits // DIGIT))  # as many passes as needed, of equally many bits
     cursor = space.array("cursor", 1 << width, np.int64)
     for shift in range(0, bits, width):
-        build.sort_digit(keys, shift, cursor, spare)
+        if weighted:
+            build.sort_weighted_digit(keys, weights, shift + build.CHANNEL, cursor, spare, other)
+            weights, other = other, weights
+        else:
+            build.sort_digit(keys, shift, cursor, spare)
         keys, spare = spare, keys
-    return keys
+    return keys, weights, (spare, other)
 
 
 def row_runs(offsets: Array, most: int) -> Iterator[tuple[int, int]]:

@@ -4,8 +4,10 @@ graph.json     format, counts, and of every array its type, shape and checksum; 
 offsets.npy    (n + 1,) int64
 targets.npy    (2 m,) int32 or int64
 ids.arrow      the ids in row order, in their own type
+channel-00.npy (2 m,) float32: the weights in a channel (see `rae.graph.channels`), where the graph keeps any
 
 Version 2 says whether edges are directed and have weights, and lists the arrays; version 1 had checksums only.
+`weights` names the channels, in the order of their files, and says whether weights were given; null for a plain graph.
 """
 
 from __future__ import annotations
@@ -13,7 +15,6 @@ from __future__ import annotations
 import hashlib
 import os
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,8 @@ import numpy as np
 import pyarrow as pa
 
 from rae.errors import FileError, GraphError, one_line
-from rae.graph.csr_writer import Counts
+from rae.graph.channels import LARGEST, check_channels
+from rae.graph.csr_writer import Counts, channel_file
 from rae.graph.graph import Graph
 from rae.graph.ids import id_array
 from rae.memory import forget
@@ -38,9 +40,9 @@ _OF_ARRAY = {"sha256": str, "dtype?": str, "shape?": [int]}
 _PATTERN = {
     "n_nodes": int,
     "n_edges": int,
-    "counts": {"rows": int, "self_loops": int, "doubled": int},
-    "directed": object,
-    "weights": object,
+    "counts": {"rows": int, "self_loops": int, "doubled": int, "zeros?": int, "outside?": int},
+    "directed": bool,
+    "weights": ({"channels": [str], "given": bool}, None),
     "order?": (str, None),
     "arrays": dict.fromkeys(ARRAYS, _OF_ARRAY),
 }
@@ -57,8 +59,17 @@ def write_graph(path: str | os.PathLike[str], graph: Graph) -> None:
     (folder / INFO).unlink(missing_ok=True)  # until it is back, the folder is incomplete
     write_array(folder / OFFSETS, graph.offsets)
     write_array(folder / TARGETS, graph.targets)
+    remove_channels(folder)
+    for number, array in enumerate(graph.channels.values()):
+        write_array(folder / channel_file(number), array)
     write_ids(folder / IDS, graph.id_column)
-    write_info(folder, graph.counts)
+    write_info(folder, graph.counts, channels=tuple(graph.channels), weighted=graph.weighted)
+
+
+def remove_channels(folder: Path) -> None:
+    """Remove the channels of a graph that was in this folder."""
+    for file in folder.glob("channel-*.npy"):
+        file.unlink()
 
 
 def write_array(path: Path, array: np.ndarray[Any, Any]) -> None:
@@ -75,23 +86,32 @@ def write_ids(path: Path, ids: pa.Array) -> None:
             writer.write_table(table)
 
 
-def write_info(folder: Path, counts: Counts, order: str | None = None) -> None:
+def write_info(
+    folder: Path,
+    counts: Counts,
+    order: str | None = None,
+    *,
+    channels: tuple[str, ...] = (),
+    weighted: bool = False,
+) -> None:
     """Write graph.json, which completes the folder; `order` names that of the rows where they do not follow the ids."""
-    offsets, targets, ids = _arrays(folder)
+    arrays = dict(zip(ARRAYS, _arrays(folder), strict=True))
+    for number in range(len(channels)):
+        arrays[channel_file(number)] = map_array(folder / channel_file(number))
     with ThreadPoolExecutor(min(2, threads())) as pool:
-        checksums = list(pool.map(lambda name: checksum(folder / name), ARRAYS))
+        checksums = list(pool.map(lambda name: checksum(folder / name), arrays))
     info = {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
-        "n_nodes": len(ids),
-        "n_edges": len(targets) // 2,
-        "directed": False,
-        "weights": None,
-        "counts": asdict(counts),
+        "n_nodes": len(arrays[IDS]),
+        "n_edges": len(arrays[TARGETS]) // 2,
+        "directed": bool(channels) and channels[0].startswith("out"),
+        "weights": {"channels": list(channels), "given": weighted} if channels else None,
+        "counts": counts.as_dict(),
         **({} if order is None else {"order": order}),
         "arrays": {
             name: {"dtype": _dtype(array), "shape": _shape(array), "sha256": sha256}
-            for name, array, sha256 in zip(ARRAYS, (offsets, targets, ids), checksums, strict=True)
+            for (name, array), sha256 in zip(arrays.items(), checksums, strict=True)
         },
     }
     write_json(folder / INFO, info)
@@ -116,19 +136,23 @@ def open_graph(path: str | os.PathLike[str], *, verify: bool = False) -> Graph:
     folder = Path(path)
     info = _read_info(folder)
     if verify:
-        for name in ARRAYS:
+        for name in info["arrays"]:
             if checksum(folder / name) != info["arrays"][name]["sha256"]:
                 raise FileError(f"{folder / name} has changed since it was written; build the graph folder again")
+    weights = info["weights"] or {"channels": [], "given": False}
+    files = [channel_file(number) for number in range(len(weights["channels"]))]
     try:
         offsets, targets, ids = _arrays(folder)
         ids = id_array(ids)
-        counts = Counts(**{name: info["counts"][name] for name in ("rows", "self_loops", "doubled")})
+        counts = Counts(**info["counts"])
+        channels = {name: map_array(folder / file) for name, file in zip(weights["channels"], files, strict=True)}
+        check_channels(channels, len(targets))
         listed = all(
             info["arrays"][name].get(key, value) == value
-            for name, array in zip(ARRAYS, (offsets, targets, ids), strict=True)
+            for name, array in zip((*ARRAYS, *files), (offsets, targets, ids, *channels.values()), strict=True)
             for key, value in (("dtype", _dtype(array)), ("shape", _shape(array)))
         )
-    except (OSError, ValueError, KeyError, pa.ArrowException) as error:
+    except (OSError, ValueError, KeyError, TypeError, pa.ArrowException) as error:
         raise FileError(f"the graph folder {folder} is damaged ({one_line(error)}); build it again") from None
     n = info["n_nodes"]
     sound = (
@@ -144,11 +168,12 @@ def open_graph(path: str | os.PathLike[str], *, verify: bool = False) -> Graph:
         and offsets[-1] == len(targets) == 2 * info["n_edges"]
         and bool((offsets[1:] >= offsets[:-1]).all())
         and _all_within(targets, n)
+        and all(channel.flags.aligned and _all_weights(channel) for channel in channels.values())
     )
     if not sound:
         raise FileError(f"the graph folder {folder} is damaged (its arrays do not fit together); build it again")
     forget(offsets)
-    return Graph(offsets, targets, ids, counts)
+    return Graph(offsets, targets, ids, counts, channels, weights["given"])
 
 
 def read_ids(path: str | os.PathLike[str]) -> pa.Array:
@@ -199,6 +224,16 @@ def _all_within(targets: np.ndarray[Any, Any], n: int) -> bool:
     return True
 
 
+def _all_weights(channel: np.ndarray[Any, Any]) -> bool:
+    """Whether all are finite numbers from 0 up."""
+    for a in range(0, len(channel), CHUNK):
+        chunk = channel[a : a + CHUNK]
+        if not bool((chunk >= 0).all() and (chunk <= LARGEST).all()):
+            return False
+        forget(channel)
+    return True
+
+
 def _read_info(folder: Path) -> dict[str, Any]:
     """The content of graph.json as version 2 has it."""
     if not (folder / INFO).is_file():
@@ -219,11 +254,13 @@ def _read_info(folder: Path) -> dict[str, Any]:
             info["arrays"] = {name: {"sha256": info["sha256"][name]} for name in ARRAYS}
             info |= {"directed": False, "weights": None}
         expect(info, _PATTERN)
+        extra = set(info["counts"]) - {"rows", "self_loops", "doubled", "zeros", "outside"}
+        if extra:
+            raise ValueError(f"an unknown count {min(extra)!r}")
+        names = (info["weights"] or {"channels": []})["channels"]
+        if info["directed"] != any(name.startswith("out") for name in names):
+            raise ValueError("directed does not go with its channels")
     except ValueError as error:
         raise FileError(f"the graph folder {folder} is damaged ({INFO}: {error}); build it again") from None
-    if info["directed"] is not False:
-        raise FileError(f"the graph folder {folder} is directed, this rae reads undirected graphs; build it undirected")
-    if info["weights"] is not None:
-        raise FileError(f"the graph folder {folder} has weights, this rae reads none; build it without weights")
     out: dict[str, Any] = info
     return out

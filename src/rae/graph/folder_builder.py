@@ -7,11 +7,13 @@ complete: a build that is killed leaves no folder, and the next one removes what
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from rae.errors import Argument, FileError
 from rae.graph.builder import Batch, build_rows
+from rae.graph.channels import EdgeValues
 from rae.graph.csr_writer import Counts, FileSink
 from rae.graph.folder import ARRAYS, IDS, INFO, OFFSETS, TARGETS, open_graph, write_array, write_ids, write_info
 from rae.graph.graph import Graph
@@ -21,44 +23,55 @@ from rae.storage.atomic import writing
 from rae.storage.lock import LOCK, exclusive_lock
 from rae.storage.spill_buffer import MemoryBudget, SpillBuffer
 
-ENDS = "ends.raw"  # what the buffer of edges spills
+ENDS, WEIGHTS = "ends.raw", "weights.raw"  # what the buffers of edges and of their weights spill
+
+
+Written = tuple[Counts, tuple[str, ...]]  # what was merged and dropped, and the channels
 
 
 def build_folder(
-    read: Callable[[Callable[[Iterable[Batch]], Counts]], Counts],
+    read: Callable[[Callable[[Iterable[Batch]], Written]], Written],
     folder: Path,
     *,
     order: str = "none",
     force: bool = False,
     report: Report | None = None,
     memory: int | None = None,
+    values: EdgeValues | None = None,
 ) -> Graph:
     """The graph of the edges that `read` feeds to its argument, opened from the folder that it was written to.
 
     `read` may start again with other batches: what the last call has written counts. Edges are buffered in memory
-    up to `memory` bytes, if that is less than the usual budget. `force` replaces a graph folder that is there.
+    up to `memory` bytes, if that is less than the usual budget. `force` replaces a graph folder that is there. `values`
+    says what is kept of the edges beside their ends.
     """
     report = report or (lambda *_: None)
     budget = MemoryBudget.available(memory).left
     with _new_folder(folder) as hidden:
         check_writable(folder, force)  # another build may just have ended
-        counts = read(lambda batches: _write(batches, hidden, order, report, budget))
+        counts, channels = read(lambda batches: _write(batches, hidden, order, report, budget, values))
         report("check", 0, 1)
-        write_info(hidden, counts, None if order == "none" else order)
+        weighted = values is not None and values.has_weights
+        write_info(hidden, counts, None if order == "none" else order, channels=channels, weighted=weighted)
         report("check", 1, 1)
     return open_graph(folder)
 
 
-def _write(batches: Iterable[Batch], folder: Path, order: str, report: Report, budget: int) -> Counts:
-    """Write the arrays of the folder; what was merged and dropped comes back."""
+def _write(
+    batches: Iterable[Batch], folder: Path, order: str, report: Report, budget: int, values: EdgeValues | None
+) -> Written:
+    """Write the arrays of the folder; what was merged and dropped comes back, and the names of the channels."""
     _clear(folder)
-    ends = SpillBuffer(folder / ENDS, MemoryBudget(budget))
-    offsets, ids, counts = build_rows(batches, FileSink(folder / TARGETS), ends=ends, report=report)
-    write_array(folder / OFFSETS, offsets)
+    left = MemoryBudget(budget)
+    ends, weights = SpillBuffer(folder / ENDS, left), SpillBuffer(folder / WEIGHTS, left)
+    sink = FileSink(folder / TARGETS)
+    rows = build_rows(batches, sink, ends=ends, report=report, values=values, weights=weights)
+    write_array(folder / OFFSETS, rows.offsets)
+    ids = rows.ids
     if order == "locality":
-        ids = reorder_folder(folder, ids, report)
+        ids = reorder_folder(folder, ids, report, len(rows.channels))
     write_ids(folder / IDS, ids)
-    return counts
+    return rows.counts, rows.channels
 
 
 def check_writable(folder: Path, force: bool) -> None:
@@ -66,7 +79,8 @@ def check_writable(folder: Path, force: bool) -> None:
     if not folder.exists():
         return
     names = {path.name for path in folder.iterdir()} if folder.is_dir() else {folder.name}
-    if names - {INFO, *ARRAYS, LOCK}:  # earlier versions kept their lock file in the folder
+    channels = {name for name in names if re.fullmatch(r"channel-\d\d\.npy", name)}
+    if names - {INFO, *ARRAYS, LOCK} - channels:  # earlier versions kept their lock file in the folder
         raise FileError(f"{folder} exists and is not only a graph folder; choose another name")
     if names and not force:
         raise FileError(f"{folder} exists; choose another name, or pass ", Argument("force", True), " to replace it")

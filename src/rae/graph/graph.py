@@ -1,12 +1,17 @@
-"""Graph: an immutable undirected graph in compressed rows, with the user's own ids."""
+"""Graph: an immutable graph in compressed rows, with the user's own ids.
+
+The rows are undirected: who is connected with whom. Weights, directions and kinds of the edges are channels beside them
+(`rae.graph.channels`), where a graph keeps any.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -15,11 +20,23 @@ import pyarrow.compute as pc
 from rae import display
 from rae.errors import Argument, GraphError, MissingExtraError, Sentence
 from rae.graph.builder import Batch, Rows, build_numbered, build_rows, in_batches, refuse_doubled
-from rae.graph.column_names import edge_columns
+from rae.graph.channels import (
+    OUT,
+    EdgeValues,
+    Floats,
+    check_channels,
+    checked_weights,
+    kind_column,
+    kinds_of,
+    mirrored,
+    split_name,
+)
+from rae.graph.column_names import edge_columns, named_columns
 from rae.graph.csr_writer import Counts, MemorySink
 from rae.graph.frames import as_table
 from rae.graph.id_numbering import ONE_KIND, index_type
 from rae.graph.ids import distinct, find_sorted, id_array, index_in, one_kind, shown, sorting_order
+from rae.graph.times import TimeWindow
 from rae.memory import mapped
 from rae.ops.sampling import adjacent
 
@@ -34,9 +51,21 @@ FEW, MANY = 1024, 4096  # ids that are looked up one by one, in graphs of more n
 log = logging.getLogger("rae")
 
 
+class Arcs(NamedTuple):
+    """Edges as a graph keeps them: each direction and kind once, an undirected edge once, with source < target."""
+
+    source: Ints  # rows
+    target: Ints
+    weight: Floats
+    kind: Ints  # place in `Graph.kinds`; 0 where edges have none
+
+
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """An undirected graph without loops or doubled edges; row i is the node `ids[i]`.
+    """A graph without loops or doubled edges; row i is the node `ids[i]`.
+
+    Rows are undirected. `channels` are the weights of the edges by direction and kind, one for each stored neighbour,
+    in the order of `targets`; empty for a plain graph.
 
     >>> g = Graph.from_edges([("ann", "bob"), ("bob", "cid")])
     >>> g.n_nodes, g.n_edges, list(g.ids)
@@ -47,6 +76,8 @@ class Graph:
     targets: Ints  # (2 m,) int32, sorted within a row
     id_column: pa.Array  # (n,) the ids, exactly as Arrow holds them
     counts: Counts = field(default_factory=Counts)
+    channels: Mapping[str, Floats] = field(default_factory=dict)  # (2 m,) float32 each
+    weighted: bool = False  # whether the weights in the channels are more than 1 for "there is an edge"
     reach: Ints | None = None  # (n,) of a part of a graph: how many edges around each row nothing is missing
 
     def __post_init__(self) -> None:
@@ -71,6 +102,8 @@ class Graph:
                 f"targets int32 or int64 rows, got {offsets.dtype} {offsets.shape}, {targets.dtype} {targets.shape}; "
                 "Graph.from_edges makes a graph"
             )
+        check_channels(self.channels, len(targets))
+        object.__setattr__(self, "channels", MappingProxyType(dict(self.channels)))
 
     # -------------------------------------------------------------------------- reading it
 
@@ -82,6 +115,29 @@ class Graph:
     def n_edges(self) -> int:
         """Undirected edges, each counted once."""
         return len(self.targets) // 2
+
+    @property
+    def directed(self) -> bool:
+        """Whether the edges have a direction; the rows themselves do not."""
+        return bool(self.channels) and split_name(next(iter(self.channels)))[0] == OUT
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds of the edges, ascending; empty where they have none."""
+        return kinds_of(self.channels)
+
+    @property
+    def arrays(self) -> tuple[np.ndarray[Any, Any], ...]:
+        """All that the rows are made of: offsets, targets and the channels."""
+        return (self.offsets, self.targets, *self.channels.values())
+
+    def reverse(self) -> Graph:
+        """The graph with every edge the other way round; an undirected one as it is.
+
+        >>> Graph.from_edges([("ann", "bob")], directed=True).reverse().to_arrow().to_pylist()
+        [{'source': 'bob', 'target': 'ann'}]
+        """
+        return replace(self, channels={name: self.channels[mirrored(name)] for name in self.channels})
 
     @cached_property
     def ids(self) -> np.ndarray[Any, Any]:
@@ -156,9 +212,36 @@ class Graph:
         >>> Graph.from_edges([("ann", "bob"), ("cid", "bob")]).edges().tolist()
         [[0, 1], [1, 2]]
         """
-        sources = np.repeat(np.arange(self.n_nodes, dtype=self.targets.dtype), self.degrees)
+        sources = self._sources()
         once = sources < self.targets
         return np.stack([sources[once], self.targets[once]], axis=1)
+
+    def arcs(self) -> Arcs:
+        """Every edge as it was given: with its direction, its kind and its weight, or 1 where none was given.
+
+        >>> Graph.from_edges([("bob", "ann"), ("bob", "ann")], directed=True, weight=[2, 3]).arcs().weight.tolist()
+        [5.0]
+        """
+        sources, parts = self._sources(), []
+        ways = [name for name in self.channels if split_name(name)[0] == OUT] or list(self.channels)
+        for place, name in enumerate(ways or [""]):
+            weights = self.channels.get(name)
+            there = sources < self.targets if not self.directed else np.ones(len(sources), np.bool_)
+            if weights is not None:
+                there &= weights > 0
+            values = np.ones(int(there.sum()), np.float32) if weights is None else weights[there]
+            parts.append((sources[there], self.targets[there], values, np.full(len(values), place)))
+        return Arcs(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+
+    def _sources(self) -> Ints:
+        """The row that each stored neighbour is one of.  -> (2 m,)"""
+        return np.repeat(np.arange(self.n_nodes, dtype=self.targets.dtype), self.degrees)
+
+    @property
+    def values(self) -> EdgeValues:
+        """What the graph keeps of its edges beside their ends; each is there once, so nothing is merged."""
+        add = "add" if self.weighted else None
+        return EdgeValues(self.weighted, self.directed, bool(self.kinds), add if self.channels else None)
 
     def subgraph(self, ids: Any) -> Graph:
         """The graph of these nodes, in this order, and of the edges between them.
@@ -175,9 +258,24 @@ class Graph:
         before = np.cumsum(lengths) - lengths
         entries = np.arange(int(lengths.sum())) + np.repeat(self.offsets[rows] - before, lengths)
         sources, targets = np.repeat(np.arange(len(rows)), lengths), new_rows[self.targets[entries]]
-        once = sources < targets
-        part = self._from_rows(sources[once], targets[once], column)
-        return part if self.reach is None else replace(part, reach=np.zeros(len(rows), np.int64))
+        stays = targets >= 0
+        reach = None if self.reach is None else np.zeros(len(rows), np.int64)
+        if not self.channels:
+            once = stays & (sources < targets)
+            return replace(self._from_rows(sources[once], targets[once], column), reach=reach)
+        order = np.lexsort((targets[stays], sources[stays]))
+        offsets = np.concatenate([[0], np.cumsum(np.bincount(sources[stays], minlength=len(rows)))])
+        kept = entries[stays][order]
+        channels = {name: _read_only(array[kept]) for name, array in self.channels.items()}
+        part = Graph(
+            _read_only(offsets.astype(np.int64)),
+            _read_only(targets[stays][order].astype(self.targets.dtype)),
+            column,
+            channels=channels,
+            weighted=self.weighted,
+            reach=reach,
+        )
+        return replace(part, counts=Counts(len(part.arcs().source)))
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
         """Refused: what asks for an array, such as cross-validation, would cut the graph into rows."""
@@ -188,25 +286,50 @@ class Graph:
 
     # -------------------------------------------------------------------------- other libraries' graphs
 
-    def to_scipy(self, dtype: Any = np.float64) -> sp.csr_array:
-        """The adjacency matrix, 1 for each edge in both directions, with arrays of its own.  -> (n, n)"""
+    def to_scipy(self, dtype: Any = np.float64, *, channel: str | None = None) -> sp.csr_array:
+        """The adjacency matrix, 1 for each edge in both directions, with arrays of its own.  -> (n, n)
+
+        With a `channel` the weights in it, from each row's point of view: `out` is the matrix of a directed graph, `in`
+        its transpose.
+
+        >>> Graph.from_edges([("ann", "bob")], directed=True, weight=[2]).to_scipy(channel="out").toarray().tolist()
+        [[0.0, 2.0], [0.0, 0.0]]
+        """
         import scipy.sparse as sp
 
-        ones = np.ones(len(self.targets), dtype)
-        return sp.csr_array((ones, self.targets, self.offsets), shape=(self.n_nodes, self.n_nodes), copy=True)
+        values = np.ones(len(self.targets), dtype) if channel is None else self.channel(channel).astype(dtype)
+        matrix = sp.csr_array((values, self.targets, self.offsets), shape=(self.n_nodes, self.n_nodes), copy=True)
+        if channel is not None:
+            matrix.eliminate_zeros()
+        return matrix
+
+    def channel(self, name: str) -> Floats:
+        """The weights in a channel, one for each stored neighbour; an unknown name is refused."""
+        if name not in self.channels:
+            listed = ", ".join(map(repr, self.channels)) or "none: it keeps neither weights nor directions nor kinds"
+            raise GraphError(f"the graph has no channel {name!r}; it has {listed}")
+        return self.channels[name]
 
     def to_arrow(self) -> pa.Table:
-        """Every edge once, as an Arrow table: source, target.
+        """Every edge once, as an Arrow table: source, target, and weight and kind where the graph keeps these.
 
         >>> Graph.from_edges([("ann", "bob")]).to_arrow().to_pylist()
         [{'source': 'ann', 'target': 'bob'}]
         """
-        sources, targets = self.edges().T
-        ends = {"source": sources, "target": targets}
-        return pa.table({name: self.id_column.take(pa.array(rows)) for name, rows in ends.items()})
+        arcs = self.arcs()
+        ends = {"source": arcs.source, "target": arcs.target}
+        columns = {name: self.id_column.take(pa.array(rows)) for name, rows in ends.items()}
+        if self.weighted:
+            columns["weight"] = pa.array(arcs.weight)
+        if self.kinds:
+            columns["kind"] = pa.array(self.kinds).take(pa.array(arcs.kind))
+        return pa.table(columns)
 
     def to_networkx(self) -> Any:
-        """The same graph for networkx: its nodes are the ids, in row order."""
+        """The same graph for networkx: its nodes are the ids, in row order.
+
+        A DiGraph where edges have directions, a Multi(Di)Graph where they have kinds; weights and kinds are attributes.
+        """
         try:
             import networkx as nx
         except ImportError:
@@ -215,29 +338,53 @@ class Graph:
         if pa.types.is_struct(kind):
             raise GraphError(f"networkx cannot have ids of this kind as nodes, got {kind}; turn each into text first")
         nodes = self.ids.tolist()
-        graph = nx.Graph()
+        multi = {(False, False): nx.Graph, (True, False): nx.DiGraph, (False, True): nx.MultiGraph}
+        graph = multi.get((self.directed, bool(self.kinds)), nx.MultiDiGraph)()
         graph.add_nodes_from(nodes)
-        graph.add_edges_from((nodes[u], nodes[v]) for u, v in self.edges().tolist())
+        arcs = self.arcs()
+        pairs = zip(arcs.source.tolist(), arcs.target.tolist(), arcs.weight.tolist(), arcs.kind.tolist(), strict=True)
+        for u, v, weight, place in pairs:
+            attributes: dict[str, Any] = {"weight": weight} if self.weighted else {}
+            if self.kinds:
+                attributes["kind"] = self.kinds[place]
+            graph.add_edge(nodes[u], nodes[v], **attributes)
         return graph
 
     def to_pyg(self) -> Any:
-        """The same graph for PyTorch Geometric: a Data with each edge in both directions; its nodes are the rows."""
+        """The same graph for PyTorch Geometric: a Data whose nodes are the rows.
+
+        An undirected edge stands in it in both directions; weights are `edge_weight`, kinds `edge_type`.
+        """
         try:
             from torch_geometric.data import Data
         except ImportError:
             raise MissingExtraError("torch_geometric", "pyg", "Graph.to_pyg") from None
         import torch
 
-        sources = np.repeat(np.arange(self.n_nodes), self.degrees)
-        index = np.stack([sources, self.targets.astype(np.int64)])
-        return Data(edge_index=torch.from_numpy(index), num_nodes=self.n_nodes)
+        if not self.channels:
+            index = np.stack([self._sources().astype(np.int64), self.targets.astype(np.int64)])
+            return Data(edge_index=torch.from_numpy(index), num_nodes=self.n_nodes)
+        arcs = self.arcs()
+        index, weight, kind = np.stack([arcs.source, arcs.target]).astype(np.int64), arcs.weight, arcs.kind
+        if not self.directed:
+            index, weight, kind = np.hstack([index, index[::-1]]), np.tile(weight, 2), np.tile(kind, 2)
+        more = {"edge_weight": torch.from_numpy(weight.copy())} if self.weighted else {}
+        if self.kinds:
+            more["edge_type"] = torch.from_numpy(kind.astype(np.int64))
+        return Data(edge_index=torch.from_numpy(index), num_nodes=self.n_nodes, **more)
 
     def __repr__(self) -> str:
         cut = "" if self.reach is None else f", cut off {int(self.reach.max(initial=0))} edges away"
         return (
             f"Graph(n_nodes={self.n_nodes:,}, n_edges={self.n_edges:,}, isolated={self.n_isolated:,}, "
-            f"ids={self.id_column.type}{cut})"
+            f"ids={self.id_column.type}{''.join(f', {text}' for text in self._values_in_words())}{cut})"
         )
+
+    def _values_in_words(self) -> list[str]:
+        """What the edges have beside their ends."""
+        kinds = ", ".join(self.kinds)
+        said = ((self.directed, "directed"), (self.weighted, "weighted"), (kinds, f"kinds: {kinds}"))
+        return [text for there, text in said if there]
 
     def picture(self) -> str:
         """The degrees as a small SVG: how many nodes have 0, 1, 2 to 3, 4 to 7, ... neighbours."""
@@ -247,29 +394,61 @@ class Graph:
 
     def _repr_html_(self) -> str:
         shown = (("nodes", self.n_nodes), ("edges", self.n_edges), ("isolated", self.n_isolated))
-        return display.panel("Graph", display.table([*shown, ("ids", str(self.id_column.type))]), self.picture())
+        rows = [*shown, ("ids", str(self.id_column.type)), *(("edges are", text) for text in self._values_in_words())]
+        return display.panel("Graph", display.table(rows), self.picture())
 
     # -------------------------------------------------------------------------- making it
 
     @classmethod
-    def from_edges(cls, edges: Any, ids: Any = None) -> Graph:
+    def from_edges(
+        cls,
+        edges: Any,
+        ids: Any = None,
+        *,
+        weight: Any = None,
+        directed: bool = False,
+        kind: Any = None,
+        doubled: str | None = None,
+    ) -> Graph:
         """The graph of these edges: pairs, an (m, 2) array, or a tuple of two arrays.
 
         Without `ids` the nodes are the ends of the edges, sorted. With `ids`, those are the nodes,
-        in that order, edges or not.
+        in that order, edges or not. `weight` and `kind` are arrays with one entry per edge: numbers above 0, rows of
+        weight 0 being left out, and words, 16 different ones at most. `directed` edges go from the first end to the
+        second. `doubled` edges "add" their weights (the default where there are any), "count" as the weight, or the
+        largest stays ("max").
 
         >>> Graph.from_edges([(3, 1), (1, 3), (2, 2)], ids=[1, 2, 3]).counts
-        Counts(rows=3, self_loops=1, doubled=1)
+        Counts(rows=3, self_loops=1, doubled=1, zeros=0, outside=0)
+        >>> Graph.from_edges([("ann", "bob"), ("ann", "bob")], weight=[20, 5], directed=True).to_arrow().to_pylist()
+        [{'source': 'ann', 'target': 'bob', 'weight': 25.0}]
         """
         source, target = two_columns(edges)
-        return cls._from_columns(source, target, None if ids is None else id_array(ids))
+        values = EdgeValues(weight is not None, bool(directed), kind is not None, doubled)
+        return cls._from_columns(source, target, None if ids is None else id_array(ids), values, weight, kind)
 
     @classmethod
-    def from_dataframe(cls, df: Any, source: str | None = None, target: str | None = None, ids: Any = None) -> Graph:
+    def from_dataframe(
+        cls,
+        df: Any,
+        source: str | None = None,
+        target: str | None = None,
+        ids: Any = None,
+        *,
+        weight: str | None = None,
+        directed: bool = False,
+        kind: str | None = None,
+        doubled: str | None = None,
+        time: str | None = None,
+        since: Any = None,
+        until: Any = None,
+    ) -> Graph:
         """The graph of a data frame of any library: pandas, polars, Arrow, DuckDB and others.
 
         `source` and `target` name its columns; by default those with usual names (source and target,
-        from and to, caller and called, ...), else the first two.
+        from and to, caller and called, ...), else the first two. `weight`, `kind` and `time` name columns too, and none
+        is read unless it is named; the others as in `from_edges`. Of the times `since` is the first that counts,
+        `until` the first that does not: timestamps, dates or numbers, as the column has them.
 
         >>> list(Graph.from_dataframe(pa.table({"weight": [0.5], "source": ["ann"], "target": ["bob"]})).ids)
         ['ann', 'bob']
@@ -285,12 +464,27 @@ class Graph:
                     *(Argument("source", ...), " and ", Argument("target", ...), " if that is wrong"),
                 )
             )
+        values = EdgeValues(weight is not None, bool(directed), kind is not None, doubled)
+        others = named_columns(names, ends, {"weight": weight, "kind": kind, "time": time})
+        window = TimeWindow.of(time, since, until)
+        outside = 0
+        if window is not None:
+            inside = window.contains(table.column(others["time"]))
+            outside = table.num_rows - int(pc.sum(inside).as_py() or 0)
+            table = table.filter(inside)
         first, second = (id_array(table.column(i)) for i in ends)
-        return cls._from_columns(first, second, None if ids is None else id_array(ids))
+        given = [table.column(others[name]) if name in others else None for name in ("weight", "kind")]
+        graph = cls._from_columns(first, second, None if ids is None else id_array(ids), values, *given)
+        counts = replace(graph.counts, rows=graph.counts.rows + outside, outside=outside)
+        return replace(graph, counts=counts)
 
     @classmethod
-    def from_scipy(cls, matrix: Any, ids: Any = None) -> Graph:
-        """The graph of a square SciPy sparse (or dense) adjacency matrix; weights are ignored."""
+    def from_scipy(cls, matrix: Any, ids: Any = None, *, weighted: bool = False, directed: bool = False) -> Graph:
+        """The graph of a square SciPy sparse (or dense) adjacency matrix.
+
+        Entries that are not 0 are edges; they are weights where it is `weighted`, and go from row to column where it is
+        `directed`. A symmetric matrix has each undirected edge twice: one of the two counts.
+        """
         import scipy.sparse as sp
 
         if len(getattr(matrix, "shape", ())) != 2 or matrix.shape[0] != matrix.shape[1]:
@@ -302,19 +496,29 @@ class Graph:
         if len(column) != n:
             raise GraphError(f"ids must have one entry per row ({n:,}), got {len(column):,}")
         refuse_doubled(column)
-        return cls._from_rows(coo.row[present], coo.col[present], column)
+        values = EdgeValues(weighted, directed, doubled="max" if weighted and not directed else None)
+        weight = coo.data[present] if weighted else None
+        return cls._from_rows(coo.row[present], coo.col[present], column, values, weight)
 
     @classmethod
-    def from_networkx(cls, graph: Any) -> Graph:
-        """The graph of a networkx graph; its nodes are the ids, in networkx's order."""
+    def from_networkx(
+        cls, graph: Any, *, weight: str | None = None, kind: str | None = None, directed: bool = False
+    ) -> Graph:
+        """The graph of a networkx graph; its nodes are the ids, in networkx's order.
+
+        `weight` and `kind` name attributes of its edges; an edge without that weight has 1, as in networkx.
+        """
         nodes = list(graph.nodes)
         try:
             ids = id_array(nodes)
         except GraphError as error:
             raise GraphError(error, "; for networkx: Graph.from_networkx(nx.relabel_nodes(graph, str))") from None
         rows = {node: i for i, node in enumerate(nodes)}
-        pairs = np.fromiter((rows[end] for edge in graph.edges() for end in edge), np.int64, -1).reshape(-1, 2)
-        return cls._from_rows(pairs[:, 0], pairs[:, 1], ids)
+        pairs = np.fromiter((rows[end] for edge in graph.edges() for end in edge[:2]), np.int64, -1).reshape(-1, 2)
+        values = EdgeValues(weight is not None, directed, kind is not None)
+        weights = None if weight is None else [w for *_, w in graph.edges(data=weight, default=1)]
+        kinds = None if kind is None else [k for *_, k in graph.edges(data=kind)]
+        return cls._from_rows(pairs[:, 0], pairs[:, 1], ids, values, weights, kinds)
 
     @classmethod
     def from_pyg(cls, data: Any, ids: Any = None) -> Graph:
@@ -366,28 +570,60 @@ class Graph:
         targets = np.concatenate(
             [g.targets + index_type(int(starts[-1]))(s) for g, s in zip(graphs, starts, strict=False)]
         )
-        counts = Counts(*(sum(getattr(g.counts, f) for g in graphs) for f in ("rows", "self_loops", "doubled")))
-        return cls(_read_only(offsets.astype(np.int64)), _read_only(targets), pa.array(np.arange(starts[-1])), counts)
+        channels = {}
+        names, weighted = tuple(graphs[0].channels), graphs[0].weighted
+        if any((tuple(g.channels), g.weighted) != (names, weighted) for g in graphs):
+            raise GraphError(
+                "all graphs must keep the same of their edges (weights, directions, kinds), got "
+                f"{graphs[0]!r} and others; build them alike"
+            )
+        for name in names:
+            channels[name] = _read_only(np.concatenate([g.channels[name] for g in graphs]))
+        counts = Counts(*(sum(getattr(g.counts, f.name) for g in graphs) for f in fields(Counts)))
+        ids = pa.array(np.arange(starts[-1]))
+        return cls(_read_only(offsets.astype(np.int64)), _read_only(targets), ids, counts, channels, weighted)
 
     @classmethod
-    def _from_columns(cls, source: pa.Array, target: pa.Array, ids: pa.Array | None) -> Graph:
-        return cls.from_batches(in_batches(source, target, ids), ids)
+    def _from_columns(
+        cls,
+        source: pa.Array,
+        target: pa.Array,
+        ids: pa.Array | None,
+        values: EdgeValues | None = None,
+        weight: Any = None,
+        kind: Any = None,
+    ) -> Graph:
+        given = (checked_weights(weight) if weight is not None else None, kind if kind is None else kind_column(kind))
+        return cls.from_batches(in_batches(source, target, ids, weight=given[0], kind=given[1]), ids, values)
 
     @classmethod
-    def from_batches(cls, batches: Iterable[Batch], ids: pa.Array | None = None) -> Graph:
-        """The graph of edges that come as pairs of Arrow arrays, source and target ids of one kind."""
+    def from_batches(
+        cls, batches: Iterable[Batch], ids: pa.Array | None = None, values: EdgeValues | None = None
+    ) -> Graph:
+        """The graph of edges that come as batches: source and target ids of one kind, and what `values` asks for."""
         sink = MemorySink()
-        return cls._of(build_rows(batches, sink, ids=ids), sink)
+        return cls._of(build_rows(batches, sink, ids=ids, values=values), sink, values)
 
     @classmethod
-    def _from_rows(cls, source: Ints, target: Ints, ids: pa.Array) -> Graph:
+    def _from_rows(
+        cls,
+        source: Ints,
+        target: Ints,
+        ids: pa.Array,
+        values: EdgeValues | None = None,
+        weight: Any = None,
+        kind: Any = None,
+    ) -> Graph:
         """The graph of edges given as row numbers."""
         sink = MemorySink()
-        return cls._of(build_numbered(source, target, ids, sink), sink)
+        rows = build_numbered(source, target, ids, sink, values=values, weight=weight, kind=kind)
+        return cls._of(rows, sink, values)
 
     @classmethod
-    def _of(cls, rows: Rows, sink: MemorySink) -> Graph:
-        return cls(_read_only(rows.offsets), _read_only(sink.targets), rows.ids, rows.counts)
+    def _of(cls, rows: Rows, sink: MemorySink, values: EdgeValues | None = None) -> Graph:
+        channels = {name: _read_only(array) for name, array in zip(rows.channels, sink.channels, strict=True)}
+        weighted = values is not None and values.has_weights
+        return cls(_read_only(rows.offsets), _read_only(sink.targets), rows.ids, rows.counts, channels, weighted)
 
 
 def two_columns(edges: Any) -> tuple[pa.Array, pa.Array]:

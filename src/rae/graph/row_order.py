@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from rae.graph.csr_writer import FileSink, row_runs
+from rae.graph.csr_writer import ArrayFile, FileSink, channel_file, row_runs
 from rae.graph.folder import OFFSETS, TARGETS, write_array
 from rae.graph.id_numbering import Report, index_type
 from rae.ops import build
@@ -31,8 +31,11 @@ def locality_order(offsets: Array, targets: Array) -> Array:
     return build.breadth_first(offsets, targets, starts)
 
 
-def reorder_folder(folder: Path, ids: pa.Array, report: Report) -> pa.Array:
-    """The ids in the locality order, which the rows of the folder are written in; a run of rows is in memory."""
+def reorder_folder(folder: Path, ids: pa.Array, report: Report, channels: int = 0) -> pa.Array:
+    """The ids in the locality order, which the rows of the folder are written in; a run of rows is in memory.
+
+    So many channels beside the rows go along with them.
+    """
     report("order", 0, 1)
     offsets, targets = (map_array(folder / name) for name in (OFFSETS, TARGETS))
     order = locality_order(offsets, targets)
@@ -48,7 +51,26 @@ def reorder_folder(folder: Path, ids: pa.Array, report: Report) -> pa.Array:
             report("order", i + 1, len(runs))
     finally:
         sink.close()
+    for number in range(channels):
+        _reorder_channel(folder / channel_file(number), offsets, targets, order, rank, new_offsets)
     del offsets, targets  # Windows replaces no mapped file
     (folder / REORDERED).replace(folder / TARGETS)
     write_array(folder / OFFSETS, new_offsets)
     return ids.take(pa.array(order))
+
+
+def _reorder_channel(path: Path, offsets: Array, targets: Array, order: Array, rank: Array, new_offsets: Array) -> None:
+    """Write a channel again, for rows that are renumbered and sorted by their new numbers."""
+    hidden = path.with_name(f"reordered-{path.name}")
+    weights, file = map_array(path), ArrayFile(hidden, np.float32)
+    try:
+        for a, b in row_runs(new_offsets, RUN // 8):
+            rows, lengths = order[a:b], np.diff(new_offsets[a : b + 1])
+            before = np.cumsum(lengths) - lengths
+            entries = np.arange(int(lengths.sum())) + np.repeat(offsets[rows] - before, lengths)
+            by_row = np.lexsort((rank[targets[entries]], np.repeat(np.arange(b - a), lengths)))
+            file.append(weights[entries[by_row]])
+    finally:
+        file.close()
+    del weights
+    hidden.replace(path)

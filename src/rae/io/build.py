@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from pathlib import Path
+from typing import Any
 
 from rae.errors import Argument, ConfigError
 from rae.graph import Graph
 from rae.graph.folder_builder import build_folder, check_writable, discard_build
 from rae.graph.id_numbering import Report
 from rae.graph.row_order import ORDERS
-from rae.io.edges import EdgeFile, open_edges
+from rae.io.edges import EdgeFile, EdgeOptions, open_edges
+
+log = logging.getLogger("rae")
 
 
 def build_graph(
@@ -20,6 +24,13 @@ def build_graph(
     source: str | None = None,
     target: str | None = None,
     header: bool | None = None,
+    weight: str | None = None,
+    directed: bool = False,
+    kind: str | None = None,
+    doubled: str | None = None,
+    time: str | None = None,
+    since: Any = None,
+    until: Any = None,
     order: str = "none",
     force: bool = False,
     report: Report | None = None,
@@ -27,16 +38,21 @@ def build_graph(
     """The graph of an edge file, opened from the folder `path` that it was written to.
 
     The folder is what `write_graph` writes of what `read_edges` reads, byte for byte, but the whole is
-    never in memory. `source`, `target` and `header` as in `read_edges`. `order="locality"` puts rows
-    that are near each other in the graph near each other in memory, which makes embedding faster; ids
-    stay what they are. `force` replaces a graph folder that is there.
+    never in memory. All that says how the file is read, from `source` to `until`, is as in `read_edges`.
+    `order="locality"` puts rows that are near each other in the graph near each other in memory, which makes embedding
+    faster; ids stay what they are. `force` replaces a graph folder that is there.
     """
     folder = Path(path)
     discard_build(folder)
     check_writable(folder, force)
     if order not in ORDERS:
         raise ConfigError(Argument("order"), f" must be one of {', '.join(ORDERS)}, got {order!r}")
-    opened = open_edges(edges, source=source, target=target, header=header)
+    options = EdgeOptions(
+        weight=weight, directed=directed, kind=kind, doubled=doubled, time=time, since=since, until=until
+    )
+    opened = open_edges(edges, source=source, target=target, header=header, options=options)
+    if (suggestion := opened.suggestion) is not None:
+        log.info(suggestion)
     return build_opened(opened, folder, order=order, force=force, report=report)
 
 
@@ -50,6 +66,8 @@ def build_opened(
     room: int | None = None,
 ) -> Graph:
     """The same for an opened edge file; edges are buffered in `room` bytes of memory, if that is less than usual."""
-    graph = build_folder(opened.feed, folder, order=order, force=force, report=report, memory=room)
+    graph = build_folder(
+        opened.feed, folder, order=order, force=force, report=report, memory=room, values=opened.values
+    )
     opened.log_counts(graph.counts)
     return graph

@@ -1,32 +1,64 @@
-"""Edges from a file: two columns of ids make a graph."""
+"""Edges from a file: two columns of ids make a graph; weights, kinds and times are read where they are asked for."""
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 import os
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rae.errors import Argument, GraphError, Sentence
+from rae.errors import Argument, FeatureError, GraphError, Sentence
 from rae.graph import Counts, Graph
 from rae.graph.builder import Batch, in_batches
-from rae.graph.column_names import edge_columns, is_like_a_node_table
+from rae.graph.channels import EdgeValues, WeightError, checked_weights, other_way, weight_in_words
+from rae.graph.column_names import edge_columns, is_like_a_node_table, named_columns, suggested_columns
 from rae.graph.folder import is_graph_folder, open_graph
 from rae.graph.ids import id_array, is_text
+from rae.graph.times import TimeError, TimeWindow
 from rae.io.files import check_path
-from rae.io.header import is_number
-from rae.io.tables import TEXT_KINDS, Table, id_batches, open_table, read_ids
+from rae.io.header import is_missing, is_number
+from rae.io.tables import TEXT_KINDS, ArrowTable, Table, id_batches, open_table, read_ids
 from rae.io.text import NotPlain, TextTable
 
 log = logging.getLogger("rae")
 T = TypeVar("T")
 
 MISSING_WORDS = ("nan", "NaN", "NAN", "null", "NULL", "Null", "NA", "N/A", "n/a", "#N/A", "<NA>", "None")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EdgeOptions:
+    """What is read of an edge table beside the ends: columns by name, and how they are used (see `read_edges`)."""
+
+    weight: str | None = None
+    directed: bool = False
+    kind: str | None = None
+    doubled: str | None = None
+    time: str | None = None
+    since: Any = None
+    until: Any = None
+
+    @property
+    def values(self) -> EdgeValues:
+        """What the graph keeps of its edges."""
+        return EdgeValues(self.weight is not None, self.directed, self.kind is not None, self.doubled)
+
+    @property
+    def window(self) -> TimeWindow | None:
+        """The times that count."""
+        return TimeWindow.of(self.time, self.since, self.until)
+
+    @property
+    def columns(self) -> dict[str, str | None]:
+        """The columns that are named."""
+        return {"weight": self.weight, "kind": self.kind, "time": self.time}
 
 
 @dataclass(frozen=True)
@@ -37,6 +69,9 @@ class EdgeFile:
     table: Table
     ends: tuple[int, int]
     guessed: bool = False  # the first two columns, since none has a usual name
+    others: dict[str, int] = field(default_factory=dict)  # the columns of weights, kinds and times that are read
+    values: EdgeValues = field(default_factory=EdgeValues)
+    window: TimeWindow | None = None
 
     @property
     def in_text(self) -> bool:
@@ -45,9 +80,31 @@ class EdgeFile:
 
     def __str__(self) -> str:
         names = self.table.names
-        others = [repr(name) for i, name in enumerate(names) if i not in self.ends]
+        read = (*self.ends, *self.others.values())
+        others = [repr(name) for i, name in enumerate(names) if i not in read]
         ignored = f"; ignored: {', '.join(others[:4])}{', ...' if len(others) > 4 else ''}" if others else ""
-        return f"edges from columns {names[self.ends[0]]!r} and {names[self.ends[1]]!r}{ignored}"
+        named = "".join(f", {what} from {names[i]!r}" for what, i in self.others.items())
+        way = "edges go from column {!r} to {!r}" if self.values.directed else "edges from columns {!r} and {!r}"
+        return f"{way.format(*(names[i] for i in self.ends))}{named}{ignored}"
+
+    @property
+    def suggestion(self) -> Sentence | None:
+        """Which options the other columns of the table could be read with, where their names speak for themselves."""
+        found = suggested_columns(self.table.names, self.ends)
+        columns = {what: name for what, name in found.items() if what != "directed" and what not in self.others}
+        if not columns or self.values:  # somebody who asks for something knows what there is
+            return None
+        parts: list[str | Argument] = []
+        if "directed" in found:
+            parts += [Argument("directed", True), " "]
+        for what in ("weight", "kind"):
+            if what in columns:
+                parts += [Argument(what, columns[what]), " "]
+        if "time" in columns and self.window is None:
+            parts += [Argument("time", columns["time"]), " ", Argument("since", "..."), " "]
+        if not parts:
+            return None
+        return Sentence("edges may be read with more than their ends, if you want that: ", *parts[:-1])
 
     def padded_id(self) -> str | None:
         """The first text id with a blank before or after it in the first rows of a text file, None without one."""
@@ -69,7 +126,8 @@ class EdgeFile:
         """The graph of its edges, in memory; `ids` and `as_text` as in `read_edges`."""
         nodes = None if ids is None else id_array(ids)
         as_text = as_text or (nodes is not None and is_text(nodes.type))
-        graph = self.feed(lambda batches: Graph.from_batches(batches, nodes), ids=nodes, as_text=as_text)
+        build = lambda batches: Graph.from_batches(batches, nodes, self.values)  # noqa: E731
+        graph = self.feed(build, ids=nodes, as_text=as_text)
         self.log_counts(graph.counts)
         self.log_missing_words(graph)
         return graph
@@ -81,16 +139,26 @@ class EdgeFile:
         not. A file with an error, or with ids of several kinds, is read at once, for the error to name its row.
         """
         kinds = TEXT_KINDS if self.in_text and not as_text else (None,)
-        with contextlib.suppress(GraphError):
+        try:
             for kind in kinds:
                 with contextlib.suppress(NotPlain):
                     return build(self._batches(kind, as_text))
+        except (_BadRow, FeatureError) as error:
+            raise self._located(error) from None
+        except GraphError:
+            pass
         source, target = read_ids(self.table, self._positions, as_text=as_text)
         if len(source) == 0 and ids is None:
             way = (" (pass ", Argument("header", False), " if they are an edge)") if self.in_text else ()
             raise GraphError(f"{self.path} holds no edges, only column names", *way, "; expected one row or more")
         try:
-            return build(in_batches(source, target, ids))
+            batch = self._batch(source, target, self._read_others(), 0)
+            return build(
+                one._replace(outside=batch.outside if i == 0 else 0)
+                for i, one in enumerate(
+                    in_batches(batch.source, batch.target, ids, weight=batch.weight, kind=batch.kind)
+                )
+            )
         except GraphError as error:
             raise GraphError(f"{self.path}: ", error) from None
 
@@ -103,10 +171,89 @@ class EdgeFile:
         return dict(zip(("source", "target"), self.ends, strict=True))
 
     def _batches(self, kind: pa.DataType | str | None, as_text: bool) -> Iterator[Batch]:
-        for columns in id_batches(self.table, self._positions, kind):
+        before = 0
+        for columns in id_batches(self.table, self._positions, kind, self._other_types()):
+            ids = columns[:2]
             if as_text:
-                columns = [c.cast(pa.string()) if pa.types.is_integer(c.type) else c for c in columns]
-            yield columns[0], columns[1]
+                ids = [c.cast(pa.string()) if pa.types.is_integer(c.type) else c for c in ids]
+            yield self._batch(ids[0], ids[1], columns[2:], before)
+            before += len(ids[0])
+
+    def _batch(self, source: pa.Array, target: pa.Array, others: list[Any], before: int) -> Batch:
+        """The rows that count, with checked weights; `before` are those of the table before these."""
+        columns = dict(zip(self.others, others, strict=True))
+        inside = None
+        if self.window is not None:
+            try:
+                inside = self.window.contains(columns["time"])
+            except TimeError as error:
+                raise _BadRow(before + error.row, "time", error) from None
+        outside = 0 if inside is None else len(inside) - int(pc.sum(inside).as_py() or 0)
+        weight, kind = columns.get("weight"), columns.get("kind")
+        if inside is not None and outside:
+            source, target = source.filter(inside), target.filter(inside)
+            weight, kind = (None if column is None else column.filter(inside) for column in (weight, kind))
+        if weight is not None:
+            try:
+                weight = checked_weights(weight)
+            except WeightError as error:
+                row = (
+                    error.row
+                    if inside is None
+                    else int(np.flatnonzero(inside.to_numpy(zero_copy_only=False))[error.row])
+                )
+                raise _BadRow(before + row, "weight", error) from None
+        return Batch(source, target, weight, kind, outside)
+
+    def _other_types(self) -> dict[int, pa.DataType]:
+        """The columns beside the ends, and the types they are read as from text."""
+        return {i: pa.float64() if what == "weight" else pa.string() for what, i in self.others.items()}
+
+    def _read_others(self) -> list[Any]:
+        """The columns beside the ends, whole."""
+        types = self._other_types()
+        if not types:
+            return []
+        columns = self.table.read(list(types)) if isinstance(self.table, ArrowTable) else self.table.read(types)
+        return [column.combine_chunks() for column in columns]
+
+    def _located(self, error: _BadRow | FeatureError) -> GraphError:
+        """The error with the file and the line, or row, that it is about."""
+        table = self.table
+        if isinstance(error, FeatureError):  # text among the weights
+            column = self.others.get("weight", self.ends[0])
+            bad = None
+            if isinstance(table, TextTable):
+                bad = table.find(lambda row: not (is_number(row[column]) or is_missing(row[column])))
+            got = "text" if bad is None else f"{bad[1][column]!r} in line {bad[0]:,}"
+            return GraphError(
+                f"{self.path}: ", Argument("weight"), f" must hold numbers, got {got}; name another column, or mend it"
+            )
+        where = f"row {error.row:,}"
+        if isinstance(table, TextTable):
+            count = itertools.count()
+            line = table.find(lambda _: next(count) == error.row)
+            where = where if line is None else f"line {line[0]:,}"
+        if isinstance(error.reason, WeightError):
+            got = weight_in_words(error.reason.value)
+            what = "finite numbers from 0 up"
+            advice = other_way(error.reason.value)
+        else:
+            value = error.reason.value
+            got, what, advice = "none" if value is None else repr(value), error.reason.expected, ""
+        return GraphError(
+            f"{self.path}: ",
+            Argument(error.column),
+            f" must hold {what}, got {got} in {where}; mend or drop it{advice}",
+        )
+
+
+class _BadRow(Exception):  # noqa: N818  # becomes a GraphError that names the file
+    """A row whose weight or time cannot be used."""
+
+    def __init__(self, row: int, column: str, reason: WeightError | TimeError) -> None:
+        super().__init__(row)
+        self.row, self.column, self.reason = row, column, reason
 
 
 def read_edges(
@@ -117,29 +264,53 @@ def read_edges(
     header: bool | None = None,
     ids: Any = None,
     as_text: bool = False,
+    weight: str | None = None,
+    directed: bool = False,
+    kind: str | None = None,
+    doubled: str | None = None,
+    time: str | None = None,
+    since: Any = None,
+    until: Any = None,
 ) -> Graph:
     """The graph of an edge file: Parquet, Arrow, CSV, TSV or a plain edge list, packed or not.
 
     `source` and `target` name its columns (without a header they are called "1", "2", ...); by
     default those with the usual names (source and target, from and to, caller and called, ...), else
-    the first two. Other columns are not read. `header` says whether a text file begins with one; by
+    the first two. Other columns are read where they are named. `header` says whether a text file begins with one; by
     default its rows decide (see `rae.io.header.has_header`). `ids` are the nodes, in that order, edges
     or not; by default the ends of the edges. Whole numbers stay whole at any size, text stays text;
     with `as_text` whole numbers are text too. A graph folder is opened as it is.
+
+    `weight` names a column of numbers above 0 (rows of weight 0 are left out, and counted); `directed` edges go from
+    source to target; `kind` names a column of words, at most 16 different ones. `doubled` edges "add" their weights
+    (the default where there are any), "count" as the weight, or the largest stays ("max"). `time` names a column of
+    timestamps, dates or numbers, of which `since` is the first that counts and `until` the first that does not.
     """
     check_path(path, "rae.Graph.from_dataframe")
+    options = EdgeOptions(
+        weight=weight, directed=directed, kind=kind, doubled=doubled, time=time, since=since, until=until
+    )
     if is_graph_folder(path):
-        options = {"source": source, "target": target, "header": header, "ids": ids, "as_text": as_text or None}
-        if given := [name for name, value in options.items() if value is not None]:
-            raise GraphError(f"{path} is a graph folder, which takes no ", Argument(given[0], ...), "; leave it out")
+        given = {"source": source, "target": target, "header": header, "ids": ids, "as_text": as_text or None}
+        given |= vars(options) | {"directed": directed or None}
+        if named := [name for name, value in given.items() if value is not None]:
+            raise GraphError(f"{path} is a graph folder, which takes no ", Argument(named[0], ...), "; leave it out")
         return open_graph(path)
-    return open_edges(path, source=source, target=target, header=header).graph(ids, as_text=as_text)
+    opened = open_edges(path, source=source, target=target, header=header, options=options)
+    return opened.graph(ids, as_text=as_text)
 
 
 def open_edges(
-    path: str | os.PathLike[str], *, source: str | None = None, target: str | None = None, header: bool | None = None
+    path: str | os.PathLike[str],
+    *,
+    source: str | None = None,
+    target: str | None = None,
+    header: bool | None = None,
+    options: EdgeOptions | None = None,
 ) -> EdgeFile:
     """The edge file and the columns that will be read; a guess is logged as a warning."""
+    options = options or EdgeOptions()
+    values, window = options.values, options.window  # refused before the file is opened
     table = open_table(path, header)
     if len(table.names) < 2:
         raise GraphError(
@@ -147,9 +318,10 @@ def open_edges(
         )
     try:
         ends, guessed = edge_columns(table.names, source, target)
+        others = named_columns(table.names, ends, options.columns)
     except GraphError as error:
         raise GraphError(f"{path}: ", error) from None
-    opened = EdgeFile(path, table, ends, guessed)
+    opened = EdgeFile(path, table, ends, guessed, others, values, window)
     nodes = source is target is None and is_like_a_node_table(table.names)
     if guessed or nodes:
         advice = ("; pass ", Argument("source", ...), " and ", Argument("target", ...), " if that is wrong")

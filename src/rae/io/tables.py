@@ -138,28 +138,37 @@ def read_ids(table: Table, positions: Mapping[str, int], *, as_text: bool = Fals
     return [id_array(column) for column in columns]
 
 
-def id_batches(table: Table, positions: Mapping[str, int], kind: pa.DataType | str | None) -> Iterator[list[pa.Array]]:
-    """The columns as `read_ids` gives them, in batches; text is read as `kind`.
+def id_batches(
+    table: Table,
+    positions: Mapping[str, int],
+    kind: pa.DataType | str | None,
+    others: Mapping[int, pa.DataType] | None = None,
+) -> Iterator[list[pa.Array]]:
+    """The columns as `read_ids` gives them, in batches; text is read as `kind`. Then the `others`, as they are stored.
 
     `NotPlain` means that a text file must be read again as the next of `TEXT_KINDS`: "plain" is int64 by
-    Arrow's fast reader, int64 and uint64 are cast from text, and None is text.
+    Arrow's fast reader, int64 and uint64 are cast from text, and None is text; text of the others becomes their type.
     """
+    more, n_ids = dict(others or {}), len(positions)
     if isinstance(table, ArrowTable):
         path = table.files[0].path
-        for columns in table.batches(list(positions.values())):
-            yield [_id_column(path, role, column) for role, column in zip(positions, columns, strict=True)]
+        for columns in table.batches([*positions.values(), *more]):
+            ids = [_id_column(path, role, column) for role, column in zip(positions, columns[:n_ids], strict=True)]
+            yield [*ids, *columns[n_ids:]]
         return
-    if kind == "plain":
+    if kind == "plain" and not more:
         yield from table.whole_numbers(list(positions.values()))
         return
-    for columns in table.batches(dict.fromkeys(positions.values(), pa.string())):
-        for (role, position), column in zip(positions.items(), columns, strict=True):
+    kind = pa.int64() if kind == "plain" else kind
+    for columns in table.batches(dict.fromkeys(positions.values(), pa.string()) | more):
+        ids = columns[:n_ids]
+        for (role, position), column in zip(positions.items(), ids, strict=True):
             if pc.any(pc.equal(column, "")).as_py():
                 _refuse_empty(table, role, position)
         if kind is None:
             yield columns
-        elif (integers := _as_integers([pa.chunked_array([column]) for column in columns], kind)) is not None:
-            yield integers
+        elif (integers := _as_integers([pa.chunked_array([column]) for column in ids], kind)) is not None:
+            yield [*integers, *columns[n_ids:]]
         else:
             raise NotPlain
 

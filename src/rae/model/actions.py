@@ -29,6 +29,8 @@ from rae.blocks import Block
 from rae.config import ExactConfig
 from rae.features import Features, csr_rows, is_sparse
 from rae.features.columns import category_of
+from rae.graph import Graph
+from rae.model.channels import mixed_channels
 from rae.model.sampling import sample_neighbors
 from rae.model.structure import check_tensors, sample_rows, signed
 from rae.ops.dense import row_product
@@ -64,7 +66,7 @@ class Actions:
     own_axes: Tensor  # (m, w) float32
     own_center: Tensor  # (w,) float32
     axes: Tensor  # (m, a) float32
-    near_center: Tensor  # (a,) float64, as all below
+    near_center: Tensor  # (a,) float64, as all below; where features are averaged along g groups of channels, (g a,)
     near_map: Tensor  # (a, w)
     mid_center: Tensor  # (a,)
     mid_map: Tensor  # (a, w)
@@ -74,10 +76,12 @@ class Actions:
     unit_scales: Tensor  # (4,) what brings those to a variance of 1
 
     @classmethod
-    def blank(cls, shift: Tensor, scale: Tensor, words: bool, width: int = 0, n_axes: int = 0) -> Actions:
+    def blank(
+        cls, shift: Tensor, scale: Tensor, words: bool, width: int = 0, n_axes: int = 0, groups: int = 1
+    ) -> Actions:
         """Scales of columns without axes yet, or with axes of zero."""
-        m, double = len(scale), torch.float64
-        maps = [(torch.zeros(n_axes, dtype=double), torch.zeros((n_axes, width), dtype=double)) for _ in range(3)]
+        m, a, double = len(scale), groups * n_axes, torch.float64
+        maps = [(torch.zeros(a, dtype=double), torch.zeros((a, width), dtype=double)) for _ in range(3)]
         own, units = (torch.zeros((m, width)), torch.zeros(width)), torch.zeros((len(BLOCKS), width), dtype=double)
         axes, factors = torch.zeros((m, n_axes)), units.new_zeros(len(BLOCKS))
         return cls(words, shift, scale, *own, axes, *maps[0], *maps[1], *maps[2], units, factors)
@@ -120,7 +124,7 @@ class Actions:
         return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "words"}
 
     @classmethod
-    def rebuilt(cls, tensors: Mapping[str, Tensor], words: bool) -> Actions:
+    def rebuilt(cls, tensors: Mapping[str, Tensor], words: bool, groups: int = 1) -> Actions:
         """What `tensors` gave; ValueError where shapes or types do not match each other, or numbers are not finite."""
         shapes = [tensors[name].shape for name in ("scale", "axes", "own_axes")]
         if [len(shape) for shape in shapes] != [1, 2, 2]:
@@ -128,7 +132,7 @@ class Actions:
         (m,), (_, a), (_, w) = shapes
         with torch.device("meta"):  # takes no memory for what the shapes claim
             zeros = torch.zeros(m, dtype=torch.float64)
-            expected = cls.blank(zeros, zeros, words, w, a).tensors()
+            expected = cls.blank(zeros, zeros, words, w, a, groups).tensors()
         check_tensors(tensors, expected)
         return cls(words, **tensors)
 
@@ -169,8 +173,9 @@ def fit_actions(x: Features, config: ExactConfig, progress: Progress | None = No
         rows, columns = sample_rows(x.graph.n_nodes, SAMPLE, config.seed), config.n_block_columns(x.graph.n_nodes)
         own = blank.prepared(x.take(rows))
         own_axes = leading_axes([own], 2 * columns, config.seed)
-        axes = leading_axes([own, _near(x, blank, rows, config.seed)], AXES, config.seed)
-        hops = sampled_hops(x, blank, axes, rows, progress)
+        groups = mixed_channels(tuple(x.graph.channels), x.graph.weighted, config.mix)
+        axes = leading_axes([own, _near(x, blank, rows, config.seed)], AXES // len(groups), config.seed)
+        hops = sampled_hops(x, blank, axes, rows, progress, groups)
         sources = [blank.project(x.take(rows), own_axes), *blocks_of_hops(hops)]
         width = min(columns, own_axes.shape[1])
         maps = [principal_axes(source, width) for source in sources]
@@ -304,15 +309,21 @@ def _norm(rows: Any) -> float:
 
 
 def sampled_hops(
-    x: Features, blank: Actions, axes: Tensor, rows: Any, progress: Progress | None = None
+    x: Features,
+    blank: Actions,
+    axes: Tensor,
+    rows: Any,
+    progress: Progress | None = None,
+    groups: Sequence[tuple[str, ...]] = ((),),
 ) -> list[Tensor]:
     """The directions of the features, averaged over neighbours once, twice, ...: these rows alone.  -> (r, a) each
 
-    Only some directions are averaged at a time: those of all nodes have to be in memory.
+    Only some directions are averaged at a time: those of all nodes have to be in memory. With several groups of
+    channels, they are averaged along each, one beside the other.
     """
     graph, n, count = x.graph, x.graph.n_nodes, axes.shape[1]
     step = max(8, min(count, HOP_BYTES // (8 * n)))
-    hops = [torch.empty((len(rows), count)) for _ in range(HOPS)]
+    hops = [torch.empty((len(rows), len(groups) * count)) for _ in range(HOPS)]
     for left in range(0, count, step):
         below = torch.empty((n, min(step, count - left)))
         part = axes[:, left : left + step].contiguous()
@@ -320,12 +331,22 @@ def sampled_hops(
         for a in range(0, n, rows_at_a_time):
             b = min(a + rows_at_a_time, n)
             below[a:b] = blank.project(x.rows(a, b), part)
-        for hop in hops:
-            below = moments(below, graph.offsets, graph.targets)
-            hop[:, left : left + step] = below[rows]
+        for g, channels in enumerate(groups):
+            weights, here = _added_weights(graph, channels), below
+            for hop in hops:
+                here = moments(here, graph.offsets, graph.targets, weights=weights)
+                hop[:, g * count + left : g * count + left + below.shape[1]] = here[rows]
         if progress is not None:
             progress("axes", min(left + step, count), count, {})
     return hops
+
+
+def _added_weights(graph: Graph, channels: Sequence[str]) -> Any:
+    """The weights in these channels added up, None for all edges alike."""
+    if not channels:
+        return None
+    first, *others = (graph.channels[name] for name in channels)
+    return first if not others else np.add.reduce([first, *others])
 
 
 def hop_bytes(n_nodes: int, n_features: int) -> int:

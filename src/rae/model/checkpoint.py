@@ -73,7 +73,7 @@ Fitted = Checkpoint | ExactModel
 def save(model: Fitted, path: str | Path) -> None:
     """Write the model to one file, atomically."""
     fields: dict[str, Any] = {
-        "config": model.config.as_dict(),
+        "config": model.config.stored(),
         "n_features": model.n_features,
         "structural": model.structural,
         "feature_names": model.feature_names,
@@ -121,6 +121,8 @@ _PATTERN = {
     "history": [_RECORD],
     "model?": str,
     "words?": bool,
+    "channels?": [str],
+    "weighted?": bool,
 }
 
 

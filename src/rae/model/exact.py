@@ -11,6 +11,7 @@ from torch import Tensor
 from rae.blocks import Block, side_by_side
 from rae.config import ExactConfig
 from rae.model.actions import HOPS, Actions
+from rae.model.channels import check_names, mixed_channels
 from rae.model.structure import WAVE_LEVELS, Structure, around_block, loaded_structure, place_block
 
 
@@ -23,6 +24,8 @@ class ExactModel:
     actions: Actions | None = None
     feature_names: tuple[str, ...] | None = None
     history: list[dict[str, Any]] = field(default_factory=list)  # nothing is trained
+    channels: tuple[str, ...] = ()  # of the graph of the fit: what it reads of edges beside their ends
+    weighted: bool = False
 
     @property
     def structural(self) -> bool:
@@ -70,7 +73,8 @@ class ExactModel:
 
     def header(self) -> dict[str, Any]:
         """What a file of this model says beside its settings and tensors."""
-        return {"words": self.actions is not None and self.actions.words}
+        words = {"words": self.actions is not None and self.actions.words}
+        return words | ({"channels": list(self.channels), "weighted": self.weighted} if self.channels else {})
 
     @classmethod
     def rebuilt(cls, fields: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> ExactModel:
@@ -82,16 +86,20 @@ class ExactModel:
             if part not in parts:
                 raise ValueError(f"it has an unknown tensor {name!r}")
             parts[part][rest] = tensor
-        structure = loaded_structure(parts["structure"], config) if parts["structure"] else None
+        channels, weighted = tuple(fields.get("channels", ())), bool(fields.get("weighted", False))
+        check_names(channels)
+        structure = loaded_structure(parts["structure"], config, channels, weighted) if parts["structure"] else None
         words = fields["words"] if parts["actions"] else False
         if not isinstance(words, bool):
             raise ValueError(f"words is {words!r}")
-        actions = Actions.rebuilt(parts["actions"], words) if parts["actions"] else None
+        groups = len(mixed_channels(channels, weighted, config.mix))
+        actions = Actions.rebuilt(parts["actions"], words, groups) if parts["actions"] else None
         if structure is None and (actions is None or config.structure):
             raise ValueError("the tensors of the structure are missing")
         if names is not None and (actions is None or len(names) != len(actions.scale)):
             raise ValueError(f"{len(names)} feature names for another number of features")
-        model = cls(config, structure, actions, None if names is None else tuple(map(str, names)))
+        feature_names = None if names is None else tuple(map(str, names))
+        model = cls(config, structure, actions, feature_names, channels=channels, weighted=weighted)
         if (model.n_features, model.structural) != (fields["n_features"], fields["structural"]):
             raise ValueError(f"{fields['n_features']} features are not those of its tensors")
         return model

@@ -14,7 +14,7 @@ the measures on a node and around it, for readers that learn weights.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -27,6 +27,8 @@ from rae.blocks import Block
 from rae.config import MEASURES, ExactConfig
 from rae.features import measures
 from rae.graph import Graph
+from rae.graph.channels import kinds_of, mirrored
+from rae.model.channels import channel_measures, n_averaged, n_measures, place_ways, weight_scales
 from rae.ops import structure as structure_ops
 from rae.ops.dense import row_product
 from rae.ops.gather import moments
@@ -48,23 +50,33 @@ SMALLEST_EIGENVALUE = 1e-12  # where all nodes are alike, everything is rounding
 class Structure:
     """What a fit keeps, all float64: p statistics, f frequencies."""
 
-    mean: Tensor  # (4,) of the measures
-    deviation: Tensor  # (4,)
+    mean: Tensor  # (k,) of the measures: 4, and more where edges have weights, directions or kinds
+    deviation: Tensor  # (k,)
     center: Tensor  # (p,) mean of the statistics
     directions: Tensor  # (p, 64) statistics -> place
-    frequencies: Tensor  # (4, f)
+    frequencies: Tensor  # (averaged measures, f)
     phases: Tensor  # (f,)
+    scales: Tensor | None = None  # (kinds or 1,) the unit of weights, where the graph of the fit has any
 
     @classmethod
-    def blank(cls, config: ExactConfig, frequencies: int, device: str = "cpu") -> Structure:
+    def blank(
+        cls,
+        config: ExactConfig,
+        frequencies: int,
+        device: str = "cpu",
+        channels: tuple[str, ...] = (),
+        weighted: bool = False,
+    ) -> Structure:
         """Zeros of the shapes that these settings ask for; on the device "meta" they take no memory."""
-        k, p, f = len(MEASURES), config.n_statistics, frequencies
-        shapes = ((k,), (k,), (p,), (p, PLACE), (k, f), (f,))
+        k, p, f = n_measures(channels, weighted), n_statistics(config, channels, weighted), frequencies
+        shapes: list[tuple[int, ...]] = [(k,), (k,), (p,), (p, PLACE), (n_averaged(channels, weighted), f), (f,)]
+        if weighted:
+            shapes.append((len(kinds_of(channels)) or 1,))
         return cls(*(torch.zeros(shape, dtype=torch.float64, device=device) for shape in shapes))
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything that is kept, by name."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+        return {field.name: value for field in fields(self) if (value := getattr(self, field.name)) is not None}
 
     @property
     def n_frequencies(self) -> int:
@@ -95,26 +107,37 @@ def around_block(fitted: Structure) -> Block:
 # ----------------------------------------------------------------------------- measures in units
 
 
-def measure(graph: Graph) -> Tensor:
-    """log1p of degree, triangles, core number and 4-cycles of every node.  -> (n, 4) float64"""
+def measure(graph: Graph, scales: Tensor | None = None) -> Tensor:
+    """log1p of degree, triangles, core number and 4-cycles of every node.  -> (n, 4) float64
+
+    Of a graph with channels then those of `rae.model.channels`, weights in these units, or in those of the graph.
+    """
     functions = (measures.degrees, measures.triangles, measures.core_numbers, measures.four_cycles)
-    return torch.log1p(torch.stack([torch.from_numpy(f(graph).astype(np.float64)) for f in functions], 1))
+    columns = [torch.from_numpy(f(graph).astype(np.float64)) for f in functions]
+    if graph.channels:
+        columns += channel_measures(graph, scales_of(graph) if scales is None else scales)
+    return torch.log1p(torch.stack(columns, 1))
+
+
+def scales_of(graph: Graph) -> Tensor | None:
+    """The units of the weights of a graph, None where it has none."""
+    return weight_scales(graph) if graph.weighted and graph.channels else None
 
 
 def units(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and standard deviation of each measure, the latter at least 0.1.  (n, 4) -> (4,), (4,)"""
+    """Mean and standard deviation of each measure, the latter at least 0.1.  (n, k) -> (k,), (k,)"""
     variance, mean = torch.var_mean(x, 0, correction=0)
     return mean, torch.sqrt(variance).clamp(min=SMALLEST_DEVIATION)
 
 
 def in_units(x: Tensor, unit: tuple[Tensor, Tensor]) -> Floats:
-    """The measures in these units.  (n, 4) -> (n, 4)"""
+    """The measures in these units.  (n, k) -> (n, k)"""
     own: Floats = ((x - unit[0]) / unit[1]).float().numpy()
     return own
 
 
 def measured(graph: Graph, fitted: Structure, config: ExactConfig) -> tuple[Floats, Structure]:
-    """What a fitted model reads of a graph, its measures, and the model as this graph is seen by it.  -> (n, 4), model
+    """What a fitted model reads of a graph, its measures, and the model as this graph is seen by it.  -> (n, k), model
 
     A relative model takes the units and the center of each graph, another one those of its fit. Both are computed once
     per graph and kept with it: what is asked next of the same graph costs no pass over it.
@@ -122,25 +145,33 @@ def measured(graph: Graph, fitted: Structure, config: ExactConfig) -> tuple[Floa
     with torch_alone():
         if not config.relative:
             unit = fitted.mean, fitted.deviation
-            return measures.kept(graph, "own", _bytes(unit), lambda: in_units(measure(graph), unit)), fitted
+            read = _bytes((*unit, *(() if fitted.scales is None else (fitted.scales,))))
+            return measures.kept(graph, "own", read, lambda: in_units(measure(graph, fitted.scales), unit)), fitted
         unit = measures.kept(graph, "units", b"", lambda: units(measure(graph)))
         own: Floats = measures.kept(graph, "own", _bytes(unit), lambda: in_units(measure(graph), unit))
         rows = sample_rows(graph.n_nodes, SAMPLE, config.seed)
-        read = repr((config.measure_weights, config.level_weights, config.seed)).encode()
+        read = repr((config.measure_weights, config.channel_weight, config.level_weights, config.seed)).encode()
         center = measures.kept(graph, "center", read, lambda: statistics(graph, own, config, rows).mean(0))
     return own, replace(fitted, center=center)
 
 
-def _bytes(unit: tuple[Tensor, Tensor]) -> bytes:
-    return b"".join(tensor.numpy().tobytes() for tensor in unit)
+def _bytes(tensors: tuple[Tensor, ...]) -> bytes:
+    return b"".join(tensor.numpy().tobytes() for tensor in tensors)
 
 
 # ----------------------------------------------------------------------------- statistics of a node's surroundings
 
 
+def n_statistics(config: ExactConfig, channels: Sequence[str] = (), weighted: bool = False) -> int:
+    """Columns of the statistics: own measures, moments of neighbours along every way, farther means."""
+    k, averaged = n_measures(channels, weighted), n_averaged(channels, weighted)
+    return k + averaged * (2 * len(place_ways(channels, weighted)) + len(config.level_weights) - 1)
+
+
 def weighted_measures(own: Tensor, config: ExactConfig) -> Tensor:
-    """The measures as `place` counts them.  (n, 4) -> (n, 4)"""
-    return own * torch.tensor(config.measure_weights, dtype=own.dtype)
+    """The measures as `place` counts them.  (n, k) -> (n, k)"""
+    more = own.shape[1] - len(MEASURES)
+    return own * torch.tensor([*config.measure_weights, *[config.channel_weight] * more], dtype=own.dtype)
 
 
 def weighted_levels(levels: list[Tensor], config: ExactConfig) -> Tensor:
@@ -151,34 +182,44 @@ def weighted_levels(levels: list[Tensor], config: ExactConfig) -> Tensor:
 
 def statistics(graph: Graph, own: Floats, config: ExactConfig, rows: Any) -> Tensor:
     """The statistics of some rows: own measures, mean and deviation of neighbours, farther means.  -> (r, p) float64"""
-    at, to = graph.offsets, graph.targets
-    below = weighted_measures(torch.from_numpy(own), config)
-    levels = [below[rows]]
+    at, to, channels = graph.offsets, graph.targets, tuple(graph.channels)
+    width = n_averaged(channels, graph.weighted)
+    counted = weighted_measures(torch.from_numpy(own), config)
+    levels, below = [counted[rows]], counted[:, :width].contiguous()
     for k in range(len(config.level_weights)):
-        here = moments(below, at, to, spread=0 if k else below.shape[1])
-        levels.append(here[rows])
-        below = here[:, : len(MEASURES)].contiguous()
+        here = moments(below, at, to, spread=0 if k else width)
+        level = [here[rows]]
+        for way in () if k else place_ways(channels, graph.weighted)[1:]:
+            level.append(moments(below, at, to, rows, spread=width, weights=graph.channels[way.channels[0]]))
+        levels.append(torch.cat(level, 1))
+        below = here[:, :width].contiguous()
     return weighted_levels(levels, config).double()
 
 
 def view(graph: Graph, config: ExactConfig, number: int) -> Graph:
-    """The graph with a share of its edges dropped and as many random pairs added; the same for the same seed."""
+    """The graph with a share of its edges dropped and as many random pairs added; the same for the same seed.
+
+    A dropped edge takes its weights along, an added pair has those of a random edge, and its direction and kind.
+    """
     rng, n = generator(config.seed, "view", number), graph.n_nodes
     count = int(rng.binomial(graph.n_edges, config.noise))
     ends = rng.integers(n, size=(2, count), dtype=graph.targets.dtype)
     ids = pa.array(np.arange(n))
     added = Graph.from_edges((ends[0], ends[1]), ids=ids)
     salt = key(config.seed, "view", number, "dropped")
-    offsets, targets = structure_ops.view(
-        graph.offsets, graph.targets, (added.offsets, added.targets), salt, config.noise
-    )
-    noisy = Graph(offsets, targets, ids)
+    arguments = graph.offsets, graph.targets, (added.offsets, added.targets), salt, config.noise
+    rows = structure_ops.view(*arguments)
+    channels = {
+        name: structure_ops.view_weights(arguments, rows, array, graph.channels[mirrored(name)])
+        for name, array in graph.channels.items()
+    }
+    noisy = Graph(*rows, ids, channels=channels, weighted=graph.weighted)
     measures.estimate_as(noisy, graph)
     return noisy
 
 
 def waves(own: Tensor, frequencies: Tensor, phases: Tensor) -> Tensor:
-    """cos and sin of random combinations of the measures.  (n, 4), (4, f), (f,) -> (n, 2 f)"""
+    """cos and sin of random combinations of the measures.  (n, k), (k, f), (f,) -> (n, 2 f)"""
     angle = row_product(own, frequencies) + phases
     return torch.cat([torch.cos(angle), torch.sin(angle)], 1)
 
@@ -190,19 +231,21 @@ def fit_structure(graph: Graph, config: ExactConfig, progress: Progress | None =
     """The solution of the eigenproblem of this graph."""
     done = _counter(progress, config.n_views(graph.n_nodes) + 1)
     with torch_alone():
-        x = measure(graph)
+        scales = scales_of(graph)
+        x = measure(graph, scales)
         unit = units(x)
         rows = sample_rows(graph.n_nodes, SAMPLE, config.seed)
         phi = statistics(graph, in_units(x, unit), config, rows)
         done()
-        within = _within(graph, phi, unit, config, rows, done)
+        within = _within(graph, phi, unit, config, rows, done, scales)
         center = phi.mean(0)
         total = (phi - center).T @ (phi - center) / len(phi)
         rng = generator(config.seed, "around")
         count = config.n_frequencies(graph.n_nodes)
-        frequencies = torch.from_numpy(rng.normal(size=(len(MEASURES), count)) * np.resize(config.sigmas, count))
+        averaged = n_averaged(tuple(graph.channels), graph.weighted)
+        frequencies = torch.from_numpy(rng.normal(size=(averaged, count)) * np.resize(config.sigmas, count))
         phases = torch.from_numpy(rng.random(count) * 2 * np.pi)
-        return Structure(*unit, center, solve(total, within, config), frequencies, phases)
+        return Structure(*unit, center, solve(total, within, config), frequencies, phases, scales)
 
 
 def _counter(progress: Progress | None, total: int) -> Any:
@@ -223,7 +266,13 @@ def sample_rows(n: int, most: int, seed: int) -> Any:
 
 
 def _within(
-    graph: Graph, phi: Tensor, unit: tuple[Tensor, Tensor], config: ExactConfig, rows: Any, done: Any
+    graph: Graph,
+    phi: Tensor,
+    unit: tuple[Tensor, Tensor],
+    config: ExactConfig,
+    rows: Any,
+    done: Any,
+    scales: Tensor | None = None,
 ) -> Tensor:
     """S_W: the mean covariance of a node's statistics over its views.  (r, p) -> (p, p)
 
@@ -233,7 +282,7 @@ def _within(
     sums, squares = torch.zeros_like(phi), phi.new_zeros((phi.shape[1], phi.shape[1]))
     for number in range(views):
         noisy = view(graph, config, number)
-        change = statistics(noisy, in_units(measure(noisy), unit), config, rows) - phi
+        change = statistics(noisy, in_units(measure(noisy, scales), unit), config, rows) - phi
         sums += change
         squares += change.T @ change
         done()
@@ -273,12 +322,16 @@ def _rotation() -> Tensor:
     return h / math.sqrt(PLACE)
 
 
-def loaded_structure(tensors: Mapping[str, Tensor], config: ExactConfig) -> Structure:
+def loaded_structure(
+    tensors: Mapping[str, Tensor], config: ExactConfig, channels: tuple[str, ...] = (), weighted: bool = False
+) -> Structure:
     """The solution in these tensors; ValueError where they are not what the settings describe."""
     frequencies = config.frequencies or tensors.get("phases", torch.empty(0)).numel()
     if frequencies % 2:
         raise ValueError(f"{frequencies} frequencies, expected an even number")
-    check_tensors(tensors, Structure.blank(config, frequencies, "meta").tensors())
+    check_tensors(tensors, Structure.blank(config, frequencies, "meta", channels, weighted).tensors())
+    if weighted and tensors["scales"].min() <= 0:
+        raise ValueError("a unit of weights that is not above 0")
     if tensors["deviation"].min() < SMALLEST_DEVIATION:
         raise ValueError(f"a deviation below {SMALLEST_DEVIATION}")
     return Structure(**tensors)

@@ -3,6 +3,9 @@
 An end of an edge on its way into a row is one 64-bit key: the row within its stripe from bit `ROW` on, below it the
 neighbour. Sorted, the keys of a stripe are its rows. Outputs are buffers of the caller, which uses them again and
 again: fresh memory costs as much as the work done in it.
+
+Where edges have weights, directions or kinds, the lowest `CHANNEL` bits of a key say which channel its weight belongs
+to, the neighbour stands above them, and the weights go along in an array of their own.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from rae.runtime import in_ranges
 Array = np.ndarray[Any, Any]
 
 ROW = 48  # the neighbour's bits; above them there is room for 2**15 rows of a stripe
+CHANNEL = 5  # bits of a key that number its channel
 
 
 def mark_ids(ids: Array, low: int, present: Array) -> None:
@@ -85,6 +89,84 @@ def fill_rows(keys: Array, first: int, ends: Array, lengths: Array, out: Array) 
     out[: len(ordered)] = ordered & ((1 << ROW) - 1)
     lengths[:] = np.bincount((ordered >> ROW) - first, minlength=len(lengths))
     return len(ordered)
+
+
+def deal_weighted(
+    source: Array,
+    target: Array,
+    weights: Array,
+    kinds: Array,
+    directions: int,
+    bits: int,
+    ends: Array,
+    out: Array,
+    out_weights: Array,
+) -> int:
+    """`deal` for edges with weights and kinds (float32 numbers): keys say the channel, weights go along with them.
+
+    The channel of a source is kind * directions, that of a target the last one of the kind.
+    """
+    if is_native(source):
+        return int(
+            call(
+                "deal_weighted", source, target, weights, kinds, directions, len(source), bits, ends, len(ends), out,
+                out_weights, index=source,
+            )
+        )  # fmt: skip
+    edges = source != target
+    both = np.stack([source[edges], target[edges]], 1).astype(np.int64)
+    channel = kinds[edges].astype(np.int64) * directions
+    channels = np.stack([channel, channel + directions - 1], 1).ravel()
+    own, other = both.ravel(), both[:, ::-1].ravel()
+    order = np.argsort(own >> bits, kind="stable")
+    out[: len(own)] = ((own & ((1 << bits) - 1)) << ROW | other << CHANNEL | channels)[order]
+    out_weights[: len(own)] = np.repeat(weights[edges], 2)[order]
+    ends[:] = np.cumsum(np.bincount(own >> bits, minlength=len(ends)))
+    return int(len(source) - edges.sum())
+
+
+def sort_weighted_digit(keys: Array, weights: Array, shift: int, cursor: Array, out: Array, out_weights: Array) -> None:
+    """`sort_digit` for keys that have weights."""
+    if is_native(keys):
+        call("sort_weighted_digit", keys, weights, len(keys), shift, cursor, len(cursor), out, out_weights)
+    else:
+        order = np.argsort((keys >> shift) & (len(cursor) - 1), kind="stable")
+        out[:], out_weights[:] = keys[order], weights[order]
+
+
+def fill_weighted_rows(
+    keys: Array,
+    weights: Array,
+    first: int,
+    ends: Array,
+    lengths: Array,
+    spare: tuple[Array, Array],
+    largest: bool,
+    out: Array,
+    out_weights: Array,
+) -> tuple[int, int]:
+    """`fill_rows` for keys that have weights: entries written, and how many weights of them there are.
+
+    out_weights[c, i] is the sum, or the `largest`, of the weights of channel c of entry i, in the order of the keys; 0
+    where there is none. `spare` has room for keys and weights.
+    """
+    channels, stride = out_weights.shape
+    if is_native(keys):
+        slots = np.zeros(1, np.int64)
+        size = call(
+            "fill_weighted_rows", keys, weights, len(keys), first, ends, len(ends), lengths, *spare, channels,
+            int(largest), out, out_weights, stride, slots, index=out,
+        )  # fmt: skip
+        return int(size), int(slots[0])
+    entries, which = np.unique(keys >> CHANNEL, return_inverse=True)
+    channel = keys & ((1 << CHANNEL) - 1)
+    values = np.zeros((channels, len(entries)))
+    (np.maximum if largest else np.add).at(values, (channel, which), weights.astype(np.float64))
+    out[: len(entries)] = entries & ((1 << (ROW - CHANNEL)) - 1)
+    with np.errstate(over="ignore"):
+        out_weights[:, : len(entries)] = values
+    lengths[:] = np.bincount((entries >> (ROW - CHANNEL)) - first, minlength=len(lengths))
+    return len(entries), len(np.unique(keys))
 
 
 def breadth_first(offsets: Array, targets: Array, starts: Array) -> Array:

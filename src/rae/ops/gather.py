@@ -2,7 +2,7 @@
 
 mean(x, offsets, index, ego, lists)      mean({u} ∪ N(u)), without a gradient, in float32 or from float16
 average(x, block)                        the same with a gradient, for training
-moments(x, offsets, index, lists)        mean over N(u), without u, and the deviation of the first columns
+moments(x, offsets, index, lists)        mean over N(u), without u, and the deviation of the first columns; by weights
 sparse_product(matrix, weight)           sparse rows times dense weights, with a gradient for the weights
 """
 
@@ -43,21 +43,27 @@ def mean(x: Tensor, offsets: Any, index: Any, ego: Any = 0, lists: Any = None) -
     return out
 
 
-def moments(x: Tensor, offsets: Any, index: Any, lists: Any = None, *, spread: int = 0) -> Tensor:
+def moments(x: Tensor, offsets: Any, index: Any, lists: Any = None, *, spread: int = 0, weights: Any = None) -> Tensor:
     """Mean of rows of x over N(u), without u, then the deviation of the first `spread` columns.  -> (r, d + spread)
 
     Row i is about index[offsets[j]:offsets[j + 1]] with j = lists[i], or j = i without lists; 0 where that is empty.
-    x is float32 or float16, the result float32.
+    x is float32 or float16, the result float32. With `weights`, one float32 from 0 up per entry of the index, both are
+    weighted; rows of weight 0 are not read.
     """
     rows, width = len(offsets) - 1 if lists is None else len(lists), x.shape[1]
-    if not is_native(x, offsets, index) or x.dtype not in (torch.float32, torch.float16):
-        return reference.moments(x, offsets, index, lists, spread)
+    if not is_native(x, offsets, index, weights) or x.dtype not in (torch.float32, torch.float16):
+        return reference.moments(x, offsets, index, lists, spread, weights)
     lists = None if lists is None else int64(lists)
+    x = x if x.stride(1) == 1 or width == 1 else x.contiguous()
+    stride = x.stride(0) if len(x) > 1 else width  # some columns of a table are read where they are
     name = "moment_rows" if x.dtype == torch.float32 else "moment_half_rows"
     out = torch.empty(rows, width + spread, dtype=torch.float32, device=CPU)
 
     def work(start: int, stop: int) -> None:
-        call(name, offsets, index, len(index), lists, x, width, spread, out, start, stop, index=index)
+        call(
+            name, offsets, index, len(index), weights, lists, x.data_ptr(), stride, width, spread, out, start, stop,
+            index=index,
+        )  # fmt: skip
 
     in_ranges(work, rows, _min_rows(width))
     return out

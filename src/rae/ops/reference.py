@@ -47,19 +47,24 @@ def mean(x: Tensor, offsets: Any, index: Any, ego: Any = 0, lists: Any = None) -
     return sums / (1 + counts).to(x.dtype)[:, None]
 
 
-def moments(x: Tensor, offsets: Any, index: Any, lists: Any = None, spread: int = 0) -> Tensor:
+def moments(x: Tensor, offsets: Any, index: Any, lists: Any = None, spread: int = 0, weights: Any = None) -> Tensor:
     """Mean over N(u) and the deviation of the first columns, as `rae.ops.gather.moments`, in double precision."""
     offsets, index = tensor(offsets, x.device), tensor(index, x.device).long()
     starts, counts = offsets[:-1], torch.diff(offsets)
     if lists is not None:
         lists = tensor(lists, x.device)
         starts, counts = starts[lists], counts[lists]
-    entries = index[_positions(starts, counts, int(counts.sum()))]
+    places = _positions(starts, counts, int(counts.sum()))
+    entries = index[places]
     row_of = torch.repeat_interleave(torch.arange(len(counts), device=x.device), counts)
     values, share = x[entries].double(), counts.clamp(min=1).double()[:, None]
-    zeros = values.new_zeros((len(counts), x.shape[1]))
-    center = zeros.index_add(0, row_of, values) / share
-    squares = (values[:, :spread] - center[row_of, :spread]) ** 2
+    zeros, each = values.new_zeros((len(counts), x.shape[1])), values.new_ones((len(entries), 1))
+    if weights is not None:
+        each = tensor(weights, x.device)[places].double()[:, None]
+        total = zeros.new_zeros((len(counts), 1)).index_add(0, row_of, each)
+        share = torch.where(total > 0, total, 1.0)
+    center = zeros.index_add(0, row_of, values * each) / share
+    squares = each * (values[:, :spread] - center[row_of, :spread]) ** 2
     deviation = torch.sqrt(zeros[:, :spread].index_add(0, row_of, squares) / share)
     return torch.cat([center, deviation], 1).float()
 
@@ -335,6 +340,31 @@ def view(offsets: Any, targets: Any, added: tuple[Any, Any], key: Any, threshold
     counts = torch.bincount(pairs // n, minlength=n)
     starts = np.concatenate([[0], np.cumsum(counts.numpy())]).astype(np.int64)
     return starts, (pairs % n).numpy().astype(kind)
+
+
+def view_weights(
+    graph: tuple[Any, Any, tuple[Any, Any], Any, int], rows: tuple[Any, Any], here: Any, there: Any
+) -> np.ndarray[Any, Any]:
+    """The weights of a noisy copy of a graph, as `rae.ops.structure.view_weights`."""
+    offsets, targets, _, key, _ = graph
+    at, to, n = tensor(offsets), tensor(targets).long(), len(offsets) - 1
+    own = torch.repeat_interleave(torch.arange(n), torch.diff(at)) * n + to  # ascending
+    new_at, new_to = tensor(rows[0]), tensor(rows[1]).long()
+    u = torch.repeat_interleave(torch.arange(n), torch.diff(new_at))
+    state = _mix(_stream(key, torch.minimum(u, new_to), torch.maximum(u, new_to)))
+    slot = _shift(state, 1) % len(own)
+    taken = torch.where(u < new_to, tensor(here)[slot], tensor(there)[slot])
+    place = torch.searchsorted(own, u * n + new_to).clamp(max=len(own) - 1)
+    out: np.ndarray[Any, Any] = torch.where(own[place] == u * n + new_to, tensor(here)[place], taken).numpy()
+    return out
+
+
+def strengths(offsets: Any, weights: Any) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """How many weights of each row are above 0, and their sum."""
+    counts = np.diff(offsets)
+    rows, values = np.repeat(np.arange(len(counts)), counts), np.asarray(weights)[offsets[0] : offsets[-1]]
+    sums = np.bincount(rows, values.astype(np.float64), len(counts))
+    return np.bincount(rows, values > 0, len(counts)).astype(np.int64), sums
 
 
 def core_numbers(offsets: Any, targets: Any) -> np.ndarray[Any, Any]:

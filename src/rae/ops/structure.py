@@ -144,6 +144,42 @@ def view(
     return starts, out
 
 
+def view_weights(
+    graph: tuple[Ints, Ints, tuple[Ints, Ints], Any, float], rows: tuple[Ints, Ints], here: Floats, there: Floats
+) -> Floats:
+    """The weights in a channel of a noisy copy of a graph, for each stored neighbour of the copy.
+
+    `graph` are the arguments of `view`, `rows` what it gave. An edge of the graph keeps its weight; an added pair takes
+    that of a random edge, a hash of (key, pair), seen by its first row as in `here` and by its second as in `there`,
+    the channel of the other direction.
+    """
+    offsets, targets, added, key, noise = graph
+    if not is_native(offsets, targets, *rows, here, there):
+        from rae.ops import reference
+
+        plain: Floats = reference.view_weights((offsets, targets, added, key, 0), rows, here, there)
+        return plain
+    threshold = min(round(noise * 2**64), 2**64 - 1)
+    also = np.ascontiguousarray(added[1], targets.dtype)
+    starts, out = rows[0], np.empty(len(rows[1]), np.float32)
+    arguments = (offsets, targets, int64(added[0]), also, int(key), threshold, here, there, len(targets), starts, out)
+    in_ranges(lambda a, b: call("view_weights", *arguments, a, b, index=targets), len(offsets) - 1, 1024)
+    return out
+
+
+def strengths(offsets: Ints, weights: Floats) -> tuple[Ints, Doubles]:
+    """How many weights of each row are above 0, and their sum, in the order of the row.  -> (n,), (n,)"""
+    n = len(offsets) - 1
+    if not is_native(offsets, weights):
+        from rae.ops import reference
+
+        result: tuple[Ints, Doubles] = reference.strengths(offsets, weights)
+        return result
+    counts, sums = np.empty(n, np.int64), np.empty(n)
+    in_ranges(lambda a, b: call("strengths", offsets, weights, counts, sums, a, b), n, 1024)
+    return counts, sums
+
+
 def core_numbers(offsets: Ints, targets: Ints) -> Ints:
     """The largest k such that the node is in the k-core.  -> (n,)"""
     if not is_native(offsets, targets):

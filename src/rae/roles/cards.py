@@ -12,8 +12,9 @@ import pyarrow as pa
 from rae.display import printable
 from rae.errors import GraphError
 from rae.features import check_matrix
-from rae.features.measures import clustering, core_numbers, degrees, triangles
+from rae.features.measures import clustering, core_numbers, degrees, strengths, triangles
 from rae.graph import Graph
+from rae.graph.channels import IN, OUT, split_name
 from rae.io.node_columns import node_names
 from rae.roles.actions import distinctive_features
 from rae.roles.summary import summarize_roles
@@ -149,7 +150,10 @@ def _common_distance(distances: Doubles) -> float | None:
 
 
 def structural_measures(graph: Graph) -> dict[str, np.ndarray[Any, Any]]:
-    """Per node: degree, mean degree of its neighbours, triangles, clustering coefficient, core number."""
+    """Per node: degree, mean degree of its neighbours, triangles, clustering coefficient, core number.
+
+    Then degrees and strengths by direction, where edges have weights or directions.
+    """
     triangle_counts = triangles(graph)
     return {
         "degree": degrees(graph),
@@ -157,7 +161,32 @@ def structural_measures(graph: Graph) -> dict[str, np.ndarray[Any, Any]]:
         "triangles": triangle_counts,
         "clustering": clustering(graph, triangle_counts),
         "core": core_numbers(graph),
+        **flow_measures(graph),
     }
+
+
+def flow_measures(graph: Graph) -> dict[str, np.ndarray[Any, Any]]:
+    """Per node, where edges have directions or weights: degree and strength out of it and into it, and their balance.
+
+    A strength is a sum of weights. The balance is that of what goes out and what comes in, from -1 for nodes that only
+    get to 1 for nodes that only give, 0 for those that pass on as much as they get.
+    """
+    if not graph.directed and not graph.weighted:
+        return {}
+    by_direction: dict[str, list[tuple[Any, Any]]] = {}
+    for name in graph.channels:
+        by_direction.setdefault(split_name(name)[0], []).append(strengths(graph, name))
+    counts = {way: np.sum([c for c, _ in both], axis=0) for way, both in by_direction.items()}
+    sums = {way: np.sum([s for _, s in both], axis=0) for way, both in by_direction.items()}
+    out: dict[str, np.ndarray[Any, Any]] = {}
+    if graph.directed:
+        out |= {f"{way}_degree": counts[way] for way in (OUT, IN)}
+    if graph.weighted:
+        out |= {f"{way}_strength" if graph.directed else "strength": sums[way] for way in sums}
+    if graph.directed:
+        total = sums[OUT] + sums[IN]
+        out["balance"] = (sums[OUT] - sums[IN]) / np.where(total > 0, total, 1)
+    return out
 
 
 def _neighbor_degrees(graph: Graph) -> Doubles:

@@ -28,6 +28,8 @@ HUB_RANK, HUB_TIMES = 80, 4  # a hub is in the top fifth by degree and has four 
 HUB_NEIGHBOR_RANK = 95  # neighbours that are called hubs are in the top twentieth by degree
 TIED, HARDLY_TIED = 0.5, 0.1  # share of the pairs of neighbours that are adjacent
 SMALL_RANK, LARGE_RANK = 35, 60  # percentiles by degree up to which nodes are small, and from which large
+MANY, TIMES = 4, 3  # edges of one direction that are called many, and how many times those of the other
+EVEN, ONE_WAY = 0.2, 0.8  # balances of what goes out and comes in: about as much, and nearly all in one direction
 Profile = dict[str, Any]
 Facts = Sequence[dict[str, Any]]
 
@@ -45,7 +47,8 @@ def _line(
     doing, profile, (name, told) = _actions(actions), structure[role], names[role]
     if not profile:
         return doing or ("nothing is known about its members but their vectors" if not any(structure) else "no members")
-    facts = [_isolated(profile["degree"]), *_telling_facts(profile, told), _edges(role, profile, edges)]
+    facts = [_isolated(profile["degree"]), _flow(profile), _amounts(profile), *_telling_facts(profile, told)]
+    facts.append(_edges(role, profile, edges))
     if doing and _is_sized(profile) and profile["degree"].get("others", 0) > TELLING:  # what they do says more
         facts = [fact for fact in facts if fact and fact != _ranked(profile)]
         return "; ".join([doing, *([", ".join(facts)] if facts else [])])
@@ -251,6 +254,13 @@ RANGES: dict[str, Callable[[Profile], str]] = {
     "core": _core,
     "triangles": _triangles,
 }
+FLOWS: dict[str, Callable[[Profile], str]] = {  # of graphs whose edges have directions or weights
+    "out_degree": lambda profile: f"{_span(profile)} edges out",
+    "in_degree": lambda profile: f"{_span(profile)} edges in",
+    "strength": lambda profile: f"weights add up to {_span(profile)}",
+    "out_strength": lambda profile: f"weights out add up to {_span(profile)}",
+    "in_strength": lambda profile: f"weights in add up to {_span(profile)}",
+}
 SIZES = ("small nodes", "mid-sized nodes", "well-connected nodes", "the best-connected nodes", "nodes")
 SUFFIXES = {
     "degree": " of degree {}",
@@ -279,6 +289,46 @@ def _isolated(degree: Profile) -> str:
     if share < WORTH_SAYING or share == 1:
         return ""
     return f"{'over 99' if share > 0.99 else f'{100 * share:.0f}'} % of them isolated"
+
+
+def _flow(profile: Profile) -> str:
+    """Which way edges go, where it is one way for the middle half: of money, what is collected and paid out."""
+    if "balance" not in profile:
+        return ""
+    (few_in, _, many_in), (few_out, _, many_out) = (profile[f"{way}_degree"]["quartiles"] for way in ("in", "out"))
+    paid = "out_strength" in profile
+    if many_in + many_out == 0:
+        return ""
+    if many_out == 0:
+        return f"only {'get' if paid else 'receive'}, from {_how_many(few_in, many_in)}"
+    if many_in == 0:
+        return f"only {'pay' if paid else 'send'}, to {_how_many(few_out, many_out)}"
+    if few_in >= max(MANY, TIMES * many_out):
+        return "collect from many, pay out to few" if paid else "many edges lead to them, few away"
+    if few_out >= max(MANY, TIMES * many_in):
+        return "collect from few, pay out to many" if paid else "many edges lead away from them, few to them"
+    low, _, high = profile["balance"]["quartiles"]
+    if paid and -EVEN <= low <= high <= EVEN and profile["balance"]["others"] <= TELLING:
+        return "pass on about what they get"
+    if paid and low >= ONE_WAY:
+        return "pay far more than they get"
+    return "get far more than they pay" if paid and high <= -ONE_WAY else ""
+
+
+def _how_many(low: float, high: float) -> str:
+    """Partners in a word or a number."""
+    return "many" if low >= MANY else f"{_span({'quartiles': [low, low, high]})}"
+
+
+def _amounts(profile: Profile) -> str:
+    """How large the weights are that come together at the members, where that is high or low and tells them apart."""
+    known = [name for name in ("strength", "in_strength", "out_strength") if name in profile]
+    telling = [name for name in known if profile[name]["others"] <= TELLING]
+    for name in sorted(telling, key=lambda name: -profile[name]["percentiles"][0]):
+        low, _, high = profile[name]["percentiles"]
+        if low >= 75 or high < 25:
+            return f"{FLOWS[name](profile[name])} {describe_rank(low if low >= 75 else high)}"
+    return ""
 
 
 def _edges(role: int, profile: Profile, edges: Profile) -> str:
@@ -347,7 +397,8 @@ def _add_facts(equal: list[int], summaries: list[str], structure: Facts, edges: 
 
 def _candidates(equal: list[int], structure: Facts, edges: Facts) -> Iterator[tuple[float, list[str]]]:
     """Every fact that could be added: by how much these roles differ in it, and its words for each of them."""
-    for name, words in RANGES.items():
+    flows = {name: words for name, words in FLOWS.items() if name in structure[equal[0]]}
+    for name, words in {**RANGES, **flows}.items():
         ranks = [structure[role][name]["percentiles"][1] for role in equal]
         yield max(ranks) - min(ranks), [words(structure[role][name]) for role in equal]
     shares = [edges[role]["to"] for role in equal]

@@ -1,12 +1,16 @@
 /* The loops of the graph builder: number ids, deal edges to stripes of rows, sort rows, renumber them.
  *
  * An end of an edge on its way into a row is one 64-bit key: the row within its stripe from bit ROW on, below it the
- * neighbour. Sorted, the keys of a stripe are its rows.
+ * neighbour. Sorted, the keys of a stripe are its rows. Where edges have weights, directions or kinds, the lowest CHANNEL
+ * bits of a key say which channel its weight belongs to, the neighbour stands above them, and the weights go along in an
+ * array of their own.
  */
 #ifndef INDEX
 #include "common.h"
 
 #define ROW 48
+#define CHANNEL 5
+#define CHANNELS (1 << CHANNEL)
 
 /* present[id - low] = 1 for every id; the difference wraps as unsigned numbers do. */
 EXPORT void mark_ids(const int64_t *ids, int64_t n, int64_t low, uint8_t *present)
@@ -27,6 +31,26 @@ EXPORT void sort_digit(
         total += count;
     }
     for (int64_t e = 0; e < n; e++) out[cursor[(keys[e] >> shift) & mask]++] = keys[e];
+}
+
+/* The same for keys that have weights. */
+EXPORT void sort_weighted_digit(
+    const int64_t *restrict keys, const float *restrict weights, int64_t n, int64_t shift, int64_t *restrict cursor, int64_t digits,
+    int64_t *restrict out, float *restrict out_weights)
+{
+    int64_t total = 0, mask = digits - 1;
+    memset(cursor, 0, (size_t)digits * sizeof(int64_t));
+    for (int64_t e = 0; e < n; e++) cursor[(keys[e] >> shift) & mask]++;
+    for (int64_t i = 0; i < digits; i++) {
+        int64_t count = cursor[i];
+        cursor[i] = total;
+        total += count;
+    }
+    for (int64_t e = 0; e < n; e++) {
+        int64_t at = cursor[(keys[e] >> shift) & mask]++;
+        out[at] = keys[e];
+        out_weights[at] = weights[e];
+    }
 }
 
 #define INDEX int32_t
@@ -79,6 +103,37 @@ EXPORT int64_t NAME(deal)(
     return loops;
 }
 
+/* The same for edges with weights[e] and kinds[e]: keys say the channel, kind * directions for the source and the last
+ * one of the kind for the target; out_weights go along with them. */
+EXPORT int64_t NAME(deal_weighted)(
+    const INDEX *restrict source, const INDEX *restrict target, const float *restrict weights, const float *restrict kinds,
+    int64_t directions, int64_t n, int64_t bits, int64_t *restrict ends, int64_t stripes, int64_t *restrict out,
+    float *restrict out_weights)
+{
+    int64_t loops = 0, total = 0, below = ((int64_t)1 << bits) - 1;
+    for (int64_t e = 0; e < n; e++) {
+        if (source[e] == target[e]) loops++;
+        else {
+            ends[source[e] >> bits]++;
+            ends[target[e] >> bits]++;
+        }
+    }
+    for (int64_t s = 0; s < stripes; s++) {
+        int64_t count = ends[s];
+        ends[s] = total;
+        total += count;
+    }
+    for (int64_t e = 0; e < n; e++) {
+        int64_t u = source[e], v = target[e], channel = (int64_t)kinds[e] * directions;
+        if (u == v) continue;
+        int64_t at = ends[u >> bits]++, there = ends[v >> bits]++;
+        out[at] = (u & below) << ROW | v << CHANNEL | channel;
+        out[there] = (v & below) << ROW | u << CHANNEL | (channel + directions - 1);
+        out_weights[at] = out_weights[there] = weights[e];
+    }
+    return loops;
+}
+
 /* out = the neighbours of rows first, first + 1, ..., each once; their number comes back, lengths[i] of row i.
  * The keys have neighbours ascending; `ends` is all zero before. */
 EXPORT int64_t NAME(fill_rows)(
@@ -99,6 +154,51 @@ EXPORT int64_t NAME(fill_rows)(
             if (size == row_start || out[at] != out[size - 1]) out[size++] = out[at];
         lengths[i] = size - row_start;
     }
+    return size;
+}
+
+/* The same for keys with weights: out_weights[c * stride + i] is the sum, or the largest, of the weights of channel c of
+ * neighbour i, added in the order of the keys, 0 where there is none; `slots` counts those that there are. `spare` has
+ * room for the keys and weights by rows. */
+EXPORT int64_t NAME(fill_weighted_rows)(
+    const int64_t *restrict keys, const float *restrict weights, int64_t n, int64_t first, int64_t *restrict ends, int64_t rows,
+    int64_t *restrict lengths, int64_t *restrict spare, float *restrict spare_weights, int64_t channels, int64_t largest,
+    INDEX *restrict out, float *restrict out_weights, int64_t stride, int64_t *restrict slots)
+{
+    int64_t total = 0, size = 0, at = 0, filled = 0;
+    for (int64_t e = 0; e < n; e++) ends[(keys[e] >> ROW) - first]++;
+    for (int64_t i = 0; i < rows; i++) {
+        int64_t count = ends[i];
+        ends[i] = total;
+        total += count;
+    }
+    for (int64_t e = 0; e < n; e++) {
+        int64_t to = ends[(keys[e] >> ROW) - first]++;
+        spare[to] = keys[e] & (((int64_t)1 << ROW) - 1);
+        spare_weights[to] = weights[e];
+    }
+    for (int64_t i = 0; i < rows; i++) {
+        int64_t row_start = size;
+        while (at < ends[i]) {
+            int64_t v = spare[at] >> CHANNEL;
+            double values[CHANNELS];
+            for (int64_t c = 0; c < channels; c++) values[c] = 0;
+            uint32_t present = 0;
+            for (; at < ends[i] && spare[at] >> CHANNEL == v; at++) {
+                int64_t c = spare[at] & (CHANNELS - 1);
+                double value = spare_weights[at];
+                values[c] = largest ? MAX(values[c], value) : values[c] + value;
+                present |= (uint32_t)1 << c;
+            }
+            for (int64_t c = 0; c < channels; c++) {
+                out_weights[c * stride + size] = (float)values[c];
+                filled += (present >> c) & 1;
+            }
+            out[size++] = (INDEX)v;
+        }
+        lengths[i] = size - row_start;
+    }
+    *slots = filled;
     return size;
 }
 

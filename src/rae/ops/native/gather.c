@@ -16,6 +16,9 @@
 #define NEAR 12
 #define OUTER 2 /* locality hints of a prefetch: all caches but the nearest, and all caches */
 #define INNER 3
+#define BATCH_LISTS 512 /* lists of neighbours whose weights of 0 are left out at a time, and their entries, about */
+#define BATCH_ENTRIES 8192
+#define LARGE_TOTAL 1e18 /* of weights: beyond it, or below its inverse, products of floats would leave their range */
 
 /* Ask for the cache lines of `bytes` bytes; where the row does not begin with a line, one more. */
 INLINE void prefetch(const char *from, int bytes, int outer)
@@ -38,6 +41,16 @@ INLINE void prefetch(const char *from, int bytes, int outer)
     } while (0)
 #else
 #define CALL(name, width, ...) NAME(name##_v1)(__VA_ARGS__)
+#endif
+#ifdef HAS_LEVELS
+#define GIVEN(status, name, width, ...)                                                                                \
+    do {                                                                                                               \
+        if (HAS(4) && (width) >= 16) status = NAME(name##_v4)(__VA_ARGS__);                                            \
+        else if (HAS(3)) status = NAME(name##_v3)(__VA_ARGS__);                                                        \
+        else status = NAME(name##_v1)(__VA_ARGS__);                                                                    \
+    } while (0)
+#else
+#define GIVEN(status, name, width, ...) status = NAME(name##_v1)(__VA_ARGS__)
 #endif
 
 #define INDEX int32_t
@@ -129,20 +142,25 @@ EXPORT void NAME(mean_half_rows)(
 }
 
 /* out[i] = mean of x[index[e]], e in the list of row i, without the row itself: N(u) alone; then the standard deviation
- * of the first `spread` columns. 0 for an empty list. List lists[i], or i without lists. */
-EXPORT void NAME(moment_rows)(
-    const int64_t *offsets, const INDEX *index, int64_t n_index, const int64_t *lists, const float *x, int64_t width,
-    int64_t spread, float *out, int64_t start, int64_t stop)
+ * of the first `spread` columns. 0 for an empty list. List lists[i], or i without lists. With weights,
+ * weights[e] each. Rows of x begin `stride` numbers apart. 0, or -1 without memory. */
+EXPORT int64_t NAME(moment_rows)(
+    const int64_t *offsets, const INDEX *index, int64_t n_index, const float *weights, const int64_t *lists, const float *x,
+    int64_t stride, int64_t width, int64_t spread, float *out, int64_t start, int64_t stop)
 {
-    CALL(moments, width, offsets, index, n_index, lists, x, width, spread, out, start, stop);
+    int64_t status;
+    GIVEN(status, moments, width, offsets, index, n_index, weights, lists, x, stride, width, spread, out, start, stop);
+    return status;
 }
 
 /* The same for rows of half precision. */
-EXPORT void NAME(moment_half_rows)(
-    const int64_t *offsets, const INDEX *index, int64_t n_index, const int64_t *lists, const uint16_t *x, int64_t width,
-    int64_t spread, float *out, int64_t start, int64_t stop)
+EXPORT int64_t NAME(moment_half_rows)(
+    const int64_t *offsets, const INDEX *index, int64_t n_index, const float *weights, const int64_t *lists, const uint16_t *x,
+    int64_t stride, int64_t width, int64_t spread, float *out, int64_t start, int64_t stop)
 {
-    CALL(half_moments, width, offsets, index, n_index, lists, x, width, spread, out, start, stop);
+    int64_t status;
+    GIVEN(status, half_moments, width, offsets, index, n_index, weights, lists, x, stride, width, spread, out, start, stop);
+    return status;
 }
 
 /* out[index[e]] += weights[e] * x[i] over the list of row i, columns left..right only: the transpose of sum_rows. */
@@ -164,13 +182,14 @@ INLINE REGISTER LOOP(read)(const char *from, int half, int64_t at)
 }
 
 /* `count` registers of columns from `at` on, the last one `last` columns after the first, of
- * out = share * (x[ego] + sum of weight * x[index[e]], e in low..high); the ego only with_ego, the share only of a mean. */
+ * out = share * (x[ego] + sum of weight * x[index[e]], e in low..high); the ego only with_ego, the share only of a mean.
+ * Weights are multiplied by `factor` first, a power of two that keeps their sum in range. */
 INLINE void LOOP(some_columns)(
-    int count, int half, int with_ego, int is_mean, const void *x, int64_t width, int64_t ego, const INDEX *index, int64_t n_index,
-    const float *weights, int64_t low, int64_t high, float share, float *out, int64_t at, int64_t last)
+    int count, int half, int with_ego, int is_mean, const void *x, int64_t stride, int64_t ego, const INDEX *index, int64_t n_index,
+    const float *weights, float factor, int64_t low, int64_t high, float share, float *out, int64_t at, int64_t last)
 {
     const int size = half ? 2 : 4, bytes = count * LONG * size;
-    const int64_t row_bytes = width * size;
+    const int64_t row_bytes = stride * size;
     const char *first = (const char *)x + at * size;
     REGISTER total[MOST];
 #define COLUMN(r) ((r) + 1 < count ? LONG * (r) : last)
@@ -181,7 +200,7 @@ INLINE void LOOP(some_columns)(
             prefetch(first + index[MIN(e + FAR, n_index - 1)] * row_bytes, bytes, 1);
             prefetch(first + index[MIN(e + NEAR, n_index - 1)] * row_bytes, bytes, 0);
         }
-        REGISTER weight = SPLAT(weights ? weights[e] : 1.0f);
+        REGISTER weight = SPLAT(weights ? weights[e] * factor : 1.0f);
         for (int r = 0; r < count; r++) {
             REGISTER value = LOOP(read)(row, half, COLUMN(r));
             total[r] = PLUS(total[r], weights ? TIMES(weight, value) : value);
@@ -192,24 +211,25 @@ INLINE void LOOP(some_columns)(
 }
 
 INLINE void LOOP(all_columns)(
-    int half, int with_ego, int is_mean, const void *x, int64_t width, int64_t ego, const INDEX *index, int64_t n_index,
-    const float *weights, int64_t low, int64_t high, float share, float *out)
+    int half, int with_ego, int is_mean, const void *x, int64_t stride, int64_t width, int64_t ego, const INDEX *index,
+    int64_t n_index, const float *weights, float factor, int64_t low, int64_t high, float share, float *out)
 {
     if (width < LONG) { /* a row is shorter than a register */
         for (int64_t j = 0; j < width; j++) {
             float total = 0;
-            if (with_ego) total = half ? widen_half(((const uint16_t *)x)[ego * width + j]) : ((const float *)x)[ego * width + j];
+            if (with_ego) total = half ? widen_half(((const uint16_t *)x)[ego * stride + j]) : ((const float *)x)[ego * stride + j];
             for (int64_t e = low; e < high; e++) {
-                int64_t at = (int64_t)index[e] * width + j;
+                int64_t at = (int64_t)index[e] * stride + j;
                 float value = half ? widen_half(((const uint16_t *)x)[at]) : ((const float *)x)[at];
-                total += weights ? weights[e] * value : value;
+                total += weights ? weights[e] * factor * value : value;
             }
             out[j] = is_mean ? total * share : total;
         }
         return;
     }
 #define COLUMNS(count, last)                                                                                          \
-    LOOP(some_columns)(count, half, with_ego, is_mean, x, width, ego, index, n_index, weights, low, high, share, out, at, last)
+    LOOP(some_columns)(                                                                                                \
+        count, half, with_ego, is_mean, x, stride, ego, index, n_index, weights, factor, low, high, share, out, at, last)
     int64_t at = 0;
     if (is_mean && !half && MOST > MANY)
         for (; width - at >= MOST * LONG; at += MOST * LONG) COLUMNS(MOST, (MOST - 1) * LONG);
@@ -235,7 +255,7 @@ TARGET static void LOOP(sums)(
     int64_t start, int64_t stop)
 {
     for (int64_t i = start; i < stop; i++)
-        LOOP(all_columns)(0, 0, 0, x, width, 0, index, 0, weights, offsets[i], offsets[i + 1], 1, out + i * width);
+        LOOP(all_columns)(0, 0, 0, x, width, width, 0, index, 0, weights, 1, offsets[i], offsets[i + 1], 1, out + i * width);
 }
 
 INLINE void LOOP(any_means)(
@@ -245,7 +265,7 @@ INLINE void LOOP(any_means)(
     for (int64_t i = start; i < stop; i++) {
         int64_t list = lists ? lists[i] : i, low = offsets[list], high = offsets[list + 1];
         float share = 1.0f / (float)(1 + high - low);
-        LOOP(all_columns)(half, 1, 1, x, width, ego ? ego[i] : first + i, index, n_index, NULL, low, high, share, out + i * width);
+        LOOP(all_columns)(half, 1, 1, x, width, width, ego ? ego[i] : first + i, index, n_index, NULL, 1, low, high, share, out + i * width);
     }
 }
 
@@ -273,50 +293,114 @@ TARGET static void LOOP(half_means)(
 }
 
 /* Mean and standard deviation of one column over a list, in double precision; deviations are taken from the mean, in a
- * second pass, so nothing cancels. */
+ * second pass, so nothing cancels. Weights add up to `total`; without weights that is the length of the list. */
 INLINE void LOOP(column_spread)(
-    int half, const void *x, int64_t width, int64_t column, const INDEX *index, int64_t low, int64_t high, float *mean,
-    float *deviation)
+    int half, const void *x, int64_t stride, int64_t column, const INDEX *index, const float *weights, double total, int64_t low,
+    int64_t high, float *mean, float *deviation)
 {
     const float *floats = (const float *)x + column;
     const uint16_t *halves = (const uint16_t *)x + column;
-    double count = (double)MAX(high - low, 1), center = 0, squares = 0;
-    for (int64_t e = low; e < high; e++)
-        center += half ? widen_half(halves[(int64_t)index[e] * width]) : floats[(int64_t)index[e] * width];
-    center /= count;
+    double center = 0, squares = 0;
+    if (!(total > 0)) total = 1;
     for (int64_t e = low; e < high; e++) {
-        double away = (half ? widen_half(halves[(int64_t)index[e] * width]) : floats[(int64_t)index[e] * width]) - center;
-        squares += away * away;
+        double value = half ? widen_half(halves[(int64_t)index[e] * stride]) : floats[(int64_t)index[e] * stride];
+        center += weights ? weights[e] * value : value;
+    }
+    center /= total;
+    for (int64_t e = low; e < high; e++) {
+        double away = (half ? widen_half(halves[(int64_t)index[e] * stride]) : floats[(int64_t)index[e] * stride]) - center;
+        squares += weights ? weights[e] * (away * away) : away * away;
     }
     *mean = (float)center;
-    *deviation = (float)sqrt(squares / count);
+    *deviation = (float)sqrt(squares / total);
 }
 
-INLINE void LOOP(any_moments)(
-    int half, const int64_t *offsets, const INDEX *index, int64_t n_index, const int64_t *lists, const void *x,
+/* The moments of one list of neighbours; without weights each counts 1. */
+INLINE void LOOP(list_moments)(
+    int half, const INDEX *index, int64_t n_index, const float *weights, int64_t low, int64_t high, const void *x, int64_t stride,
+    int64_t width, int64_t spread, float *row)
+{
+    float factor = 1;
+    double total = (double)(high - low);
+    if (weights) {
+        total = 0;
+        for (int64_t e = low; e < high; e++) total += weights[e];
+        if (total > LARGE_TOTAL || (total > 0 && total < 1 / LARGE_TOTAL)) {
+            int exponent;
+            frexp(total, &exponent);
+            factor = (float)ldexp(1, MAX(MIN(-exponent, 126), -126));
+        }
+    }
+    float share = total > 0 ? 1.0f / (float)(total * factor) : 1.0f;
+    LOOP(all_columns)(half, 0, 1, x, stride, width, 0, index, n_index, weights, factor, low, high, share, row);
+    for (int64_t j = 0; j < spread; j++)
+        LOOP(column_spread)(half, x, stride, j, index, weights, total, low, high, row + j, row + width + j);
+}
+
+INLINE void LOOP(plain_moments)(
+    int half, const int64_t *offsets, const INDEX *index, int64_t n_index, const int64_t *lists, const void *x, int64_t stride,
     int64_t width, int64_t spread, float *out, int64_t start, int64_t stop)
 {
     for (int64_t i = start; i < stop; i++) {
-        int64_t list = lists ? lists[i] : i, low = offsets[list], high = offsets[list + 1];
-        float share = 1.0f / (float)MAX(high - low, 1), *row = out + i * (width + spread);
-        LOOP(all_columns)(half, 0, 1, x, width, 0, index, n_index, NULL, low, high, share, row);
-        for (int64_t j = 0; j < spread; j++)
-            LOOP(column_spread)(half, x, width, j, index, low, high, row + j, row + width + j);
+        int64_t list = lists ? lists[i] : i;
+        LOOP(list_moments)(
+            half, index, n_index, NULL, offsets[list], offsets[list + 1], x, stride, width, spread, out + i * (width + spread));
     }
 }
 
-TARGET static void LOOP(moments)(
-    const int64_t *offsets, const INDEX *index, int64_t n_index, const int64_t *lists, const float *x, int64_t width,
-    int64_t spread, float *out, int64_t start, int64_t stop)
+/* The same by weights. Neighbours of weight 0, half of them along one direction, are left out first, some lists at a time,
+ * so that what is read and prefetched is what counts. 0, or -1 without memory. */
+INLINE int64_t LOOP(weighted_moments)(
+    int half, const int64_t *offsets, const INDEX *index, const float *weights, const int64_t *lists, const void *x,
+    int64_t stride, int64_t width, int64_t spread, float *out, int64_t start, int64_t stop)
 {
-    LOOP(any_moments)(0, offsets, index, n_index, lists, x, width, spread, out, start, stop);
+    int64_t room = BATCH_ENTRIES, ends[BATCH_LISTS + 1];
+    for (int64_t i = start; i < stop; i++) {
+        int64_t list = lists ? lists[i] : i;
+        room = MAX(room, offsets[list + 1] - offsets[list]);
+    }
+    INDEX *chosen = malloc((size_t)room * sizeof(INDEX));
+    float *values = malloc((size_t)room * sizeof(float));
+    int64_t failed = !chosen || !values;
+    for (int64_t i = start; !failed && i < stop;) {
+        int64_t count = 0, size = 0;
+        ends[0] = 0;
+        for (; i + count < stop && count < BATCH_LISTS; count++) {
+            int64_t list = lists ? lists[i + count] : i + count;
+            if (count && size + offsets[list + 1] - offsets[list] > room) break;
+            for (int64_t e = offsets[list]; e < offsets[list + 1]; e++) {
+                chosen[size] = index[e];
+                values[size] = weights[e];
+                size += weights[e] > 0;
+            }
+            ends[count + 1] = size;
+        }
+        for (int64_t j = 0; j < count; j++)
+            LOOP(list_moments)(
+                half, chosen, size, values, ends[j], ends[j + 1], x, stride, width, spread, out + (i + j) * (width + spread));
+        i += count;
+    }
+    free(chosen);
+    free(values);
+    return failed ? -1 : 0;
 }
 
-TARGET static void LOOP(half_moments)(
-    const int64_t *offsets, const INDEX *index, int64_t n_index, const int64_t *lists, const uint16_t *x, int64_t width,
-    int64_t spread, float *out, int64_t start, int64_t stop)
+TARGET static int64_t LOOP(moments)(
+    const int64_t *offsets, const INDEX *index, int64_t n_index, const float *weights, const int64_t *lists, const float *x,
+    int64_t stride, int64_t width, int64_t spread, float *out, int64_t start, int64_t stop)
 {
-    LOOP(any_moments)(1, offsets, index, n_index, lists, x, width, spread, out, start, stop);
+    if (weights) return LOOP(weighted_moments)(0, offsets, index, weights, lists, x, stride, width, spread, out, start, stop);
+    LOOP(plain_moments)(0, offsets, index, n_index, lists, x, stride, width, spread, out, start, stop);
+    return 0;
+}
+
+TARGET static int64_t LOOP(half_moments)(
+    const int64_t *offsets, const INDEX *index, int64_t n_index, const float *weights, const int64_t *lists, const uint16_t *x,
+    int64_t stride, int64_t width, int64_t spread, float *out, int64_t start, int64_t stop)
+{
+    if (weights) return LOOP(weighted_moments)(1, offsets, index, weights, lists, x, stride, width, spread, out, start, stop);
+    LOOP(plain_moments)(1, offsets, index, n_index, lists, x, stride, width, spread, out, start, stop);
+    return 0;
 }
 
 TARGET static void LOOP(scatter)(

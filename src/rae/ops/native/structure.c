@@ -6,6 +6,22 @@ DEFINE_SORT(sort_floats, float)
 
 #define LIST_DRAWS 8 /* of a list of neighbours, where common ones are estimated */
 
+/* counts[u], sums[u]: how many weights of row u are above 0, and their sum. */
+EXPORT void strengths(
+    const int64_t *offsets, const float *weights, int64_t *counts, double *sums, int64_t start, int64_t stop)
+{
+    for (int64_t u = start; u < stop; u++) {
+        int64_t count = 0;
+        double sum = 0;
+        for (int64_t e = offsets[u]; e < offsets[u + 1]; e++) {
+            count += weights[e] > 0;
+            sum += weights[e];
+        }
+        counts[u] = count;
+        sums[u] = sum;
+    }
+}
+
 #define INDEX int32_t
 #define NAME(name) name##_32
 #include "structure.c"
@@ -232,6 +248,31 @@ EXPORT void NAME(view_rows)(
 {
     for (int64_t u = start; u < stop; u++)
         NAME(view_row)(offsets, targets, added, also, key, threshold, u, out + starts[u]);
+}
+
+/* The weights in a channel of the copy: those of `here` where the edge is one of the graph, for an added pair those of a
+ * random edge, a hash of the pair, seen by its first row as in `here` and by its second as in `there`. */
+EXPORT void NAME(view_weights)(
+    const int64_t *offsets, const INDEX *targets, const int64_t *added, const INDEX *also, uint64_t key, uint64_t threshold,
+    const float *here, const float *there, int64_t n_entries, const int64_t *starts, float *out, int64_t start, int64_t stop)
+{
+    for (int64_t u = start; u < stop; u++) {
+        int64_t at = starts[u], e = offsets[u], f = added[u], end = offsets[u + 1], end_also = added[u + 1];
+        while (e < end || f < end_also) {
+            if (f == end_also || (e < end && targets[e] < also[f])) {
+                int64_t v = targets[e];
+                if (stream(key, MIN(u, v), MAX(u, v)) >= threshold) out[at++] = here[e];
+                e++;
+            } else {
+                int64_t v = also[f++];
+                if (e < end && targets[e] == v) out[at++] = here[e++];
+                else {
+                    uint64_t slot = (mix(stream(key, MIN(u, v), MAX(u, v))) >> 1) % (uint64_t)n_entries;
+                    out[at++] = u < v ? here[slot] : there[slot];
+                }
+            }
+        }
+    }
 }
 
 /* core[u] = the largest c such that u is in a part of the graph where every node has c neighbours.
