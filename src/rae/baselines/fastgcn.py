@@ -24,7 +24,7 @@ from rae.runtime import generator
 @method("FastGCN", paper="Chen et al. 2018", needs=NEEDS, by_dataset={"pubmed": {"samples": 100}})
 @dataclass(kw_only=True, eq=False)
 class FastGCN(NeuralClassifier):
-    """Two layers, batches of labelled nodes, sampled sums. Sees labels.
+    """Two layers, the weights of the first decay; batches of labelled nodes, sampled sums. Sees labels.
 
     It stops when the validation loss is above its mean over the last `window` passes over the labelled nodes.
     """
@@ -40,7 +40,11 @@ class FastGCN(NeuralClassifier):
 
     def _train(self, data: Input, labelled: Labelled, graph: Graph) -> nn.Module:
         model = _Network(data.width, self.dims, labelled.n_classes, self.drop).to(data.x.device)
-        optimizer = torch.optim.Adam(model.parameters(), self.learning_rate, weight_decay=self.weight_decay)
+        groups = [
+            {"params": model.first.parameters(), "weight_decay": self.weight_decay},
+            {"params": model.second.parameters(), "weight_decay": 0.0},
+        ]
+        optimizer = torch.optim.Adam(groups, self.learning_rate)
         matrix, random = convolution_of(graph), generator(self.seed, "fastgcn")
         weight = np.asarray(matrix.multiply(matrix).sum(0)).reshape(-1)
         chance = weight / weight.sum()
