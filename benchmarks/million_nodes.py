@@ -1,6 +1,6 @@
 """`rae roles`, `rae similar` and `rae explore` on a million nodes; and how faithful the map of `rae explore` is.
 
-    python benchmarks/million_nodes.py [--nodes 1000000] [--quick]
+    python benchmarks/million_nodes.py [--nodes 1000000] [--only explore] [--quick]
     python benchmarks/million_nodes.py --faithful    how many of the nearest in space are nearest on the map
 
 Roles and similar run on a fitted model of a power-law graph with five edges a node; explore runs on planted vectors
@@ -21,10 +21,14 @@ from recording import parser, record
 import rae
 from rae.blocks import weighted
 
+COMMANDS = ((fitted_run, ("roles", "similar")), (planted_run, ("explore",)))
 
-def measure(n: int, ledger: object) -> None:
+
+def measure(n: int, ledger: object, only: str | None = None) -> None:
     """Seconds and peak of each command on its run."""
-    for make, commands in ((fitted_run, ("roles", "similar")), (planted_run, ("explore",))):
+    for make, all_commands in COMMANDS:
+        if not (commands := [command for command in all_commands if only in (None, command)]):
+            continue
         with tempfile.TemporaryDirectory() as home:
             run = make(Path(home) / "run", n)
             for command in commands:
@@ -69,12 +73,13 @@ def faithfulness(k: int = 10) -> dict[str, object]:
 def main() -> None:
     arguments = parser(__doc__, "five hundred nodes")
     arguments.add_argument("--nodes", type=int, default=1_000_000)
+    arguments.add_argument("--only", choices=[command for _, commands in COMMANDS for command in commands])
     arguments.add_argument("--faithful", action="store_true")
     options = arguments.parse_args()
     if options.faithful:
         record(options.results, "map-faithfulness", "stdlib", "rae explore", {}, **faithfulness())
     else:
-        measure(500 if options.quick else options.nodes, options.results)
+        measure(500 if options.quick else options.nodes, options.results, options.only)
 
 
 if __name__ == "__main__":
