@@ -51,7 +51,7 @@ def role_scores(z, roles):
 
 def test_the_public_names_are_these():
     assert baselines.__all__ == sorted(baselines.__all__)
-    assert set(baselines.__all__) == {"DeepWalk", "Degree", "GraphWave", "Node2Vec", "ReFeX"}
+    assert set(baselines.__all__) == {"DeepWalk", "Degree", "GraphWave", "Node2Vec", "ReFeX", "find", "names"}
 
 
 def test_rae_does_not_import_the_baselines():

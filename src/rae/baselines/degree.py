@@ -7,11 +7,13 @@ from typing import Any, Self
 
 import numpy as np
 
+from rae.baselines.registry import method
 from rae.graph import Graph
 
 Floats = np.ndarray[Any, np.dtype[np.float32]]
 
 
+@method("degree", paper="none: the lower bound")
 @dataclass(frozen=True, kw_only=True)
 class Degree:
     """log(1 + degree).  -> (n, 1)"""

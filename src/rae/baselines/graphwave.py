@@ -16,6 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse import csgraph
 
+from rae.baselines.registry import method
 from rae.datasets.options import whole_number
 from rae.errors import ConfigError
 from rae.graph import Graph
@@ -34,6 +35,7 @@ SMALL = 400  # rows up to which the whole spectrum costs less than a search for 
 BLOCK = 1 << 23  # bytes of a block of wavelets
 
 
+@method("GraphWave", paper="Donnat et al. 2018")
 @dataclass(frozen=True, kw_only=True)
 class GraphWave:
     """The characteristic function of every node's heat wavelets at two scales.  -> (n, 4 * points)

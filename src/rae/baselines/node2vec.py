@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from rae.baselines.registry import method
 from rae.baselines.walks import Ints, random_walks
 from rae.datasets.options import whole_number
 from rae.errors import ConfigError, MissingExtraError
@@ -24,6 +25,7 @@ GENSIM_UNTIL = (3, 13)  # the newest Python that gensim has wheels for; the extr
 Floats = np.ndarray[Any, np.dtype[np.float32]]
 
 
+@method("DeepWalk", paper="Perozzi et al. 2014", needs=("gensim",))
 @dataclass(frozen=True, kw_only=True)
 class DeepWalk:
     """Skip-gram vectors of uniform random walks; a node without neighbours gets zeros.
@@ -77,6 +79,7 @@ class DeepWalk:
         return z
 
 
+@method("node2vec", paper="Grover and Leskovec 2016", needs=("gensim",))
 @dataclass(frozen=True, kw_only=True)
 class Node2Vec(DeepWalk):
     """Skip-gram vectors of biased walks: p above 1 returns less often, q above 1 stays near the start.

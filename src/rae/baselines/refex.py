@@ -13,6 +13,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
+from rae.baselines.registry import method
 from rae.datasets.options import whole_number
 from rae.errors import ConfigError, NotFittedError
 from rae.features.measures import triangles
@@ -27,6 +28,7 @@ LOCAL = ("degree", "inside", "outside")
 SAME = 1e-9  # relative difference of equal sums that were added up in another order
 
 
+@method("ReFeX", paper="Henderson et al. 2011")
 @dataclass(kw_only=True, eq=False)
 class ReFeX:
     """Recursive features; `fit` selects the columns, `transform` computes them on any graph.

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import numpy as np
 
 from rae.baselines import Degree, GraphWave, Node2Vec, ReFeX
+from rae.baselines.registry import settings_of
 from rae.evaluation import floors, models
 from rae.evaluation.table_spec import Effort, Row
 from rae.features import structural_features
 from rae.graph import Graph
-
-
-def settings_of(embedder: Any) -> dict[str, Any]:
-    """Every setting of a method but its seed."""
-    return {f.name: getattr(embedder, f.name) for f in dataclasses.fields(embedder) if f.init and f.name != "seed"}
-
 
 DEGREE = Row("degree", "floor", {"method": "degree"}, "log-degree alone")
 FEATURES = Row("structural features", "floor", {"method": "features"}, "what RAE is given")

@@ -8,10 +8,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from rae.baselines import DeepWalk
+from rae.baselines.registry import settings_of
 from rae.estimator import RAE
 from rae.evaluation import data, floors, probes
 from rae.evaluation.table_spec import Effort, Row, Score, Scores, Table, Work, published, quoted, work_per_row
-from rae.evaluation.tables.methods import settings_of, trial_walks
+from rae.evaluation.tables.methods import trial_walks
 
 DATASETS = ("cora", "citeseer", "pubmed")
 RUNS = 20
