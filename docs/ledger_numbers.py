@@ -22,7 +22,7 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 import performance  # noqa: E402
 
 from rae.evaluation import paper_report, report  # noqa: E402
-from rae.evaluation.ledger import SCORE_KEYS, Ledger  # noqa: E402
+from rae.evaluation.ledger import Ledger  # noqa: E402
 from rae.evaluation.measurements import Measurements, peak_gib  # noqa: E402
 from rae.evaluation.paper_report import FilledTable  # noqa: E402
 from rae.evaluation.statistics import Summary  # noqa: E402
@@ -61,7 +61,7 @@ def evaluate(call: str) -> str:
 
 @cache
 def _table(name: str) -> FilledTable:
-    return paper_report.fill(TABLES[name], LEDGER.read(name, SCORE_KEYS))
+    return paper_report.fill(TABLES[name], paper_report.lines_of(TABLES[name], LEDGER))
 
 
 @cache

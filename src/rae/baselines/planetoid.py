@@ -22,79 +22,93 @@ from rae.errors import ConfigError
 from rae.graph import Graph
 from rae.runtime import generator
 
+NEGATIVES = 5  # random nodes for each pair
+
 
 @dataclass(kw_only=True, eq=False)
 class _Planetoid(NeuralClassifier):
-    """What both variants share; first `warm_steps` on surroundings alone, then a step of each in turn.
+    """What both variants share; first `warm_steps` on walks alone, then steps on walks, classes and labels together.
 
-    The weights of the highest validation accuracy are kept.
+    The weights of the highest validation accuracy are kept. Adam takes the place of the paper's plain descent.
     """
 
     dims: int = 50
     walks: int = 10
     length: int = 10
     window: int = 3
-    by_class: float = 0.5  # share of the pairs that come from classes
-    batch: int = 200
+    batch: int = 200  # walks, and pairs of one class, in a step
     learning_rate: float = 0.01
     weight_decay: float = 5e-4
-    warm_steps: int = 2000
-    steps: int = 400
+    warm_steps: int = 400
+    steps: int = 200
 
     inductive = False
 
     def _train(self, data: Input, labelled: Labelled, graph: Graph) -> nn.Module:
-        place = data.x.device
+        place, n = data.x.device, data.n_nodes
         model = _Network(data, self.dims, labelled.n_classes, self.inductive).to(place)
         walks = random_walks(graph, walks=self.walks, length=self.length, seed=self.seed)
         train, classes = labelled.train.cpu().numpy(), labelled.train_labels.cpu().numpy()
         count = iter(range(self.warm_steps + self.steps))
 
-        def surroundings() -> Tensor:
-            random = generator(self.seed, "planetoid", next(count))
-            anchors, near = self._pairs(random, walks, train, classes)
-            far = random.integers(data.n_nodes, size=(len(anchors), 5))
-            rows = torch.from_numpy(np.column_stack([near, far])).to(place)
-            vectors = model.vectors(data, torch.from_numpy(anchors).to(place))
-            scores = torch.einsum("bd,bcd->bc", vectors, model.context(rows))
-            wanted = torch.zeros_like(scores)
-            wanted[:, 0] = 1
-            return F.binary_cross_entropy_with_logits(scores, wanted)
+        def near(pairs: Ints, random: np.random.Generator) -> Tensor:
+            """The loss of pairs that belong together, against random nodes."""
+            far = random.integers(n, size=(len(pairs), NEGATIVES))
+            anchors = model.vectors(data, torch.from_numpy(pairs[:, 0]).to(place))
+            others = model.context(torch.from_numpy(np.column_stack([pairs[:, 1], far])).to(place))
+            scores = torch.einsum("bd,bcd->bc", anchors, others)
+            return -(F.logsigmoid(scores[:, 0]) + F.logsigmoid(-scores[:, 1:]).sum(1)).mean()
 
-        def both() -> Tensor:
-            scores = model.scores(data, labelled.train)
-            return F.cross_entropy(scores, labelled.train_labels) + surroundings()
+        def on_walks() -> Tensor:
+            random = generator(self.seed, "planetoid", next(count))
+            if len(walks) == 0:
+                return near(np.repeat(random.integers(n, size=(self.batch, 1)), 2, 1), random)
+            return near(_pairs_of_walks(walks[random.integers(len(walks), size=self.batch)], self.window), random)
+
+        def on_all() -> Tensor:
+            labels = F.cross_entropy(model.scores(data, labelled.train), labelled.train_labels)
+            random = generator(self.seed, "planetoid", "classes", len(self.losses))
+            return labels + on_walks() + near(_pairs_of_classes(train, classes, self.batch, random), random)
 
         stop = Patience(model, self.steps)
 
         def after(step: int, value: float) -> bool:
+            self.losses.append(value)
             return bool(len(labelled.validation)) and stop(-validation_score(model, lambda: model(data), labelled)[1])
 
-        optimizer = torch.optim.Adam(model.parameters(), self.learning_rate)
-        self.losses = descend(optimizer, surroundings, self.warm_steps, never)
-        decayed = [p for p in model.parameters() if p is not model.context.weight and p is not model.own]
-        rest = [p for p in (model.context.weight, model.own) if p is not None]
-        groups: list[dict[str, Any]] = [{"params": decayed, "weight_decay": self.weight_decay}, {"params": rest}]
-        optimizer = torch.optim.Adam(groups, self.learning_rate)
-        self.losses += descend(optimizer, both, self.steps, after)
+        warm = descend(torch.optim.Adam(model.parameters(), self.learning_rate), on_walks, self.warm_steps, never)
+        self.losses = []
+        readers = [*model.features.parameters(), *model.read.parameters()]
+        known = {id(p) for p in readers}
+        groups: list[dict[str, Any]] = [
+            {"params": readers, "weight_decay": self.weight_decay},
+            {"params": [p for p in model.parameters() if id(p) not in known]},
+        ]
+        descend(torch.optim.Adam(groups, self.learning_rate), on_all, self.steps, after)
+        self.losses = [*warm, *self.losses]
         if len(labelled.validation):
             stop.restore()
         return model
 
-    def _pairs(self, random: Any, walks: Any, train: Ints, classes: Ints) -> tuple[Ints, Ints]:
-        """Anchors and nodes of their surroundings, from walks and from classes."""
-        by_class = int(self.by_class * self.batch) if len(walks) else self.batch
-        first = random.integers(len(train), size=by_class)
-        same = [random.choice(np.flatnonzero(classes == classes[i])) for i in first]
-        anchors, near = train[first], train[np.array(same, np.int64)]
-        if by_class < self.batch:
-            row = random.integers(len(walks), size=self.batch - by_class)
-            start = random.integers(self.length, size=len(row))
-            gap = random.integers(1, self.window + 1, size=len(row)) * random.choice([-1, 1], len(row))
-            end = np.clip(start + gap, 0, self.length - 1)
-            anchors = np.concatenate([anchors, walks[row, start]])
-            near = np.concatenate([near, walks[row, end]])
-        return np.asarray(anchors, np.int64), np.asarray(near, np.int64)
+
+def _pairs_of_walks(walks: Any, window: int) -> Ints:
+    """Every two nodes at most `window` apart on a walk, both ways.  -> (pairs, 2)"""
+    pairs = [
+        np.stack([walks[:, :-gap].ravel(), walks[:, gap:].ravel()], 1)
+        for gap in range(1, min(window + 1, walks.shape[1]))
+    ]
+    forth = np.concatenate(pairs).astype(np.int64)
+    return np.concatenate([forth, forth[:, ::-1]])
+
+
+def _pairs_of_classes(train: Ints, classes: Ints, count: int, random: np.random.Generator) -> Ints:
+    """Random pairs of training nodes of one class.  -> (count, 2)"""
+    order = np.argsort(classes, kind="stable")
+    sizes = np.bincount(classes)
+    starts = np.cumsum(sizes) - sizes
+    first = random.integers(len(train), size=count)
+    mate = starts[classes[first]] + random.integers(sizes[classes[first]])
+    return np.stack([train[first], train[order[mate]]], 1).astype(np.int64)
 
 
 @method("Planetoid, transductive", paper="Yang et al. 2016", transductive=True)

@@ -30,6 +30,9 @@ WHAT = ("toy", "node", "graph", "roles", "inductive", "figures", "all")
 @click.option("--table", "only", multiple=True, metavar="NAME", help="only this table, such as node-tuned; repeatable")
 @click.option("--row", "rows", multiple=True, metavar="TEXT", help="only rows whose name has this text; repeatable")
 @click.option("--out", default=".", metavar="DIR", show_default=True, help="folder for results/ and docs/")
+@click.option(
+    "--device", default="cpu", metavar="NAME", show_default=True, help="cuda: other methods' networks on a GPU"
+)
 @click.option("--download", is_flag=True, help="fetch data sets that are not on this machine")
 @click.option("--steps", type=click.IntRange(min=1), metavar="N", help="a trial: cut every fit to N steps, no report")
 @global_options
@@ -42,24 +45,27 @@ def reproduce(
     only: tuple[str, ...],
     rows: tuple[str, ...],
     out: str,
+    device: str,
     download: bool,
     steps: int | None,
 ) -> None:
     """Compute the paper's tables and figures, with the published values and with floors.
 
     Every run is one line of JSON in results/. A run that has a line is not repeated, so an
-    interrupted call resumes. docs/reproduce.md and docs/figures/ are generated from those lines.
+    interrupted call resumes. Rows of other methods that take many minutes are computed
+    only where --row asks for them. docs/reproduce.md and docs/figures/ are generated from those lines.
     Data sets are read from the folder RAE_DATA; absent ones are named.
 
     \b
     rae reproduce toy
     rae reproduce node --runs 5 --jobs 4
     rae reproduce node --table node-tuned --row "exact solution"
+    rae reproduce node --row DGI --row GraphMAE --device cuda --jobs 1
     rae reproduce all
     """
     from rae.evaluation import figures
     from rae.evaluation.ledger import Ledger
-    from rae.evaluation.paper_report import fill, terminal
+    from rae.evaluation.paper_report import fill, lines_of, terminal
     from rae.evaluation.publish import publish
     from rae.evaluation.runner import reproduce as run
     from rae.evaluation.table_spec import Effort
@@ -69,7 +75,7 @@ def reproduce(
     names = [name for group, names in GROUPS.items() if what in (group, "all") for name in names]
     tables = [TABLES[name] for name in _chosen(names, only)]
     wanted = _wanted(tables, rows)
-    folder, effort = Path(out), Effort(steps)
+    folder, effort = Path(out), Effort(steps, _present(device))
     ledger = Ledger(folder / "results")
     if steps is None:
         figures.pyplot()  # fails before any work if it is not installed
@@ -79,7 +85,7 @@ def reproduce(
         jobs = jobs or console.threads or threads()
         outcome = run(tables, ledger, runs=runs, jobs=jobs, effort=effort, progress=progress, wanted=wanted)
     files = [] if steps else publish(ledger, folder / "docs")
-    filled = [fill(table, ledger.read(table.name), effort, runs) for table in tables if table.name != "figures"]
+    filled = [fill(table, lines_of(table, ledger), effort, runs) for table in tables if table.name != "figures"]
     text = "\n\n".join([*(terminal(table, terminal_width(sys.stdout)) for table in filled), _summary(outcome, files)])
     console.result(text, _as_data(filled, outcome, files))
     if outcome.failed:
@@ -102,6 +108,17 @@ def _wanted(tables: Sequence[Table], texts: Sequence[str]) -> Callable[[Work, st
     if not texts:
         return None
     return lambda work, _: any(text in row.name for row in work.rows for text in texts)
+
+
+def _present(device: str) -> str:
+    """The device, if torch has it here."""
+    import torch
+
+    try:
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError):
+        raise RaeError(f"--device must be one that torch has here, such as cpu, got {device!r}") from None
+    return device
 
 
 def _fetch(tables: Sequence[Table], console: Console) -> None:

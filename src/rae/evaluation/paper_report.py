@@ -95,7 +95,13 @@ def fill(table: Table, lines: Sequence[Line], effort: Effort | None = None, runs
 
 def read(tables: Iterable[Table], ledger: Ledger) -> list[FilledTable]:
     """Every table filled from the ledger."""
-    return [fill(table, ledger.read(table.name, SCORE_KEYS)) for table in tables]
+    return [fill(table, lines_of(table, ledger)) for table in tables]
+
+
+def lines_of(table: Table, ledger: Ledger) -> list[Line]:
+    """The lines of a table, and of the tables that keep lines of its works."""
+    names = dict.fromkeys([table.name, *(work.kept_in for work in table.works if work.kept_in)])
+    return [line for name in names for line in ledger.read(name, SCORE_KEYS)]
 
 
 # ------------------------------------------------------------------------------- the page
@@ -122,7 +128,8 @@ _WORDS = (
     "of the mean. *Reproduced* means within one published standard deviation of the published mean (within 1 point or "
     "our own standard deviation where none was published); *better* and *worse* mean outside of it. Floors cost "
     "nothing and stand first; *above*, *level with* and *below* a floor go by the 95 % interval of the difference, "
-    "paired seed by seed over the seeds that both rows have. A cell without a run says so."
+    "paired seed by seed over the seeds that both rows have. A cell without a run says "
+    "so, or has the published value, *quoted*."
 )
 
 
@@ -268,7 +275,9 @@ def _published(filled: FilledTable, row: Row, dataset: str) -> str:
 
 
 def _reason_empty(filled: FilledTable, row: Row, dataset: str) -> str:
-    """Why a cell is empty."""
+    """Why a cell is empty; a published value stands in for it, as quoted."""
+    if value := filled.table.published.get((row.name, dataset)):
+        return f"*{value.mean:.1f}, quoted*"
     planned = any(row in work.rows and dataset in work.datasets for work in filled.table.works)
     return "–" if not planned else "data not present" if dataset in filled.absent else "not run"
 
@@ -452,5 +461,5 @@ def terminal(filled: FilledTable, width: int = 100) -> str:
 def _terminal_cell(filled: FilledTable, row: Row, dataset: str) -> str:
     cell = filled.summary(row, dataset)
     if cell is None:
-        return _reason_empty(filled, row, dataset).replace("data not present", "no data")
+        return _reason_empty(filled, row, dataset).replace("data not present", "no data").replace("*", "")
     return f"{cell.mean:.1f}{_published(filled, row, dataset)}" + (f" n{cell.runs}" if cell.runs > 1 else "")

@@ -59,11 +59,12 @@ def reproduce(
 ) -> Outcome:
     """Compute and append every line that these tables lack; `runs` lowers how many each row gets.
 
-    `wanted` says of a work and a data set whether to compute it; None wants all.
+    `wanted` says of a work and a data set whether to compute it; None wants all, but of expensive works only as many
+    runs as they have unasked.
     """
     outcome = Outcome()
     ledger.folder.mkdir(parents=True, exist_ok=True)  # fails before any work if it cannot be written
-    todo = list(_missing(tables, ledger, runs, effort or Effort(), outcome, wanted or (lambda work, dataset: True)))
+    todo = list(_missing(tables, ledger, runs, effort or Effort(), outcome, wanted))
     with contextlib.closing(_compute_all(todo, min(jobs, len(todo)))) as results:
         for done, (job, lines) in enumerate(results, 1):
             if isinstance(lines, str):
@@ -82,7 +83,7 @@ def _missing(
     runs: int | None,
     effort: Effort,
     outcome: Outcome,
-    wanted: Callable[[Work, str], bool],
+    wanted: Callable[[Work, str], bool] | None,
 ) -> Iterator[Job]:
     """The jobs whose lines are not all in the ledger, by data set, so that each is loaded few times."""
     for table in tables:
@@ -92,8 +93,9 @@ def _missing(
                 outcome.absent += [dataset] if dataset not in outcome.absent else []
                 continue
             for number, work in enumerate(table.works):
-                count = work.runs if runs is None else min(runs, work.runs)
-                for seed in range(count if dataset in work.datasets and wanted(work, dataset) else 0):
+                if dataset not in work.datasets or work.kept_in or not (wanted is None or wanted(work, dataset)):
+                    continue
+                for seed in range(work.count(runs, asked=wanted is not None)):
                     job = Job(table.name, number, dataset, seed, effort)
                     if all(identity(line) in recorded for line in _line_keys(job, table, work)):
                         outcome.present += len(work.rows)

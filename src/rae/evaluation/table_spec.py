@@ -55,9 +55,13 @@ class Row:
 
 @dataclass(frozen=True)
 class Effort:
-    """The size of a run: `steps` shortens every fit for a trial, whose lines have settings of their own."""
+    """The size of a run: `steps` shortens every fit for a trial, whose lines have settings of their own.
+
+    `device` is where methods that can choose compute; it is no setting: what a line says is the same on any.
+    """
 
     steps: int | None = None
+    device: str = "cpu"
 
     def settings(self) -> dict[str, Any]:
         """What a line says about it: nothing for the full effort."""
@@ -85,6 +89,13 @@ class Work:
     datasets: tuple[str, ...]
     runs: int
     by_dataset: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # settings that follow the data set
+    unasked: int | None = None  # runs where the row is not asked for by name: expensive ones have fewer
+    kept_in: str = ""  # the table that has these lines, where it is not this one; nothing is computed here
+
+    def count(self, runs: int | None, asked: bool) -> int:
+        """How many runs a call computes."""
+        most = self.runs if asked or self.unasked is None else self.unasked
+        return most if runs is None else min(runs, most)
 
 
 def work_per_row(

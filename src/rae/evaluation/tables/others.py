@@ -1,0 +1,174 @@
+"""Other methods by name: a table lists names of rae.baselines, and this makes their rows and works.
+
+A method whose paper has settings by data set gets two rows: those settings, and one setting for all. A row that is
+given labels says so in its name.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from rae.baselines import find
+from rae.baselines.registry import Method, settings_of
+from rae.datasets import Dataset, Split
+from rae.evaluation import data, probes
+from rae.evaluation.table_spec import Effort, Row, Score, Scores, Work
+
+TUNED = "softmax, C and scaling by validation nodes"
+OWN = "none: it gives classes itself"
+Array = np.ndarray[Any, Any]
+
+
+def title(name: str, one_setting: bool = False) -> str:
+    """The name of a row: the method, whether it sees labels, whether its settings are those of every data set."""
+    labels = " (with labels)" if find(name).sees_labels else ""
+    return name + labels + (", one setting for all" if one_setting else "")
+
+
+def works(
+    names: Sequence[str], datasets: tuple[str, ...], runs: int, *, unasked: int | None = None, kept_in: str = ""
+) -> tuple[Work, ...]:
+    """A work per method and setting. Where both settings of a method are the same, one computation fills both rows."""
+    made = []
+    for method in map(find, names):
+        by_dataset = {d: dict(method.by_dataset.get(d, {})) for d in datasets}
+        own, common = row_of(method, any(by_dataset.values())), row_of(method, one_setting=True)
+        if not any(by_dataset.values()):
+            made.append(_work((own,), method, {}, datasets, runs, unasked, kept_in))
+            continue
+        for dataset, changes in by_dataset.items():
+            differs = any(settings_of_method(method)[name] != value for name, value in changes.items())
+            if differs:
+                made.append(_work((own,), method, {dataset: changes}, (dataset,), runs, unasked, kept_in))
+                made.append(_work((common,), method, {}, (dataset,), runs, unasked, kept_in))
+            else:
+                made.append(_work((own, common), method, {}, (dataset,), runs, unasked, kept_in))
+    return tuple(made)
+
+
+def _work(
+    rows: tuple[Row, ...],
+    method: Method,
+    changes: Mapping[str, Mapping[str, Any]],
+    datasets: tuple[str, ...],
+    runs: int,
+    unasked: int | None,
+    kept_in: str,
+) -> Work:
+    runs = 1 if method.deterministic else runs
+    return Work(rows, partial(_scores, rows, method, changes), datasets, runs, changes, unasked, kept_in)
+
+
+def settings_of_method(method: Method) -> dict[str, Any]:
+    """The settings of a method as a line of the ledger has them: what JSON has no word for is a list."""
+    settings = settings_of(method.made_by())
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in settings.items()}
+
+
+def row_of(method: Method, by_dataset: bool = False, one_setting: bool = False) -> Row:
+    """The row of a method, with the reader that it gets."""
+    settings = {"reader": OWN if method.sees_labels else TUNED, "method": method.name, **settings_of_method(method)}
+    note = method.paper + ("; settings by data set" if by_dataset else "")
+    return Row(title(method.name, one_setting), "other", settings, note)
+
+
+def _scores(
+    rows: tuple[Row, ...],
+    method: Method,
+    changes: Mapping[str, Mapping[str, Any]],
+    dataset: str,
+    seed: int,
+    effort: Effort,
+) -> Scores:
+    """One run of a method, which is the score of all these rows."""
+    settings = {**changes.get(dataset, {}), **trial(method, effort)}
+    settings |= {name: value for name, value in (("seed", seed), ("device", effort.device)) if name in method.fields}
+    score = scored(method.make(**settings), method, data.get(dataset), seed, effort)
+    return {row.name: score for row in rows}
+
+
+def trial(method: Method, effort: Effort) -> dict[str, Any]:
+    """Settings that shorten a fit for a trial: few steps, one walk a node."""
+    if effort.steps is None:
+        return {}
+    short = {"steps": effort.steps, "warm_steps": effort.steps, "walks": 1}
+    return {name: value for name, value in short.items() if name in method.fields}
+
+
+def scored(made: Any, method: Method, pages: Dataset, seed: int, effort: Effort) -> Score:
+    """Accuracy on the test nodes, with the seconds of fit and of vectors or predictions, and the device."""
+    began = time.perf_counter()
+    place = {"device": device_name(effort.device) if "device" in method.fields else "cpu"}
+    if method.sees_labels:
+        split = split_of(pages, seed)
+        labels = hidden(pages, split)  # those of the test nodes are not even there
+        made.fit(pages.graph, pages.features, labels, split.train, split.val)
+        fitted = time.perf_counter()
+        right = made.predict(pages.graph, pages.features)[split.test] == np.asarray(pages.labels)[split.test]
+        also = {} if pages.splits or pages.split is None else {"right": probes.packed(right)}
+        return Score(100 * float(right.mean()), {**also, **place, **seconds(began, fitted)})
+    if hasattr(made, "transform"):
+        made.fit(pages.graph, pages.features)
+        fitted = time.perf_counter()
+        z = made.transform(pages.graph, pages.features)
+    else:
+        z = made.fit_transform(pages.graph, pages.features)
+        fitted = time.perf_counter()
+    spent = seconds(began, fitted)
+    score = read(z, pages, seed, effort)
+    more = {} if pages.split is None else {"C = 1": probes.node_accuracy(z, np.asarray(pages.labels), pages.split)}
+    return Score(score.score, {**score.also, **more, **place, **spent})
+
+
+def seconds(began: float, fitted: float) -> dict[str, float]:
+    """The seconds of fit, and those since."""
+    return {"fit_seconds": round(fitted - began, 3), "embed_seconds": round(time.perf_counter() - fitted, 3)}
+
+
+def device_name(device: str) -> str:
+    """The device in words: `cpu`, or a GPU's name."""
+    import torch
+
+    place = torch.device(device)
+    return device if place.type != "cuda" else f"{device}: {torch.cuda.get_device_name(place)}"
+
+
+def split_of(pages: Dataset, seed: int) -> Split:
+    """The public split, the seed's public split, or a fifth for the test and a fifth of the rest for validation."""
+    if pages.splits:
+        return pages.splits[seed % len(pages.splits)]
+    if pages.split is not None:
+        return pages.split
+    labels = np.asarray(pages.labels)
+    rest, test = probes.fifth(labels, seed)
+    known = np.full(len(labels), -1)
+    known[rest] = labels[rest]
+    train, validation = probes.fifth(known, seed)
+    return Split(train, validation, test)
+
+
+def hidden(pages: Dataset, split: Split) -> Array:
+    """The labels of training and validation nodes, -1 for all others."""
+    labels = np.full(pages.graph.n_nodes, -1)
+    for rows in (split.train, split.val):
+        labels[rows] = np.asarray(pages.labels)[rows]
+    return labels
+
+
+def read(z: Any, pages: Dataset, seed: int, effort: Effort) -> Score:
+    """The accuracy on the test nodes: of the public split, of the seed's public split, or a fifth drawn by the seed."""
+    assert pages.labels is not None
+    cs = probes.grid(effort)
+    if pages.splits:
+        reading = probes.tuned(z, pages.labels, pages.splits[seed % len(pages.splits)], cs)
+        return Score(reading.accuracy, reading.also())
+    if pages.split is not None:
+        reading = probes.tuned(z, pages.labels, pages.split, cs)
+        return Score(reading.accuracy, {**reading.also(), "right": probes.packed(reading.right)})
+    reading = probes.tuned_within(z, pages.labels, *probes.fifth(pages.labels, seed), seed, cs)
+    return Score(reading.accuracy, reading.also())
