@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -29,7 +29,7 @@ from rae.baselines.networks import (
     read_input,
     validation_score,
 )
-from rae.baselines.registry import method
+from rae.baselines.registry import Floats, method
 from rae.baselines.walks import random_walks
 from rae.graph import Graph
 from rae.ops.sampling import renumber, sample_neighbors
@@ -96,7 +96,7 @@ class GraphSAGE(NeuralEmbedder):
     learning_rate: float = 0.001
     steps: int = 200
 
-    def fit(self, graph: Graph, features: Any = None) -> GraphSAGE:
+    def fit(self, graph: Graph, features: Any = None) -> Self:
         """Learn from this graph, without labels."""
         with self._seeded():
             self.model = self._train_on(graph, read_input(graph, features, self.device, self.scale))
@@ -131,6 +131,21 @@ class GraphSAGE(NeuralEmbedder):
 
     def _embed(self, model: Any, data: Input) -> Tensor:
         return F.normalize(model(data))
+
+
+@method("GraphSAGE, unsupervised, structure alone", paper="Hamilton et al. 2017", needs=NEEDS)
+@dataclass(kw_only=True, eq=False)
+class GraphSAGEOfStructure(GraphSAGE):
+    """The same with structural features in place of the given ones: degrees of a node and of its neighbours."""
+
+    def fit(self, graph: Graph, features: Any = None) -> Self:
+        """Learn from this graph; features are accepted and ignored."""
+        super().fit(graph)
+        return self
+
+    def transform(self, graph: Graph, features: Any = None) -> Floats:
+        """One vector per node of this graph, in row order.  -> (n, dims)"""
+        return super().transform(graph)
 
 
 @method("GraphSAGE, supervised", paper="Hamilton et al. 2017; settings of Chen et al. 2017", needs=NEEDS)

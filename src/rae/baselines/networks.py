@@ -101,9 +101,12 @@ class Input:
 
 
 def read_input(graph: Graph, features: Any, device: str, scale: str = "sum") -> Input:
-    """A graph as tensors; without features its structural ones. Rows add up to one (`"sum"`) or are as they are."""
+    """A graph as tensors. Rows of features add up to one (`"sum"`) or are as they are.
+
+    Without features they are the structural ones, as they are: their size is what they say.
+    """
     if features is None:
-        features = structural_features(graph)
+        features, scale = structural_features(graph), "none"
     if features.shape[0] != graph.n_nodes:
         raise FeatureError(f"features must have one row per node ({graph.n_nodes:,}), got {features.shape[0]:,}")
     matrix = sp.csr_array(features).astype(np.float32)

@@ -275,8 +275,8 @@ def _published(filled: FilledTable, row: Row, dataset: str) -> str:
 
 
 def _reason_empty(filled: FilledTable, row: Row, dataset: str) -> str:
-    """Why a cell is empty; a published value stands in for it, as quoted."""
-    if value := filled.table.published.get((row.name, dataset)):
+    """Why a cell is empty; a published value of another method stands in for it, as quoted."""
+    if row.kind == "other" and (value := filled.table.published.get((row.name, dataset))):
         return f"*{value.mean:.1f}, quoted*"
     planned = any(row in work.rows and dataset in work.datasets for work in filled.table.works)
     return "–" if not planned else "data not present" if dataset in filled.absent else "not run"
