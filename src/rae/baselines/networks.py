@@ -91,10 +91,6 @@ class Input:
             x = self.x * columns
         return Input(x, self.receivers[kept], self.senders[kept])
 
-    def rows(self, order: Tensor) -> Tensor:
-        """The features of these nodes.  -> (len(order), f), dense"""
-        return self.dense()[order]
-
     def dense(self) -> Tensor:
         """The features as a dense matrix."""
         return self.x.to_dense() if self.x.layout == torch.sparse_csr else self.x

@@ -55,7 +55,7 @@ class _Planetoid(NeuralClassifier):
         def near(pairs: Ints, random: np.random.Generator) -> Tensor:
             """The loss of pairs that belong together, against random nodes."""
             far = random.integers(n, size=(len(pairs), NEGATIVES))
-            anchors = model.vectors(data, torch.from_numpy(pairs[:, 0]).to(place))
+            anchors = model.vectors(data)[torch.from_numpy(pairs[:, 0]).to(place)]
             others = model.context(torch.from_numpy(np.column_stack([pairs[:, 1], far])).to(place))
             scores = torch.einsum("bd,bcd->bc", anchors, others)
             return -(F.logsigmoid(scores[:, 0]) + F.logsigmoid(-scores[:, 1:]).sum(1)).mean()
@@ -67,7 +67,7 @@ class _Planetoid(NeuralClassifier):
             return near(_pairs_of_walks(walks[random.integers(len(walks), size=self.batch)], self.window), random)
 
         def on_all() -> Tensor:
-            labels = F.cross_entropy(model.scores(data, labelled.train), labelled.train_labels)
+            labels = F.cross_entropy(model(data)[labelled.train], labelled.train_labels)
             random = generator(self.seed, "planetoid", "classes", next(step))
             return labels + on_walks() + near(_pairs_of_classes(train, classes, self.batch, random), random)
 
@@ -145,16 +145,19 @@ class _Network(nn.Module):
         self.features = nn.Linear(data.width, classes)
         self.read = nn.Linear(dims, classes)
 
-    def vectors(self, data: Input, rows: Tensor | None = None) -> Tensor:
+    def vectors(self, data: Input) -> Tensor:
+        """The vector of every node."""
         if self.own is not None:
-            return self.own if rows is None else self.own[rows]
+            return self.own
         assert self.from_features is not None
-        return F.relu(self.from_features(data.dense() if rows is None else data.rows(rows)))
-
-    def scores(self, data: Input, rows: Tensor | None = None) -> Tensor:
-        x = data.dense() if rows is None else data.rows(rows)
-        out: Tensor = self.features(x) + self.read(self.vectors(data, rows))
-        return out
+        return F.relu(_linear(self.from_features, data.x))
 
     def forward(self, data: Input) -> Tensor:
-        return self.scores(data)
+        """The scores of the classes of every node."""
+        out: Tensor = _linear(self.features, data.x) + self.read(self.vectors(data))
+        return out
+
+
+def _linear(layer: nn.Linear, x: Tensor) -> Tensor:
+    """A linear layer of rows that may be sparse."""
+    return x @ layer.weight.T + layer.bias
