@@ -14,20 +14,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from rae.baselines.registry import method
-from rae.baselines.torch_fit import (
-    Batch,
-    Batches,
-    GraphInputs,
-    Ints,
-    checked_device,
-    class_codes,
-    fit_classifier,
-    predicted,
-    seeded,
-)
-from rae.datasets.options import fraction, positive, whole_number
-from rae.errors import ConfigError, NotFittedError
+from rae.baselines.graph_batches import Batch, Batches, GraphInputs, class_codes, fit_classifier, predicted
+from rae.baselines.networks import NEEDS, Neural, geometric
+from rae.baselines.registry import Ints, method
+from rae.errors import ConfigError
 from rae.graph import Graph
 
 SOCIAL = {name: {"width": 64} for name in ("IMDB-BINARY", "IMDB-MULTI")}
@@ -36,13 +26,13 @@ SOCIAL = {name: {"width": 64} for name in ("IMDB-BINARY", "IMDB-MULTI")}
 @method(
     "GIN",
     paper="Xu et al. 2019",
-    needs=("torch_geometric",),
+    needs=NEEDS,
     of="graphs",
     # The paper: 64 columns for social graphs, and no degrees for the nodes of REDDIT.
     by_dataset={**SOCIAL, "REDDIT-BINARY": {"width": 64, "without": "constant"}},
 )
 @dataclass(kw_only=True, eq=False)
-class GIN:
+class GIN(Neural):
     """GIN-0: `layers` rounds, each with a network of two layers, `width` columns; every round has its say.
 
     Without features, nodes have a column per degree (`without="degree"`) or nothing but a one (`"constant"`). The
@@ -58,20 +48,12 @@ class GIN:
     passes: int = 350
     patience: int = 100
     without: str = "degree"
-    seed: int = 0
-    device: str = "cpu"
-    chosen_pass: int | None = field(default=None, init=False)
+    chosen_pass: int | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        for name in ("layers", "width", "batch", "halve_every", "passes", "patience"):
-            whole_number(name, getattr(self, name), 1)
-        whole_number("seed", self.seed, 0)
-        fraction("dropout", self.dropout)
-        positive("learning_rate", self.learning_rate)
-        checked_device(self.device)
+        super().__post_init__()
         if self.without not in ("degree", "constant"):
             raise ConfigError(f"without must be one of 'degree', 'constant', got {self.without!r}")
-        self._model: nn.Module | None = None
 
     def fit(self, graphs: Sequence[Graph], features: Sequence[Any] | None, labels: Ints, train: Ints) -> Self:
         """Learn from the labels of the graphs `train`; no other graph or label is read."""
@@ -79,27 +61,23 @@ class GIN:
         own = [graphs[i] for i in train]
         given = None if features is None else [features[i] for i in train]
         self._inputs = GraphInputs.of(own, given, self.without)
-        device = checked_device(self.device)
-        batches = Batches(own, given, self._inputs, device)
-        with seeded(self.seed, "GIN"):
-            model = Network(self._inputs.width, self.width, self.layers, len(self._known), self.dropout).to(device)
+        batches = Batches(own, given, self._inputs, self.device)
+        with self._seeded():
+            model = Network(self._inputs.width, self.width, self.layers, len(self._known), self.dropout).to(self.device)
             optimizer = torch.optim.Adam(model.parameters(), lr=self.learning_rate)
             self.chosen_pass = fit_classifier(
                 model, lambda part: model(batches.of(part)), codes[train], np.arange(len(train)), optimizer,
                 passes=self.passes, patience=self.patience, batch=self.batch, seed=self.seed,
                 halve_every=self.halve_every,
             )  # fmt: skip
-        self._model = model
+        self.model = model
         return self
 
     def predict(self, graphs: Sequence[Graph], features: Sequence[Any] | None = None) -> Ints:
         """The class of every graph.  -> (g,)"""
-        model = self._model
-        if model is None:
-            raise NotFittedError("this GIN has no weights yet; call fit first")
-        batches = Batches(graphs, features, self._inputs, checked_device(self.device))
-        with seeded(self.seed, "predict"):
-            codes = predicted(model, lambda part: model(batches.of(part)), len(graphs))
+        model = self._fitted()
+        batches = Batches(graphs, features, self._inputs, self.device)
+        codes = predicted(lambda part: model(batches.of(part)), len(graphs))
         return np.asarray(self._known[codes])
 
 
@@ -107,12 +85,12 @@ class Rounds(nn.Module):
     """The vectors of the nodes after each round of GIN.  Batch -> rounds of (n, width)"""
 
     def __init__(self, given: int, width: int, rounds: int) -> None:
-        from torch_geometric.nn import GINConv
-
         super().__init__()
         widths = [given] + [width] * (rounds - 1)
         self.rounds = nn.ModuleList(
-            GINConv(nn.Sequential(nn.Linear(w, width), nn.BatchNorm1d(width), nn.ReLU(), nn.Linear(width, width)))
+            geometric().GINConv(
+                nn.Sequential(nn.Linear(w, width), nn.BatchNorm1d(width), nn.ReLU(), nn.Linear(width, width))
+            )
             for w in widths
         )
         self.norms = nn.ModuleList(nn.BatchNorm1d(width) for _ in widths)

@@ -17,23 +17,23 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from rae.baselines.gin import Rounds, summed
-from rae.baselines.registry import method
-from rae.baselines.torch_fit import Batch, Batches, Floats, GraphInputs, checked_device, in_parts, seeded
-from rae.datasets.options import positive, whole_number
-from rae.errors import ConfigError, NotFittedError
+from rae.baselines.graph_batches import Batch, Batches, GraphInputs, in_parts
+from rae.baselines.networks import NEEDS, Neural
+from rae.baselines.registry import Floats, method
+from rae.errors import ConfigError
 from rae.graph import Graph
-from rae.runtime import generator
+from rae.runtime import generator, torch_alone
 
 
 @method(
     "InfoGraph",
     paper="Sun et al. 2020",
-    needs=("torch_geometric",),
+    needs=NEEDS,
     of="graphs",
     by_dataset={"REDDIT-BINARY": {"without": "constant"}},
 )
 @dataclass(kw_only=True, eq=False)
-class InfoGraph:
+class InfoGraph(Neural):
     """A vector per graph: the sum over its nodes of their vectors after each round.  -> (g, layers * width)
 
     Without features, nodes have a column per degree (`without="degree"`) or nothing but a one (`"constant"`).
@@ -45,43 +45,34 @@ class InfoGraph:
     learning_rate: float = 0.001
     passes: int = 20
     without: str = "degree"
-    seed: int = 0
-    device: str = "cpu"
 
     def __post_init__(self) -> None:
-        for name, low in (("layers", 1), ("width", 1), ("batch", 2), ("passes", 1), ("seed", 0)):
-            whole_number(name, getattr(self, name), low)
-        positive("learning_rate", self.learning_rate)
-        checked_device(self.device)
+        super().__post_init__()
         if self.without not in ("degree", "constant"):
             raise ConfigError(f"without must be one of 'degree', 'constant', got {self.without!r}")
-        self._model: Estimate | None = None
 
     def fit(self, graphs: Sequence[Graph], features: Sequence[Any] | None = None) -> Self:
         """Train the encoder on these graphs."""
         self._inputs = GraphInputs.of(graphs, features, self.without)
-        device = checked_device(self.device)
-        batches, rng = Batches(graphs, features, self._inputs, device), generator(self.seed, "InfoGraph")
-        with seeded(self.seed, "InfoGraph"):
-            model = Estimate(self._inputs.width, self.width, self.layers).to(device)
+        batches, rng = Batches(graphs, features, self._inputs, self.device), generator(self.seed, "InfoGraph")
+        with self._seeded():
+            model = Estimate(self._inputs.width, self.width, self.layers).to(self.device)
             optimizer = torch.optim.Adam(model.parameters(), lr=self.learning_rate)
             for _ in range(self.passes):
                 for part in in_parts(rng.permutation(len(graphs)), self.batch):
                     optimizer.zero_grad()
                     model(batches.of(part)).backward()
                     optimizer.step()
-        self._model = model
+        self.model = model
         return self
 
     def transform(self, graphs: Sequence[Graph], features: Sequence[Any] | None = None) -> Floats:
         """One row per graph, of the graphs of the fit or of others.  -> (g, layers * width)"""
-        if self._model is None:
-            raise NotFittedError("this InfoGraph has no weights yet; call fit first")
-        batches = Batches(graphs, features, self._inputs, checked_device(self.device))
-        self._model.eval()
-        with torch.no_grad(), seeded(self.seed, "transform"):
+        model = self._fitted()
+        batches = Batches(graphs, features, self._inputs, self.device)
+        with torch.no_grad(), torch_alone():
             parts = [
-                self._model.vectors(batches.of(part))[1].cpu().numpy()
+                model.vectors(batches.of(part))[1].cpu().numpy()
                 for part in in_parts(np.arange(len(graphs)), self.batch)
             ]
         return np.concatenate(parts).astype(np.float32)

@@ -1,6 +1,6 @@
 """Patchy-SAN (Niepert et al. 2016): a graph as a sequence of ordered neighbourhoods, read by a convolutional network.
 
-Nodes are ordered by a centrality; the first `nodes` of them get a receptive field each: the `field_size` nodes nearest
+Nodes are ordered by a centrality; the first of them get a receptive field each: the `field_size` nodes nearest
 to it, by distance, then by that order. A classifier: it is given the labels of the training graphs.
 
 The paper breaks ties of the order by a canonical form (nauty). Here colour refinement breaks them, and what is left,
@@ -20,19 +20,10 @@ from scipy.sparse import csgraph
 from torch import Tensor, nn
 
 from rae.baselines.colors import colors
-from rae.baselines.registry import method
-from rae.baselines.torch_fit import (
-    Floats,
-    GraphInputs,
-    Ints,
-    checked_device,
-    class_codes,
-    fit_classifier,
-    predicted,
-    seeded,
-)
-from rae.datasets.options import fraction, positive, whole_number
-from rae.errors import ConfigError, NotFittedError
+from rae.baselines.graph_batches import GraphInputs, class_codes, fit_classifier, predicted
+from rae.baselines.networks import Neural
+from rae.baselines.registry import Floats, Ints, method
+from rae.errors import ConfigError
 from rae.graph import Graph
 
 ORDERS = ("betweenness", "pagerank")
@@ -46,64 +37,49 @@ ORDERS = ("betweenness", "pagerank")
     by_dataset={"REDDIT-BINARY": {"order": "pagerank"}},  # betweenness of graphs of thousands of nodes takes hours
 )
 @dataclass(kw_only=True, eq=False)
-class PatchySAN:
+class PatchySAN(Neural):
     """Two convolutions (16 and 8 channels), a layer of 128 with dropout, and a layer for the classes, as in the paper.
 
-    `nodes` is the length of the sequence; None is the mean size of the training graphs. Without features a node has its
-    degree divided by the largest of its graph. The number of passes is chosen by a tenth of the training graphs.
+    The sequence is as long as the mean training graph has nodes. Without features a node has its degree divided by the
+    largest of its graph. The number of passes is chosen by a tenth of the training graphs.
     """
 
     field_size: int = 10
-    nodes: int | None = None
     order: str = "betweenness"
     batch: int = 32
     dropout: float = 0.5
     learning_rate: float = 0.001
     passes: int = 200
     patience: int = 50
-    seed: int = 0
-    device: str = "cpu"
-    chosen_pass: int | None = field(default=None, init=False)
+    chosen_pass: int | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        for name in ("field_size", "batch", "passes", "patience"):
-            whole_number(name, getattr(self, name), 1)
-        if self.nodes is not None:
-            whole_number("nodes", self.nodes, 1)
-        whole_number("seed", self.seed, 0)
-        fraction("dropout", self.dropout)
-        positive("learning_rate", self.learning_rate)
-        checked_device(self.device)
+        super().__post_init__()
         if self.order not in ORDERS:
             raise ConfigError(f"order must be one of {', '.join(ORDERS)}, got {self.order!r}")
-        self._model: nn.Module | None = None
 
     def fit(self, graphs: Sequence[Graph], features: Sequence[Any] | None, labels: Ints, train: Ints) -> Self:
         """Learn from the labels of the graphs `train`; no other graph or label is read."""
         self._known, codes = class_codes(labels, train)
         own = [graphs[i] for i in train]
         given = None if features is None else [features[i] for i in train]
-        self._length = self.nodes or max(1, round(float(np.mean([g.n_nodes for g in own]))))
+        self._length = max(1, round(float(np.mean([g.n_nodes for g in own]))))
         self._inputs = GraphInputs.of(own, given, "constant")
-        x, device = self._fields(own, given), checked_device(self.device)
-        with seeded(self.seed, "Patchy-SAN"):
-            model = Network(x.shape[1], self._length, self.field_size, len(self._known), self.dropout).to(device)
+        x = self._fields(own, given)
+        with self._seeded():
+            model = Network(x.shape[1], self._length, self.field_size, len(self._known), self.dropout).to(self.device)
             optimizer = torch.optim.RMSprop(model.parameters(), lr=self.learning_rate)
             self.chosen_pass = fit_classifier(
-                model, lambda part: model(x[part].to(device)), codes[train], np.arange(len(train)), optimizer,
+                model, lambda part: model(x[part].to(self.device)), codes[train], np.arange(len(train)), optimizer,
                 passes=self.passes, patience=self.patience, batch=self.batch, seed=self.seed,
             )  # fmt: skip
-        self._model = model
+        self.model = model
         return self
 
     def predict(self, graphs: Sequence[Graph], features: Sequence[Any] | None = None) -> Ints:
         """The class of every graph.  -> (g,)"""
-        model = self._model
-        if model is None:
-            raise NotFittedError("this PatchySAN has no weights yet; call fit first")
-        x, device = self._fields(graphs, features), checked_device(self.device)
-        with seeded(self.seed, "predict"):
-            codes = predicted(model, lambda part: model(x[part].to(device)), len(graphs))
+        model, x = self._fitted(), self._fields(graphs, features)
+        codes = predicted(lambda part: model(x[part].to(self.device)), len(graphs))
         return np.asarray(self._known[codes])
 
     def _fields(self, graphs: Sequence[Graph], features: Sequence[Any] | None) -> Tensor:

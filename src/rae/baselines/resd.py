@@ -10,23 +10,22 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from rae.baselines.refex import Floats, ReFeX
-from rae.baselines.registry import method
-from rae.baselines.torch_fit import checked_device, in_parts, seeded
-from rae.datasets.options import fraction, positive, whole_number
-from rae.errors import NotFittedError
+from rae.baselines.graph_batches import in_parts
+from rae.baselines.networks import Neural
+from rae.baselines.refex import ReFeX
+from rae.baselines.registry import Floats, method
 from rae.graph import Graph
-from rae.runtime import generator
+from rae.runtime import generator, torch_alone
 
 
 @method("RESD", paper="Zhang et al. 2021")
 @dataclass(kw_only=True, eq=False)
-class RESD:
+class RESD(Neural):
     """The means of the code of each node.  -> (n, dims)
 
     The loss is the mean squared error of the features, log(1 + value) each, plus the mean divergence of a column of
-    the code from a standard normal, plus `degree`
-    times the squared error of log(1 + degree) as a small network, whose weights decay, reads it from the code.
+    the code from a standard normal, plus `degree` times the squared error of log(1 + degree) as a small network, whose
+    weights decay, reads it from the code.
     """
 
     dims: int = 128
@@ -37,28 +36,22 @@ class RESD:
     learning_rate: float = 0.001
     decay: float = 0.01
     rounds: int = 4
-    seed: int = 0
-    device: str = "cpu"
 
     def __post_init__(self) -> None:
-        for name in ("dims", "hidden", "batch", "passes"):
-            whole_number(name, getattr(self, name), 1)
-        whole_number("seed", self.seed, 0)
-        for name in ("degree", "decay"):
-            fraction(name, getattr(self, name), float("inf"))
-        positive("learning_rate", self.learning_rate)
-        checked_device(self.device)
+        super().__post_init__()
         self._features = ReFeX(rounds=self.rounds)
-        self._model: AutoEncoder | None = None
 
     def fit(self, graph: Graph, features: Any = None) -> Self:
         """Train the auto-encoder on this graph's nodes."""
-        device, rng = checked_device(self.device), generator(self.seed, "RESD")
+        device, rng = self.device, generator(self.seed, "RESD")
         x = torch.from_numpy(self._features.fit(graph).transform(graph)).to(device)
         degrees = torch.from_numpy(np.log1p(graph.degrees).astype(np.float32)).to(device)
-        with seeded(self.seed, "RESD"):
+        with self._seeded():
             model = AutoEncoder(x.shape[1], self.hidden, self.dims).to(device)
-            groups = [{"params": model.coding()}, {"params": model.tell.parameters(), "weight_decay": self.decay}]
+            groups: list[dict[str, Any]] = [
+                {"params": model.coding()},
+                {"params": model.tell.parameters(), "weight_decay": self.decay},
+            ]
             optimizer = torch.optim.Adam(groups, lr=self.learning_rate)
             for _ in range(self.passes):
                 for part in in_parts(rng.permutation(graph.n_nodes), self.batch):
@@ -66,16 +59,15 @@ class RESD:
                     loss: Any = model.loss(x[part], degrees[part], self.degree)
                     loss.backward()
                     optimizer.step()
-        self._model = model
+        self.model = model
         return self
 
     def transform(self, graph: Graph, features: Any = None) -> Floats:
         """The means of the code of this graph's nodes, in row order.  -> (n, dims)"""
-        if self._model is None:
-            raise NotFittedError("this RESD has no weights yet; call fit or fit_transform first")
-        x = torch.from_numpy(self._features.transform(graph)).to(checked_device(self.device))
-        with torch.no_grad(), seeded(self.seed, "transform"):
-            return np.ascontiguousarray(self._model.code(x)[0].cpu().numpy(), np.float32)
+        model = self._fitted()
+        x = torch.from_numpy(self._features.transform(graph)).to(self.device)
+        with torch.no_grad(), torch_alone():
+            return np.ascontiguousarray(model.code(x)[0].cpu().numpy(), np.float32)
 
     def fit_transform(self, graph: Graph, features: Any = None) -> Floats:
         """fit, then the vectors of the same graph's nodes."""

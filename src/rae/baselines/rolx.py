@@ -96,6 +96,8 @@ def memberships(x: Doubles, definitions: Doubles, steps: int = 500) -> Doubles:
     from sklearn.decomposition import non_negative_factorization
     from sklearn.exceptions import ConvergenceWarning
 
+    if not definitions.any() or not len(x):  # a graph without edges has nothing to tell
+        return np.zeros((len(x), len(definitions)))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         left, _, _ = non_negative_factorization(

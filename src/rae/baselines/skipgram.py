@@ -53,9 +53,11 @@ def word_vectors(
             workers=1,
         )  # fmt: skip
         # Counting here saves gensim a pass in Python over every word.
-        frequency = dict(zip(words.tolist(), counts[words].tolist(), strict=True))
+        # Its binary tree takes a number for a word's place, not for the word: there words are text.
+        kind = str if hierarchical else int
+        frequency = dict(zip(words.astype(kind).tolist(), counts[words].tolist(), strict=True))
         model.build_vocab_from_freq(frequency, corpus_count=len(sentences))
-        model.train(_Lists(sentences), total_examples=len(sentences), epochs=passes)
+        model.train(_Lists(sentences, kind), total_examples=len(sentences), epochs=passes)
     z[np.array(model.wv.index_to_key, dtype=np.int64)] = model.wv.vectors
     return z
 
@@ -85,15 +87,18 @@ def document_vectors(
 
 
 class _Lists:
-    """The sentences as lists of ints, a chunk of them in memory at a time."""
+    """The sentences as lists of ints or texts, a chunk of them in memory at a time."""
 
-    def __init__(self, sentences: Sentences, size: int = 10_000) -> None:
-        self.sentences, self.size = sentences, size
+    def __init__(self, sentences: Sentences, kind: type, size: int = 10_000) -> None:
+        self.sentences, self.kind, self.size = sentences, kind, size
 
     def __iter__(self) -> Any:
         for start, stop in row_chunks(len(self.sentences), self.size):
             part = self.sentences[start:stop]
-            yield from part.tolist() if isinstance(part, np.ndarray) else (words.tolist() for words in part)
+            if isinstance(part, np.ndarray):
+                yield from part.astype(self.kind).tolist()
+            else:
+                yield from (words.astype(self.kind).tolist() for words in part)
 
 
 def _counts(sentences: Sentences, n_words: int) -> Words:

@@ -2,8 +2,8 @@
 
 Two nodes are as far apart at level k as the degrees of what stands up to k steps around them differ: f_k = f_(k-1) +
 the dynamic time warping distance of the sorted degrees at exactly k steps, equal degrees counted together (the paper's
-first optimisation). Every level is a graph whose edges weigh exp(-f_k). A walk stays on its level or changes it, upwards
-the likelier the more nodes there are that are closer than the mean. Nodes it meets are words of a sentence.
+first optimisation). Every level is a graph whose edges weigh exp(-f_k). A walk stays on its level or changes it,
+upwards the likelier the more nodes there are that are closer than the mean. Nodes it meets are words of a sentence.
 """
 
 from __future__ import annotations

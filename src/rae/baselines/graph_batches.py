@@ -1,10 +1,9 @@
-"""What methods that train with torch share: seeds, several graphs as one batch, and when a classifier stops."""
+"""What networks of whole graphs share: several graphs as one batch, and when a classifier stops."""
 
 from __future__ import annotations
 
-import contextlib
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,29 +12,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from rae.errors import ConfigError, FeatureError
+from rae.errors import FeatureError
 from rae.graph import Graph
-from rae.runtime import generator, key, torch_alone
+from rae.runtime import generator, torch_alone
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 Floats = np.ndarray[Any, np.dtype[np.float32]]
-
-
-@contextlib.contextmanager
-def seeded(seed: int, *purpose: str) -> Iterator[None]:
-    """Torch draws from this seed inside the block, on one thread; its own state is as before after it."""
-    devices = list(range(torch.cuda.device_count()))
-    with torch_alone(), torch.random.fork_rng(devices=devices):
-        torch.manual_seed(int(key(seed, *purpose)))
-        yield
-
-
-def checked_device(device: Any) -> torch.device:
-    """The device of this name, refused where torch does not know it."""
-    try:
-        return torch.device(device)
-    except (RuntimeError, TypeError):
-        raise ConfigError(f"device must be one that torch knows, such as 'cpu' or 'cuda', got {device!r}") from None
 
 
 # ------------------------------------------------------------------------------------------ batches of graphs
@@ -87,7 +69,7 @@ class Batches:
     """Graphs with what their nodes are given, from which batches are made."""
 
     def __init__(
-        self, graphs: Sequence[Graph], features: Sequence[Any] | None, inputs: GraphInputs, device: torch.device
+        self, graphs: Sequence[Graph], features: Sequence[Any] | None, inputs: GraphInputs, device: str
     ) -> None:
         tables = [None] * len(graphs) if features is None else features
         self.x = [torch.from_numpy(inputs.table(g, f)) for g, f in zip(graphs, tables, strict=True)]
@@ -173,10 +155,9 @@ def held_out(classes: Ints, train: Ints, rng: np.random.Generator) -> tuple[Ints
     return (chosen, np.setdiff1d(train, chosen)) if len(chosen) else (train, train)
 
 
-def predicted(model: nn.Module, scores: Callable[[Ints], Tensor], count: int, batch: int = 256) -> Ints:
-    """The class that the model gives each of `count` graphs.  -> (count,)"""
-    model.eval()
-    with torch.no_grad():
+def predicted(scores: Callable[[Ints], Tensor], count: int, batch: int = 256) -> Ints:
+    """The class that a model in its state of use gives each of `count` graphs.  -> (count,)"""
+    with torch_alone(), torch.no_grad():
         parts = [scores(part).argmax(1).cpu().numpy() for part in in_parts(np.arange(count), batch)]
     return np.concatenate(parts).astype(np.int64)
 
