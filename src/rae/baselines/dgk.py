@@ -36,9 +36,9 @@ KINDS = ("wl", "paths", "graphlets")
     paper="Yanardag and Vishwanathan 2015",
     needs=("gensim",),
     of="graphs",
-    # The paper's best kernel of each set: shortest paths on MUTAG, graphlets on the social sets.
+    # The paper's best kernel of each set: shortest paths on molecules, graphlets on the social sets.
     by_dataset={
-        "MUTAG": {"substructures": "paths"},
+        **{name: {"substructures": "paths"} for name in ("MUTAG", "PROTEINS")},
         **{name: {"substructures": "graphlets"} for name in ("IMDB-BINARY", "IMDB-MULTI", "REDDIT-BINARY")},
     },
 )
@@ -88,10 +88,18 @@ class DeepGraphKernel:
     def corpus(self, graphs: Sequence[Graph], features: Sequence[Any] | None = None) -> Corpus:
         """The sentences of all graphs, and the number of the graph of each."""
         if self.substructures == "wl":
-            return wl_sentences(graphs, features, self.rounds)
+            return shuffled(*wl_sentences(graphs, features, self.rounds), self.seed)
         if self.substructures == "paths":
-            return path_sentences(graphs, features)
+            return shuffled(*path_sentences(graphs, features), self.seed)
         return graphlet_sentences(graphs, self.size, self.samples, self.near, self.seed)
+
+
+def shuffled(sentences: Sequence[Ints], owners: Ints, seed: int) -> Corpus:
+    """The same sentences with their words in random order: what occurs together has no order of its own."""
+    lengths = np.array([len(sentence) for sentence in sentences])
+    chance = generator(seed, "sentences").random(int(lengths.sum()))
+    order = np.lexsort((chance, np.repeat(np.arange(len(sentences)), lengths)))
+    return np.split(np.concatenate(sentences)[order], np.cumsum(lengths)[:-1]), owners
 
 
 def wl_sentences(graphs: Sequence[Graph], features: Sequence[Any] | None, rounds: int) -> Corpus:

@@ -27,12 +27,7 @@ BLOCK = 1 << 17  # numbers in one row of a block of warping distances
 SOURCES = 512  # nodes whose rings are found at a time
 
 
-@method(
-    "struc2vec",
-    paper="Ribeiro et al. 2017",
-    needs=("gensim",),
-    by_dataset={name: {"pairs": "all"} for name in ("brazil", "europe")},
-)
+@method("struc2vec", paper="Ribeiro et al. 2017", needs=("gensim",))
 @dataclass(frozen=True, kw_only=True)
 class Struc2Vec:
     """Skip-gram vectors of walks over levels of structural similarity; a node without neighbours gets zeros.
