@@ -32,14 +32,6 @@ ONE_EACH = [  # every work on one of its data sets, not always the first
 TUNED = (  # choosing C takes minutes
     "recovery-plain", "node-tuned", "words", "activity", "rone", "transfer-tuned", "graph-tuned",
 )  # fmt: skip
-    "recovery-plain",
-    "node-tuned",
-    "words",
-    "activity",
-    "rone",
-    "transfer-tuned",
-    "graph-tuned",
-)  # choosing C takes minutes
 FROM_FILES = [  # every data set in one work of each table, and every work on its last data set
     cell
     for cell in CELLS

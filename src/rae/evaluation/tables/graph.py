@@ -155,9 +155,9 @@ TUNED = Table(
         "SVM of their inner products; C and scaling (rows of length one, or columns standardised) are chosen by folds "
         "of the training graphs. Kernels have an explicit map, whose inner products they are. Rows with labels learn "
         "from the training graphs and choose their number of passes by a tenth of them. Nothing is chosen on test "
-        "folds. Published values are those of the methods' own papers, or as later papers have them; GIN's and "
-        "InfoGraph's are of the pass that is best on the test folds, and Patchy-SAN's on MUTAG is that without kinds "
-        "of edges."
+        "folds. Published values are those of the methods' own papers, or as later papers have them; GIN's are of the "
+        "pass that is best over the test folds, InfoGraph's too as far as we can tell, and Patchy-SAN's on MUTAG is "
+        "that without kinds of edges."
     ),
     works=(
         *work_per_row(tuned, (SIZE, PROFILE, INPUTS, SOLUTION), HERE, 10),
