@@ -128,7 +128,7 @@ def test_every_python_of_the_classifiers_is_in_the_workflows():
 
 
 def test_the_extra_leaves_gensim_out_where_the_baseline_says_that_there_is_none():
-    from rae.baselines.node2vec import GENSIM_UNTIL
+    from rae.baselines.skipgram import GENSIM_UNTIL
 
     (line,) = [text for text in PROJECT["optional-dependencies"]["bench"] if text.startswith("gensim")]
     major, minor = GENSIM_UNTIL

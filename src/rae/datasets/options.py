@@ -26,3 +26,10 @@ def fraction(name: str, value: Any, high: float = 1.0) -> float:
         limit = "" if math.isinf(high) else f" to {high:g}"
         raise ConfigError(f"{name} must be a number from 0{limit}, got {value!r}")
     return float(value)
+
+
+def positive(name: str, value: Any) -> float:
+    """The value as a finite float above 0; anything else is refused."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < float("inf"):
+        raise ConfigError(f"{name} must be a number above 0, got {value!r}")
+    return float(value)

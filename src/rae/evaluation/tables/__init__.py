@@ -16,6 +16,7 @@ TABLES: dict[str, Table] = {
         words.CITED,
         words.PAGES,
         graph.TABLE,
+        graph.TUNED,
         airports.TABLE,
         airports.ACTIVITY,
         airports.RONE,
@@ -30,7 +31,7 @@ TABLES: dict[str, Table] = {
 GROUPS: dict[str, tuple[str, ...]] = {
     "toy": (toy.TABLE.name, recovery.TABLE.name, recovery.PLAIN.name, automorphism.TABLE.name),
     "node": (node.TABLE.name, words.CITED.name, words.PAGES.name),
-    "graph": (graph.TABLE.name,),
+    "graph": (graph.TABLE.name, graph.TUNED.name),
     "roles": (
         airports.TABLE.name,
         airports.ACTIVITY.name,

@@ -12,6 +12,7 @@ from rae.evaluation.tables.methods import (
     NEIGHBOR,
     NODE2VEC,
     REFEX,
+    ROLE_METHODS,
     UNTRAINED,
     WITHIN,
     vectors,
@@ -34,8 +35,11 @@ TABLE = Table(
         "The largest distance between two nodes in equal positions, in percent of the mean distance between any two "
         "nodes. Equal positions are the classes of colour refinement: in mirrored karate every node and its image."
     ),
-    works=work_per_row(
-        _spread, (DEGREE, REFEX, GRAPHWAVE, NODE2VEC, EXACT, UNTRAINED, WITHIN, NEIGHBOR), DATASETS, RUNS
+    works=(
+        *work_per_row(
+            _spread, (DEGREE, REFEX, GRAPHWAVE, NODE2VEC, EXACT, UNTRAINED, WITHIN, NEIGHBOR), DATASETS, RUNS
+        ),
+        *work_per_row(_spread, ROLE_METHODS, DATASETS, RUNS, {}, 0),
     ),
     floors=False,
     lower_is_better=True,

@@ -8,6 +8,7 @@ from rae.datasets import GraphCollection
 from rae.estimator import RAE
 from rae.evaluation import data, floors, models, probes
 from rae.evaluation.table_spec import Effort, Row, Score, Scores, Table, Work, published, quoted, work_per_row
+from rae.evaluation.tables import others
 
 PAPERS = ("MUTAG", "IMDB-BINARY", "REDDIT-BINARY", "IMDB-MULTI", "REDDIT-MULTI-5K", "REDDIT-MULTI-12K")
 DATASETS = (*PAPERS, "PROTEINS")  # the last is not in the paper
@@ -72,6 +73,28 @@ def _inputs(row: Row, dataset: str, seed: int, effort: Effort) -> Score:
     return _score(floors.summed_features(graphs.graphs, graphs.features, seed), graphs, seed)
 
 
+OTHERS = ("WL subtree kernel", "DGK", "graph2vec", "subgraph2vec", "InfoGraph", "Patchy-SAN", "GIN")
+QUICK = OTHERS[:1]  # the others take minutes to hours of a core: computed only when asked for
+HERE = ("MUTAG", "IMDB-BINARY", "IMDB-MULTI", "PROTEINS", "REDDIT-BINARY")
+
+
+def _read_tuned(z: Any, graphs: GraphCollection, seed: int, effort: Effort) -> Score:
+    folds = probes.svm_folds(z, graphs.labels, seed, probes.grid(effort))
+    return Score(float(folds.mean()), {"sd_of_folds": round(float(folds.std()), 3)})
+
+
+def tuned(row: Row, dataset: str, seed: int, effort: Effort) -> Score:
+    """The accuracy of a floor or of a row of ours, by the reader of the other methods."""
+    graphs: GraphCollection = data.get(dataset)
+    if row.name == SOLUTION.name:
+        model = models.fitted(row, seed, effort, graphs.graphs, graphs.features)
+        return _read_tuned(model.embed_graphs(graphs.graphs, graphs.features), graphs, seed, effort)
+    if row.name == INPUTS.name:
+        return _read_tuned(floors.summed_features(graphs.graphs, graphs.features, seed), graphs, seed, effort)
+    made = floors.graph_sizes(graphs.graphs) if row.name == SIZE.name else floors.degree_profiles(graphs.graphs, BINS)
+    return _read_tuned(made, graphs, seed, effort)
+
+
 TABLE = Table(
     name="graph",
     title="Graph classification",
@@ -83,7 +106,8 @@ TABLE = Table(
         "run, the "
         "same for every row. The headline chooses nothing on test folds: the class with the larger probability wins. "
         "Beside it the paper's own way for two classes: the cut-off that is best on each test fold, which the "
-        "published numbers used; it flatters every row, the floors too."
+        "published numbers used; it flatters every row, the floors too. Rows of other methods are the lines of the "
+        "next table, with its reader."
     ),
     works=(
         Work((SIZE, PROFILE), _floors, DATASETS, RUNS),
@@ -93,21 +117,66 @@ TABLE = Table(
         *work_per_row(_fitted, (EXACT,), SMALL, RUNS, SETTINGS),
         *work_per_row(_fitted, (WITHIN,), SMALL[:1], RUNS, SETTINGS),
         *work_per_row(_fitted, (WITHIN,), SMALL[1:], 5, SETTINGS),
+        *others.works(OTHERS, HERE, 10, kept_in="graph-tuned"),
     ),
     settings={"reader": "one against the rest, C = 1, standardised", "folds": 10},
     published=published(
         [UNTRAINED.name],
         PAPERS,
         [[(88.1, 0.9), (72.7, 0.9), (81.6, 1.4), (50.6, 0.5), (54.3, 1.4), (43.5, 1.8)]],
+    )
+    | published(  # as the paper quotes them, InfoGraph as later papers do
+        [others.title(name) for name in ("DGK", "Patchy-SAN", "GIN", "InfoGraph")],
+        PAPERS[:4],
+        [
+            [87.4, 67.0, 78.0, 44.6],
+            [92.6, 71.0, 86.3, 45.2],
+            [90.0, 75.1, 92.4, 52.3],
+            [89.0, 73.0, 82.5, 49.7],
+        ],
     ),
-    quoted=(
-        quoted("DGK", "the paper", PAPERS, 87.4, 67.0, 78.0, 44.6, 41.3, 32.2),
-        quoted("PATCHY-SAN (with labels)", "the paper", PAPERS, 92.6, 71.0, 86.3, 45.2, 49.1, 41.3),
-        quoted("GIN (with labels)", "the paper", PAPERS, 90.0, 75.1, 92.4, 52.3, 57.5, None),
-        quoted("InfoGraph", "later papers", PAPERS, 89.0, 73.0, 82.5, 49.7, None, None),
+    quoted=(  # on the data sets that are not here
+        quoted("DGK", "the paper", PAPERS[4:], 41.3, 32.2),
+        quoted("PATCHY-SAN (with labels)", "the paper", PAPERS[4:], 49.1, 41.3),
+        quoted("GIN (with labels)", "the paper", PAPERS[4:], 57.5, None),
         quoted("MVGRL", "later papers", PAPERS, 89.7, 74.2, 84.5, 51.2, None, None),
         quoted("GraphMAE", "later papers", PAPERS, 88.2, 75.5, 88.0, 51.6, None, None),
     ),
     published_as="cut_on_test",
     also={"cut_on_test": "cut-off chosen on test folds"},
+)
+
+TUNED = Table(
+    name="graph-tuned",
+    title="Graph classification, C tuned, beside other methods",
+    unit="accuracy, %",
+    protocol=(
+        "Ten folds, drawn anew and stratified in every run, the same for every row. Vectors of graphs are read by an "
+        "SVM of their inner products; C and scaling (rows of length one, or columns standardised) are chosen by folds "
+        "of the training graphs. Kernels have an explicit map, whose inner products they are. Rows with labels learn "
+        "from the training graphs and choose their number of passes by a tenth of them. Nothing is chosen on test "
+        "folds. Published values are those of the methods' own papers, or as later papers have them; GIN's are of the "
+        "pass that is best over the test folds, InfoGraph's too as far as we can tell, and Patchy-SAN's on MUTAG is "
+        "that without kinds of edges."
+    ),
+    works=(
+        *work_per_row(tuned, (SIZE, PROFILE, INPUTS, SOLUTION), HERE, 10),
+        *others.works(QUICK, HERE, 10, unasked=1),
+        *others.works(OTHERS[1:], HERE, 10, unasked=0),
+    ),
+    settings={"reader": probes.SVM_READER, "folds": 10},
+    published=published(
+        [others.title(name) for name in OTHERS],
+        HERE,
+        [
+            [(82.05, 0.36), (73.8, 3.9), (50.9, 3.8), (75.0, 3.1), (81.0, 3.1)],
+            [(87.44, 2.72), (66.96, 0.56), (44.55, 0.52), (75.68, 0.54), (78.04, 0.39)],
+            [(83.15, 9.25), (71.1, 0.54), (50.4, 0.87), (73.3, 2.05), (75.8, 1.0)],
+            [(87.17, 1.72), None, None, (73.38, 1.09), None],
+            [(89.01, 1.13), (73.03, 0.87), (49.69, 0.53), None, (82.5, 1.42)],
+            [(88.95, 4.37), (71.0, 2.29), (45.23, 2.84), (75.0, 2.51), (86.3, 1.58)],
+            [(89.4, 5.6), (75.1, 5.1), (52.3, 2.8), (76.2, 2.8), (92.4, 2.5)],
+        ],
+    ),
+    also={"sd_of_folds": "spread over the folds of a run"},
 )

@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from rae.baselines import Degree, GraphWave, Node2Vec, ReFeX
+from rae.baselines import GraphWave, Node2Vec, ReFeX, find
 from rae.baselines.registry import settings_of
 from rae.evaluation import floors, models
 from rae.evaluation.table_spec import Effort, Row
+from rae.evaluation.tables import others
 from rae.features import structural_features
 from rae.graph import Graph
 
@@ -22,6 +23,12 @@ GRAPHWAVE = Row("GraphWave", "other", {"method": "graphwave", **settings_of(Grap
 NODE2VEC = Row(
     "node2vec", "other", {"method": "node2vec", **settings_of(Node2Vec(walks=50))}, "50 walks: the graphs are small"
 )
+STRUC2VEC, ROLE2VEC, ROLX, RESD = (
+    Row(name, "other", {"method": name, **others.settings_of_method(find(name))}, find(name).paper)
+    for name in ("struc2vec", "role2vec", "RolX", "RESD")
+)
+ROLX_16 = Row("RolX, 16 roles", "other", {**ROLX.settings, "roles": 16}, "as many as in RONE's survey")
+ROLE_METHODS = (STRUC2VEC, ROLE2VEC, ROLX, ROLX_16, RESD)
 EXACT = Row("RAE, exact solution", "ours", {"method": "rae", "model": "exact"})
 PLACE = Row("RAE, exact solution, place alone", "ours", {"method": "rae", "model": "exact", "block": "place"})
 UNTRAINED = Row("RAE, untrained", "ours", {"method": "rae", "steps": 0})
@@ -55,12 +62,12 @@ def both_vectors(row: Row, graph: Graph, seed: int, effort: Effort) -> tuple[Any
 
 
 def _baseline(row: Row, graph: Graph, seed: int, effort: Effort) -> np.ndarray[Any, Any]:
-    method = row.settings["method"]
-    embedder: Any = {"degree": Degree, "refex": ReFeX, "graphwave": GraphWave, "node2vec": Node2Vec}[method]
-    settings = {name: value for name, value in row.settings.items() if name != "method"}
-    if method == "node2vec":
-        settings |= {"seed": seed, **trial_walks(effort)}
-    return np.asarray(embedder(**settings).fit_transform(graph))
+    method = find({"refex": "ReFeX", "graphwave": "GraphWave"}.get(row.settings["method"], row.settings["method"]))
+    chosen = {name: value for name, value in row.settings.items() if name in method.fields}
+    settings = {name: tuple(value) if isinstance(value, list) else value for name, value in chosen.items()}
+    settings |= others.trial(method, effort)
+    settings |= {name: value for name, value in (("seed", seed), ("device", effort.device)) if name in method.fields}
+    return np.asarray(method.make(**settings).fit_transform(graph))
 
 
 def trial_walks(effort: Effort) -> dict[str, Any]:

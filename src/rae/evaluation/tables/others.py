@@ -6,6 +6,7 @@ given labels says so in its name.
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -15,7 +16,7 @@ import numpy as np
 
 from rae.baselines import find
 from rae.baselines.registry import Method, settings_of
-from rae.datasets import Dataset, Split
+from rae.datasets import Dataset, GraphCollection, Split
 from rae.evaluation import data, probes
 from rae.evaluation.table_spec import Effort, Row, Score, Scores, Work
 
@@ -33,7 +34,10 @@ def title(name: str, one_setting: bool = False) -> str:
 def works(
     names: Sequence[str], datasets: tuple[str, ...], runs: int, *, unasked: int | None = None, kept_in: str = ""
 ) -> tuple[Work, ...]:
-    """A work per method and setting. Where both settings of a method are the same, one computation fills both rows."""
+    """A work per method and setting. Where both settings of a method are the same, one computation fills both rows.
+
+    Methods of whole graphs are scored by ten folds, which the seed draws.
+    """
     made = []
     for method in map(find, names):
         by_dataset = {d: dict(method.by_dataset.get(d, {})) for d in datasets}
@@ -60,7 +64,7 @@ def _work(
     unasked: int | None,
     kept_in: str,
 ) -> Work:
-    runs = 1 if method.deterministic else runs
+    runs = 1 if method.deterministic and method.of == "nodes" else runs
     return Work(rows, partial(_scores, rows, method, changes), datasets, runs, changes, unasked, kept_in)
 
 
@@ -72,7 +76,8 @@ def settings_of_method(method: Method) -> dict[str, Any]:
 
 def row_of(method: Method, by_dataset: bool = False, one_setting: bool = False) -> Row:
     """The row of a method, with the reader that it gets."""
-    settings = {"reader": OWN if method.sees_labels else TUNED, "method": method.name, **settings_of_method(method)}
+    reader = OWN if method.sees_labels else TUNED if method.of == "nodes" else probes.SVM_READER
+    settings = {"reader": reader, "method": method.name, **settings_of_method(method)}
     note = method.paper + ("; settings by data set" if by_dataset else "")
     return Row(title(method.name, one_setting), "other", settings, note)
 
@@ -88,15 +93,17 @@ def _scores(
     """One run of a method, which is the score of all these rows."""
     settings = {**changes.get(dataset, {}), **trial(method, effort)}
     settings |= {name: value for name, value in (("seed", seed), ("device", effort.device)) if name in method.fields}
-    score = scored(method.make(**settings), method, data.get(dataset), seed, effort)
+    made, known = method.make(**settings), data.get(dataset)
+    score = (scored if method.of == "nodes" else scored_by_folds)(made, method, known, seed, effort)
     return {row.name: score for row in rows}
 
 
 def trial(method: Method, effort: Effort) -> dict[str, Any]:
-    """Settings that shorten a fit for a trial: few steps, one walk a node."""
+    """Settings that shorten a fit for a trial: few steps, one pass, one short walk a node, few samples."""
     if effort.steps is None:
         return {}
-    short = {"steps": effort.steps, "warm_steps": effort.steps, "walks": 1}
+    short = {"steps": effort.steps, "warm_steps": effort.steps, "passes": 1, "walks": 1, "length": 5 * effort.steps}
+    short |= {"samples": effort.steps, "near": effort.steps}
     return {name: value for name, value in short.items() if name in method.fields}
 
 
@@ -123,6 +130,37 @@ def scored(made: Any, method: Method, pages: Dataset, seed: int, effort: Effort)
     score = read(z, pages, seed, effort)
     more = {} if pages.split is None else {"C = 1": probes.node_accuracy(z, np.asarray(pages.labels), pages.split)}
     return Score(score.score, {**score.also, **more, **place, **spent})
+
+
+def scored_by_folds(made: Any, method: Method, graphs: GraphCollection, seed: int, effort: Effort) -> Score:
+    """Accuracy over ten folds, with its spread, the seconds of fit and of reading or predictions, and the device.
+
+    Vectors are made of all graphs, without labels, and read with C and scaling chosen inside of each fold. A classifier
+    is made anew for each fold, and is not given the labels of its test graphs.
+    """
+    began = time.perf_counter()
+    place = {"device": device_name(effort.device) if "device" in method.fields else "cpu"}
+    if not method.sees_labels:
+        z = made.fit_transform(graphs.graphs, graphs.features)
+        fitted = time.perf_counter()
+        folds = probes.svm_folds(z, graphs.labels, seed, probes.grid(effort))
+        return Score(
+            float(folds.mean()), {"sd_of_folds": round(float(folds.std()), 3), **place, **seconds(began, fitted)}
+        )
+    right, fit_seconds = [], 0.0
+    for train, test in probes.ten_folds(graphs.labels, seed)[: 10 if effort.steps is None else 1]:
+        fit_began = time.perf_counter()
+        labels = np.full(len(graphs), -1)
+        labels[train] = graphs.labels[train]
+        fold = dataclasses.replace(made).fit(graphs.graphs, graphs.features, labels, train)
+        fit_seconds += time.perf_counter() - fit_began
+        asked = (
+            [graphs.graphs[i] for i in test],
+            None if graphs.features is None else [graphs.features[i] for i in test],
+        )
+        right.append(float((fold.predict(*asked) == graphs.labels[test]).mean()))
+    spent = {"fit_seconds": round(fit_seconds, 3), "embed_seconds": round(time.perf_counter() - began - fit_seconds, 3)}
+    return Score(100 * float(np.mean(right)), {"sd_of_folds": round(100 * float(np.std(right)), 3), **place, **spent})
 
 
 def seconds(began: float, fitted: float) -> dict[str, float]:

@@ -7,7 +7,7 @@ from typing import Any
 from rae.datasets import load
 from rae.evaluation import probes
 from rae.evaluation.table_spec import Effort, Row, Score, Table, work_per_row
-from rae.evaluation.tables.methods import EXACT, FLOORS, ROWS, both_vectors, vectors
+from rae.evaluation.tables.methods import EXACT, FLOORS, ROLE_METHODS, ROWS, both_vectors, vectors
 
 NOISE = (0, 5, 10, 20, 30)  # percent of the edges
 GRAPHS: dict[str, dict[str, Any]] = {
@@ -52,7 +52,10 @@ TABLE = Table(
         "structure alone."
     ),
     settings={"reader": "5 directions, k-means", "graphs": "cycle 30 with 10 houses; 600 nodes of mixed shapes"},
-    works=work_per_row(_recovered, ROWS, DATASETS, RUNS),
+    works=(
+        *work_per_row(_recovered, ROWS, DATASETS, RUNS),
+        *work_per_row(_recovered, ROLE_METHODS, DATASETS, RUNS, {}, 0),
+    ),
     also={"homogeneity": "homogeneity", "completeness": "completeness", "silhouette": "silhouette"},
     from_files=False,
 )
@@ -70,6 +73,7 @@ PLAIN = Table(
     works=(
         *work_per_row(read_plainly, (*FLOORS, EXACT), DATASETS, RUNS),
         *work_per_row(read_plainly, (row for row in ROWS if row not in (*FLOORS, EXACT)), DATASETS, RUNS // 2),
+        *work_per_row(read_plainly, ROLE_METHODS, DATASETS, RUNS // 2, {}, 0),
     ),
     also={"standardised": "V-measure after standardising", "linear": "linear reader, accuracy, %"},
     judged=("standardised", "linear"),
