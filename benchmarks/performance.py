@@ -101,8 +101,32 @@ MILLION_NODES = Section(
     ("million-nodes",),
     (ROW, TIME, PEAK),
 )
+UPDATE = Section(
+    "A few edges",
+    "python benchmarks/one_node.py",
+    "`run.update` in a warm process, from ids to the state on disk: half of the edges are added, half removed. "
+    "*Without hubs*: between nodes with at most 300 nodes up to five edges away. *Moved* are vectors that were "
+    "computed anew, *in full* says how often a full pass was cheaper. CPU time, of all threads, and moved are medians.",
+    ("update",),
+    (
+        *(ROW, TIME, value_column("CPU time", "cpu_s", "{:.2f} s"), value_column("moved", "moved", "{:,}")),
+        *(value_column("in full", "in_full", "{}"), value_column("first update", "first_update_s", "{:.0f} s")),
+    ),
+)
+ONE_NODE = Section(
+    "One node",
+    "python benchmarks/one_node.py",
+    "In a warm process, one call after the other. A new node has the neighbours of a node of the graph, drawn "
+    "uniformly; a hub has 1,000 neighbours or more. CPU time is that of the thread, which load lengthens less.",
+    ("one-node",),
+    (
+        *(ROW, value_column("p50", "p50_ms", "{:.1f} ms"), value_column("p90", "p90_ms", "{:.1f} ms")),
+        *(value_column("p99", "p99_ms", "{:.1f} ms"), value_column("CPU p50", "cpu_p50_ms", "{:.1f} ms")),
+        *(value_column("CPU p99", "cpu_p99_ms", "{:.1f} ms"), value_column("calls", "calls", "{:,}")),
+    ),
+)
 COMPARED = (TRAINING_STEP, NEIGHBORHOOD_MEAN, EMBED_ALL, FILE_TO_VECTORS, GRAPH_BUILD)
-MORE = (PLAN_ACCURACY, FIRST_FIT, MILLION_NODES)
+MORE = (PLAN_ACCURACY, FIRST_FIT, MILLION_NODES, UPDATE, ONE_NODE)
 TABLES = (*(t for s in (*COMPARED, *MORE) for t in s.tables), "growth", "resume-after-kill", OLD_AND_NEW)
 
 WORDS = (

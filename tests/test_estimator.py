@@ -306,8 +306,8 @@ def test_the_public_names_are_these():
     assert rae.__all__ == sorted(rae.__all__, key=lambda n: (not n.isupper(), not n[0].isupper(), n))
     assert set(rae.__all__) == {
         "ACTIONS", "PAPER", "RAE", "TOY", "Config", "Decoder", "Encoder", "ExactConfig", "FeatureTable", "Features",
-        "Graph", "Roles", "Run", "agreement", "any_other", "build_graph", "contrast", "datasets", "embed_file",
-        "errors", "exact_blocks", "fit_run", "hide_neighbors", "key",
+        "Graph", "Roles", "Run", "agreement", "any_other", "build_graph", "contrast", "datasets", "ego_graph",
+        "embed_file", "errors", "exact_blocks", "fit_run", "hide_neighbors", "key",
         "non_neighbor", "open_graph", "random_neighbor", "read_edges", "read_embeddings", "read_features",
         "sample_blocks", "set_threads", "shuffle_neighbors", "similar", "step_loss", "structural_features",
         "telling", "walk_end", "write_embeddings", "write_graph",

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rae import datasets, errors
     from rae.config import ACTIONS, PAPER, TOY, Config, ExactConfig
     from rae.estimator import RAE
-    from rae.features import Features, FeatureTable, structural_features
+    from rae.features import Features, FeatureTable, ego_graph, structural_features
     from rae.graph import Graph
     from rae.io import (
         build_graph,
@@ -58,6 +58,7 @@ _HOMES = {
     "any_other": "model.pairs",
     "build_graph": "io",
     "contrast": "model.losses",
+    "ego_graph": "features",
     "exact_blocks": "model.sampling",
     "hide_neighbors": "model.sampling",
     "key": "runtime",
@@ -101,6 +102,7 @@ __all__ = [
     "build_graph",
     "contrast",
     "datasets",
+    "ego_graph",
     "embed_file",
     "errors",
     "exact_blocks",

@@ -49,6 +49,7 @@ log = logging.getLogger("rae.inputs")  # what the command line shows: notes on t
 
 _READOUTS = {"sum": np.add, "mean": np.add, "max": np.maximum, "all": np.add}
 _READ_OUT = ("own", "near", "around")  # blocks that say what there is in a graph, not how far nodes are apart
+UNITS = ("graph", "fit")  # in which an exact model measures
 UNEVEN = 100  # times the size of a typical feature column: one that is larger is warned of
 _NODES_AT_ONCE = 200_000  # of small graphs embedded in one pass
 
@@ -95,6 +96,8 @@ class RAE(GraphTransformer):
         names = _names(features) or feature_names
         categories = _categories(features)
         graph, features = joined(graph, _with_columns(features, names))
+        if graph.reach is not None:
+            raise GraphError("a model is fitted on a whole graph, got one that is cut off (an ego graph)")
         config = self.config
         with shown(progress) as report:
             if isinstance(config, ExactConfig):
@@ -104,22 +107,42 @@ class RAE(GraphTransformer):
                 self._fitted = fit_trained(graph, features, config, names, report)
         return self
 
-    def transform(self, graph: Graph, features: Any = None, *, nodes: Any = None, progress: Asked = None) -> Floats:
+    def transform(
+        self,
+        graph: Graph,
+        features: Any = None,
+        *,
+        nodes: Any = None,
+        units: str | None = None,
+        progress: Asked = None,
+    ) -> Floats:
         """The vectors of this graph's nodes, in row order, whether or not the fit has seen them.
 
         -> (n, width): the blocks of `RAE.blocks` side by side; a trained encoder has its last level first. `nodes`
-        are ids: only their vectors, in their order; an exact
-        model still measures the whole graph once, whose units it needs. After `set_output(transform="pandas")` the
-        vectors are a frame with the ids as its index.
+        are ids: only their vectors, in their order, the same bytes as the rows of all; only their surroundings are
+        computed, after the measures of the graph, which are counted at the first call and kept with it. `units` says
+        whose units an exact model measures in: "graph", each graph in its own, or "fit", those of the graph of the
+        fit, in which what one edge changes stays near that edge; by default as the setting `relative` says. After
+        `set_output(transform="pandas")` the vectors are a frame with the ids as its index.
         """
         graph, features = joined(graph, self._expected(features))
         rows = None if nodes is None else graph.rows(nodes)
+        self._check_reach(graph, rows, units)
         with shown(progress) as report:
-            z = embed(models_of(self.fitted, graph, features), nodes=rows, report=_report(report))
+            models = models_of(in_units_of(self.fitted, units), graph, features)
+            z = embed(models, nodes=rows, report=_report(report))
         framed: Floats = self._framed(graph.id_column if rows is None else graph.id_column.take(pa.array(rows)), z)
         return framed
 
-    def to_arrow(self, graph: Graph, features: Any = None, *, nodes: Any = None, progress: Asked = None) -> pa.Table:
+    def to_arrow(
+        self,
+        graph: Graph,
+        features: Any = None,
+        *,
+        nodes: Any = None,
+        units: str | None = None,
+        progress: Asked = None,
+    ) -> pa.Table:
         """The vectors of this graph's nodes as an Arrow table: id, embedding.
 
         >>> graph = Graph.from_edges([("ann", "bob"), ("bob", "cid")])
@@ -127,7 +150,7 @@ class RAE(GraphTransformer):
         ['cid']
         """
         plain = copy.copy(self).set_output(transform="default")
-        z = plain.transform(graph, features, nodes=nodes, progress=progress)
+        z = plain.transform(graph, features, nodes=nodes, units=units, progress=progress)
         ids = joined(graph, None)[0].id_column
         return vector_table(ids if nodes is None else ids.take(pa.array(graph.rows(nodes))), z)
 
@@ -141,6 +164,7 @@ class RAE(GraphTransformer):
         half: bool = False,
         dtype: str = "float32",
         model: str | None = None,
+        units: str | None = None,
         progress: Asked = None,
     ) -> int:
         """Write what `transform` gives to .parquet or .csv while it is made, and return the vectors' width.
@@ -148,7 +172,7 @@ class RAE(GraphTransformer):
         The rows that levels average are in memory, the vectors of all nodes never are. With `memory`, what
         the process may take, e.g. "4GiB", what does not fit goes to a folder beside the file, and the
         same call goes on where a killed one was. `half` keeps those intermediate rows in half precision,
-        `dtype` is that of the file, `model` a model file's checksum for its header.
+        `dtype` is that of the file, `model` a model file's checksum for its header, `units` as in `transform`.
         """
         if half and memory is None:
             raise ConfigError(
@@ -156,7 +180,8 @@ class RAE(GraphTransformer):
                 " asks for; pass both",
             )
         graph, features = joined(graph, self._expected(features))
-        models = models_of(self.fitted, graph, features, check=memory is None)
+        self._check_reach(graph, None, units)
+        models = models_of(in_units_of(self.fitted, units), graph, features, check=memory is None)
         with shown(progress) as report:
             return embed_to(
                 path, models, memory=memory, half=half, dtype=dtype, model=model, blocks=self.blocks,
@@ -195,8 +220,7 @@ class RAE(GraphTransformer):
                 Argument("readout"), f" must be one of {', '.join(map(repr, _READOUTS))}, got {readout!r}"
             )
         _check_many(graphs, features)
-        if isinstance(model, ExactModel):
-            model = replace(model, config=model.config.replace(relative=False))
+        model = in_units_of(model, "fit")
         parts = []
         for start, stop in _groups([g.n_nodes for g in graphs], _NODES_AT_ONCE):
             chosen = None if features is None else self._expected(features[start:stop])
@@ -238,6 +262,15 @@ class RAE(GraphTransformer):
         [('place', 64, 1.0), ('around', 24, 0.0)]
         """
         return self.fitted.blocks
+
+    @property
+    def hops(self) -> int:
+        """How many edges away a vector reads: what an ego graph must hold around a node (see `rae.ego_graph`).
+
+        >>> RAE().fit(Graph.from_edges([(0, 1), (1, 2), (2, 0), (2, 3)])).hops
+        4
+        """
+        return self.fitted.hops
 
     @property
     def encoders(self) -> dict[str, Encoder]:
@@ -297,6 +330,27 @@ class RAE(GraphTransformer):
             display.strip("columns of a vector", [b.width for b in blocks], [b.name for b in blocks]),
         )
 
+    def _check_reach(self, graph: Graph, rows: Any, units: str | None) -> None:
+        """Refuse vectors that read beyond the cut of an ego graph, or in units that its whole graph need not have."""
+        if graph.reach is None:
+            return
+        model = in_units_of(self.fitted, units)
+        if isinstance(model, ExactModel) and model.structure is not None and model.config.relative:
+            raise GraphError(
+                "a part of a graph does not have the units of the graph it was cut from; pass ",
+                *(Argument("units", "fit"), ", or the whole graph"),
+            )
+        reach = graph.reach if rows is None else graph.reach[rows]
+        if len(reach) and int(reach.min()) < self.hops:
+            raise GraphError(
+                f"a vector of this model reads {self.hops} edges away, and {int((reach < self.hops).sum()):,} of "
+                f"{len(reach):,} nodes asked for are nearer to the cut, as near as {int(reach.min())}; pass ",
+                *(
+                    Argument("nodes", ...),
+                    f" with those inside, and cut by rae.ego_graph(graph, nodes, hops={self.hops})",
+                ),
+            )
+
     def _expected(self, features: Any) -> Any:
         """The features as the fitted model wants them: present or absent, columns in its order."""
         model = self.fitted
@@ -305,6 +359,15 @@ class RAE(GraphTransformer):
         if not model.structural and features is None:
             raise FeatureError("the model was fitted with features, got none; pass the same columns for these nodes")
         return _with_columns(features, model.feature_names)
+
+
+def in_units_of(model: Fitted, units: str | None) -> Fitted:
+    """The model with its measures in units of "graph", each graph, or of the "fit"; None leaves it as it is."""
+    if units not in (None, *UNITS):
+        raise ConfigError(Argument("units"), f" must be one of {', '.join(map(repr, UNITS))}, got {units!r}")
+    if units is None or not isinstance(model, ExactModel):  # a trained model has no units
+        return model
+    return replace(model, config=model.config.replace(relative=units == "graph"))
 
 
 def fit_trained(

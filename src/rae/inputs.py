@@ -243,7 +243,7 @@ def _with_graph(
 
     if name := reading.given("source", "target", "header", *_OF_EDGES):
         raise GraphError(Argument(name), f" says how an edge file is read, {what}")
-    table = _read_features(features, reading, like)
+    table = read_features_of(features, reading, like)
     return _join(graph, table, reading) if isinstance(table, FeatureTable) else (graph, table)
 
 
@@ -279,7 +279,7 @@ def _with_file(
     if (suggestion := opened.suggestion) is not None:
         log.info(suggestion)
     graph = _read_graph(opened, path) if memory is None else _build_graph(opened, path, memory, out, progress)
-    table = _read_features(features, reading, like)
+    table = read_features_of(features, reading, like)
     if isinstance(table, FeatureTable):
         if _needs_text(graph, table, opened.in_text, reading):
             graph = opened.graph(as_text=True)
@@ -382,7 +382,7 @@ def _ranks(graph: Graph) -> Any:
 # ---------------------------------------------------------------------------------- features
 
 
-def _read_features(features: Any, reading: Reading, like: Sequence[str] | None) -> Any:
+def read_features_of(features: Any, reading: Reading, like: Sequence[str] | None) -> Any:
     """The features as a FeatureTable or a matrix, None where there are none; a table with the names that are given."""
     from rae.features import FeatureTable
 

@@ -8,6 +8,7 @@
     roles.*               the roles, if fitted: parquet per node, json of cards, safetensors of the model of roles
     explore/              the page, if written: index.html opens without a server
     run.json              settings, versions, counts, timings, training, inputs
+    updates/              what is current, after the first update (see `rae.updates`)
 
 Rows of the graph, of the features and of the embeddings are in the same order.
 
@@ -30,9 +31,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from rae.errors import Argument, RaeError, RunError
+from rae.updates import FOLDER, STATE, State, UpdateFolder
 from rae.version import versions_of
 
 if TYPE_CHECKING:
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
     from rae.roles import LabelTable, Roles
     from rae.roles.cards import Card
     from rae.search import Similar
+    from rae.updater import Updated
 
     class Page(Protocol):
         """A page that a notebook shows: the path of its file, and the HTML."""
@@ -57,6 +60,7 @@ if TYPE_CHECKING:
 
 
 log = logging.getLogger("rae")
+T = TypeVar("T")
 
 FORMAT, FORMAT_VERSION = "rae run", 1
 MODEL, EMBEDDINGS, INFO = "model.safetensors", "embeddings.parquet", "run.json"
@@ -68,7 +72,7 @@ ROLES, CARDS, FITTED_ROLES = "roles.parquet", "roles.json", "roles.safetensors"
 # Every file of a run, in the order of removal: the model last, so that a graph folder without a model
 # is never taken for part of a run. No other file is ever replaced.
 RUN_FILES = (
-    *(INFO, PAGE, NOTICE, ROLES, CARDS, FITTED_ROLES),
+    *(INFO, STATE, PAGE, NOTICE, ROLES, CARDS, FITTED_ROLES),
     *(*GRAPH_FILES, *CHANNEL_FILES, SPARSE, DENSE, NAMES, EMBEDDINGS, MODEL),
 )
 OUT, FORCE = Argument("out"), Argument("force", True)
@@ -138,6 +142,7 @@ class Run:
         """
         from rae.graph.folder import checksum, write_graph
         from rae.storage.atomic import write_json
+        from rae.updates import write_matrix
 
         folder = Path(path)
         check_free(folder, force=force)
@@ -147,7 +152,7 @@ class Run:
             if graph is not None:
                 write_graph(new / GRAPH, graph)
             if matrix is not None:
-                _write_matrix(new, matrix)
+                write_matrix(new, matrix)
             if names is not None:
                 _write_names(new, ids, names)
             began = time.perf_counter()
@@ -183,20 +188,49 @@ class Run:
         """The ids and their vectors, in the same order.  -> (n,), (n, width)"""
         from rae.io import read_embeddings
 
-        ids, z = read_embeddings(self.path / EMBEDDINGS)
-        return ids, z
+        def read(state: State | None) -> tuple[pa.Array, np.ndarray[Any, Any]]:
+            ids, z = read_embeddings(self.path / EMBEDDINGS) if state is None else self._updates.vectors(state)
+            return ids, z
+
+        return self._as_it_is(read)
+
+    @property
+    def _updates(self) -> UpdateFolder:
+        return UpdateFolder(self.path)
+
+    def _as_it_is(self, read: Callable[[State | None], T]) -> T:
+        """What `read` reads of the current state; where an update replaced that meanwhile, of the next one."""
+        while True:
+            state = self._updates.state()
+            try:
+                return read(state)
+            except (OSError, RaeError):
+                if self._updates.state() == state:
+                    raise
 
     @cached_property
     def blocks(self) -> tuple[Block, ...]:
         """The named blocks of the vectors; none in runs of models without blocks."""
         from rae.io.embeddings import embeddings_blocks
 
-        return embeddings_blocks(self.path / EMBEDDINGS)
+        return self._as_it_is(lambda state: embeddings_blocks(self._updates.file(state, EMBEDDINGS)))
 
     def names(self) -> pa.Array | None:
         """The display names of the nodes, in the rows of the embeddings, or None where the run has none."""
+        import pyarrow as pa
+
         path = self.path / NAMES
-        return _read_column(path, "name") if path.is_file() else None
+        if not path.is_file():
+            return None
+        names = _read_column(path, "name")
+        later = self.counts["nodes"] - len(names) if self._updates.state() is not None else 0
+        return pa.concat_arrays([names, pa.nulls(later, names.type)]) if later > 0 else names
+
+    def ids(self) -> pa.Array:
+        """The ids of the nodes, in the rows of the embeddings."""
+        return self._as_it_is(
+            lambda state: self._updates.ids(state) if state is not None else _read_column(self.path / EMBEDDINGS, "id")
+        )
 
     def set_names(self, names: Any, *, column: str | None = None, id_column: str | None = None) -> None:
         """Keep display names for the nodes: a mapping from ids, one name per node in row order, or a table file.
@@ -205,16 +239,16 @@ class Run:
         """
         from rae.io.node_columns import node_names
 
-        ids = _read_column(self.path / EMBEDDINGS, "id")
+        ids = self.ids()
         _write_names(self.path, ids, node_names(names, ids, column=column, id_column=id_column))
 
     @property
     def has_graph(self) -> bool:
         """Whether the run has its graph."""
-        return (self.path / GRAPH_FILES[0]).is_file()
+        return (self.path / GRAPH_FILES[0]).is_file() or self._updates.state() is not None
 
     def graph(self) -> Graph:
-        """The graph of the fit, memory-mapped; its rows are those of the embeddings."""
+        """The graph, with all updates; memory-mapped where none is in the log. Its rows are those of the embeddings."""
         from rae.graph.folder import open_graph
 
         if not self.has_graph:
@@ -222,12 +256,111 @@ class Run:
                 f"the run in {self.path} keeps no graph (an older or a lean one); fit it again without ",
                 Argument("lean", True),
             )
-        return open_graph(self.path / GRAPH)
+        return self._as_it_is(
+            lambda state: open_graph(self.path / GRAPH) if state is None else self._updates.graph(state)
+        )
 
     def features(self) -> Matrix | None:
-        """The features of the fit, one row per node, or None where the run has none."""
-        files = [self.path / name for name in (SPARSE, DENSE) if (self.path / name).is_file()]
+        """The features, with all updates, one row per node, or None where the run has none."""
+
+        def read(state: State | None) -> Matrix | None:
+            base = self.base_features(state)
+            features: Matrix | None = base if state is None else self._updates.features(state, base)
+            return features
+
+        return self._as_it_is(read)
+
+    @property
+    def has_features(self) -> bool:
+        """Whether the run has the features of its fit."""
+        state = self._updates.state()
+        return any(self._updates.file(state, name).is_file() for name in (SPARSE, DENSE))
+
+    def base_features(self, state: State | None) -> Matrix | None:
+        """The features before the updates of a state's log."""
+        paths = [self._updates.file(state, name) for name in (SPARSE, DENSE)]
+        files = [path for path in paths if path.is_file()]
         return _read_matrix(files[0]) if files else None
+
+    # ------------------------------------------------------------------------- tomorrow's edges
+
+    def update(
+        self,
+        added: Any = None,
+        removed: Any = None,
+        features: Any = None,
+        *,
+        fold: bool | None = None,
+        progress: Asked = None,
+        **reading: Any,
+    ) -> Updated:
+        """Let edges come and go and features change; the vectors are then those of a full pass over the new graph.
+
+        `added` and `removed` are edges by id: pairs, two arrays, a data frame, a Graph or an edge file. Ids that exist
+        keep their rows, new ones are appended. `features` is a table keyed by id (a file, a data frame, a
+        FeatureTable): rows that changed, and those of new nodes. `reading` are fields of `rae.inputs.Reading`.
+
+        A full pass in the units of the fit, `model.transform(run.graph(), run.features(), units="fit")`, gives the same
+        bytes. Only what is near the changes is computed, unless a full pass is cheaper. Nothing is
+        learned anew: the model, its units and its roles stay those of the fit.
+
+        A killed update leaves the run as it was before it or after it. `fold=True` also writes embeddings.parquet anew,
+        `False` leaves that for later; by default small runs do, and those whose log has grown long.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> from rae import Graph, fit_run
+        >>> with TemporaryDirectory() as folder:
+        ...     calls = Graph.from_edges([("ann", "bob"), ("bob", "cid"), ("cid", "ann"), ("cid", "dan")])
+        ...     run = fit_run(calls, out=Path(folder, "run"), page=False)
+        ...     changed = run.update(added=[("dan", "eve")], removed=[("ann", "bob")])
+        ...     changed.added, changed.removed, changed.new_nodes, run.counts["nodes"]
+        (1, 1, 1, 5)
+        """
+        from rae.inputs import Reading
+        from rae.progress import shown
+        from rae.updater import refuse_lean, update_run
+
+        refuse_lean(self)
+        with shown(progress) as report:
+            return update_run(self, added, removed, features, Reading(**reading), fold, report)
+
+    def fold(self, *, progress: Asked = None) -> None:
+        """Write what is current to embeddings.parquet and graph/, which are not there while the log has updates."""
+        self.update(fold=True, progress=progress)
+
+    def embed(self, node: Any = None, *, neighbours: Any = (), features: Any = None) -> np.ndarray[Any, Any]:
+        """The vector of a node that is not in the graph yet, as if it were added with these neighbours.  -> (width,)
+
+        It is the row that a full pass over the graph with that node would give. Nothing is kept. `node` is the id that
+        it will have; an id of the run is refused. `features` are its features: numbers in the order of the columns, or
+        a mapping by name. The first call keeps what each level averages in memory, the next ones take milliseconds.
+        """
+        from rae.updater import embed_new, refuse_lean
+
+        if "_live" not in self.__dict__:
+            refuse_lean(self)
+        vector: np.ndarray[Any, Any] = embed_new(self, node, neighbours, features)
+        return vector
+
+    @property
+    def n_updates(self) -> int:
+        """Updates since the fit."""
+        state = self._updates.state()
+        return 0 if state is None else state.number
+
+    @property
+    def roles_behind(self) -> int:
+        """Updates since the cards of the roles were written; nodes that changed have roles by those cards anyway."""
+        state = self._updates.state()
+        if state is None or not self.has_roles:
+            return 0
+        record = self.role_record()
+        return state.number - int(record.get("update", 0))
+
+    @cached_property
+    def model_kept(self) -> RAE:
+        """The fitted model, read once."""
+        return self.model()
 
     @cached_property
     def feature_names(self) -> tuple[str, ...] | None:
@@ -244,7 +377,8 @@ class Run:
     @property
     def counts(self) -> dict[str, int]:
         """The counts of the inputs and the width of the vectors, the most important first."""
-        return _in_order(self.info["counts"], COUNTS)
+        state = self._updates.state()
+        return _in_order(self.info["counts"] | ({} if state is None else state.counts), COUNTS)
 
     @property
     def timings(self) -> dict[str, float]:
@@ -271,7 +405,7 @@ class Run:
         roles.fit(z, blocks=self.blocks, model=self.model_checksum, ids=ids)
         cards = self._cards(ids, roles)
         self._drop_page()
-        write_roles(self.path, ids, roles, roles.assignment, cards)
+        write_roles(self.path, ids, roles, roles.assignment, cards, update=self.n_updates)
         return roles
 
     def take_roles(self, roles: Roles) -> None:
@@ -283,14 +417,14 @@ class Run:
         assignment = roles.assign(z)
         cards = self._cards(ids, roles, z)
         self._drop_page()
-        write_roles(self.path, ids, roles, assignment, cards)
+        write_roles(self.path, ids, roles, assignment, cards, update=self.n_updates)
 
-    def _drop_page(self) -> None:
-        """Remove a page that shows roles this run will no longer have, and say so; before they are replaced."""
+    def _drop_page(self, what: str = "the old roles") -> None:
+        """Remove a page that shows what this run will no longer have, and say so; before that is replaced."""
         if (self.path / PAGE).is_file():
             for name in (NOTICE, PAGE):  # the page last, by which a killed call is known to have begun
                 (self.path / name).unlink(missing_ok=True)
-            log.warning("the page of %s showed the old roles and is gone; `rae explore` makes it anew", self.path)
+            log.warning("the page of %s showed %s and is gone; `rae explore` makes it anew", self.path, what)
 
     def roles(self) -> Roles:
         """The roles that were kept; roles of another model are refused."""
@@ -318,6 +452,10 @@ class Run:
 
         self._check_roles()
         ids, role, _, _ = self.role_table()
+        if behind := self.roles_behind:
+            log.warning(
+                "the cards are of the run %d updates ago; `rae roles %s --force` writes them anew", behind, self.path
+            )
         return Card.of(self.role_record()["cards"][int(role[row_of(ids, node, self.names())])])
 
     def similar(self, node: Any, k: int = 10, *, weights: Weights | None = None) -> Similar:
@@ -328,9 +466,9 @@ class Run:
 
     def role_table(self) -> tuple[Any, Any, Any, Any]:
         """Ids, roles, confidences and memberships, in the rows of the embeddings.  -> (n,), (n,), (n,), (n, k)"""
-        from rae.roles.storage import read_table
+        from rae.updater import role_table_of
 
-        return read_table(self.path / ROLES)
+        return self._as_it_is(lambda state: role_table_of(self._updates, state))
 
     def label_table(self, labels: Any, column: str | None = None, *, id_column: str | None = None) -> LabelTable:
         """How often each role has each label.
@@ -468,6 +606,7 @@ def _move(staging: Path, folder: Path) -> None:
     for name in RUN_FILES:
         if name not in new or (staging / name).is_file():
             (folder / name).unlink(missing_ok=True)
+    shutil.rmtree(folder / FOLDER, ignore_errors=True)  # updates of the run that is replaced
     for name in [name for name in reversed(RUN_FILES) if (staging / name).is_file()]:
         (folder / name).parent.mkdir(exist_ok=True)
         (staging / name).replace(folder / name)
@@ -565,20 +704,6 @@ def _in_row_order(ids: pa.Array, graph: Graph | None, features: Any) -> Matrix |
             )
         return features.aligned(graph)
     return None if features is None else check_matrix(features, len(ids))
-
-
-def _write_matrix(folder: Path, matrix: Matrix) -> None:
-    import numpy as np
-    import scipy.sparse as sp
-
-    from rae.storage.atomic import atomic_path
-
-    name = DENSE if isinstance(matrix, np.ndarray) else SPARSE
-    with atomic_path(folder / name) as hidden, hidden.open("wb") as file:
-        if isinstance(matrix, np.ndarray):
-            np.lib.format.write_array(file, matrix, allow_pickle=False)
-        else:
-            sp.save_npz(file, matrix, compressed=False)
 
 
 def _write_names(folder: Path, ids: pa.Array, names: pa.Array) -> None:

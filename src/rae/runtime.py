@@ -78,7 +78,8 @@ def in_ranges(work: Callable[[int, int], None], size: int, smallest: int = 1) ->
     Operations release the interpreter lock and write disjoint parts of their output, so the result does not depend
     on how many threads there are. Inside a range, further operations stay on its thread.
     """
-    pieces = max(1, min(threads(), size // max(1, smallest)))
+    most = size // max(1, smallest)
+    pieces = 1 if most < 2 else min(threads(), most)
     if pieces == 1:
         work(0, size)
         return

@@ -32,7 +32,14 @@ def info(console: Console, run: str) -> None:
 
     opened = Run.open(run)
     blocks = [block.as_dict() for block in opened.blocks]
-    data = {**opened.info, "run": str(opened.path), "blocks": blocks, "files": opened.files()}
+    data = {
+        **opened.info,
+        "counts": opened.counts,
+        "updates": opened.n_updates,
+        "run": str(opened.path),
+        "blocks": blocks,
+        "files": opened.files(),
+    }
     console.result(described(opened), data)
 
 
@@ -41,7 +48,7 @@ def described(run: Run) -> str:
     known: dict[str, Any] = run.info
     versions = known["versions"]
     parts = [
-        f"run {run.path}",
+        f"run {run.path}" + (f", after update {run.n_updates}" if run.n_updates else ""),
         "counts\n" + _part([(name.replace("_", " "), f"{n:,}") for name, n in run.counts.items()]),
         "blocks of a vector\n" + _part([_block(block) for block in run.blocks]),
         f"settings of the {model_kind(known['settings'])} model (* differs from the default)\n"

@@ -26,6 +26,7 @@ from rae.cli.plan import plan
 from rae.cli.reproduce import reproduce
 from rae.cli.roles import roles
 from rae.cli.similar import similar
+from rae.cli.update import update
 from rae.display import printable
 from rae.errors import RaeError, RaeWarning, Sentence
 from rae.interrupts import Interrupted, Interrupts, interruptible
@@ -61,7 +62,7 @@ def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
 @click.group(
     cls=_Group,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    commands=[demo, fit, roles, similar, explore, embed, graph, info, plan, reproduce],
+    commands=[demo, fit, roles, similar, explore, embed, update, graph, info, plan, reproduce],
 )
 @click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="the version")
 @global_options
@@ -77,6 +78,7 @@ def app() -> None:
     rae similar runs/mine NODE               who else is like this node
     rae explore runs/mine                    a page to see it with: map, roles, neighbourhoods
     rae embed runs/mine new.csv --out z.parquet
+    rae update runs/mine --add today.csv     tomorrow's edges, in the same run
     rae graph build edges.csv --out mine     a folder that opens at once, for large graphs
     rae info runs/mine                       what was done, and how it went
     rae plan edges.csv                       memory and time, before any of it

@@ -59,10 +59,17 @@ def embed(
     """
     n_rows = _graph(models).n_nodes if nodes is None else len(nodes)
     out = np.empty((n_rows, sum(model.width for model in models.values())), np.float32)
-    job = memory_job(models, nodes=nodes, out=out, tile=tile)
+    if nodes is None:
+        groups: list[Mapping[str, Model]] = [models]
+    else:  # each model by itself: one that reads fewer edges away needs fewer nodes
+        groups = [{name: model} for name, model in models.items()]
+    left = 0
     with torch_alone():
-        for _ in run_job(job, report=report):
-            pass
+        for group in groups:
+            right = left + sum(model.width for model in group.values())
+            for _ in run_job(memory_job(group, nodes=nodes, out=out[:, left:right], tile=tile), report=report):
+                pass
+            left = right
     return out
 
 

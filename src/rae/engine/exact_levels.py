@@ -18,7 +18,7 @@ from rae.graph import Graph
 from rae.model.actions import BLOCKS, HOPS, Actions, blocks_of_hops, unit_rows
 from rae.model.channels import Way, mixed_channels, n_averaged, place_ways
 from rae.model.structure import PLACE, WAVE_LEVELS, Structure, waves, weighted_levels, weighted_measures
-from rae.ops.dense import at_least
+from rae.ops.dense import row_product
 
 PLAIN = Config()  # no structural columns beside those that are given, exact neighbourhoods
 
@@ -74,14 +74,13 @@ class ActionFinish:
         return [(center.float(), directions.float()) for center, directions in pairs]
 
     def columns(self, x: Any, vectors: Sequence[Tensor]) -> Tensor:
-        n = x.shape[0]
         own = self.fitted.project(x, self.fitted.own_axes) - self.fitted.own_center
         parts = [own]
         for block, (center, directions) in zip(blocks_of_hops(vectors), self._maps, strict=True):
-            groups = block.view(n, -1, self.fitted.axes.shape[1] + 1)  # along each group of channels
+            groups = block.view(len(block), -1, self.fitted.axes.shape[1] + 1)  # along each group of channels
             at_center = groups[:, :, -1:] * center.view(groups.shape[1], -1)
             centered = groups[:, :, :-1] - at_center  # a node without neighbours is at the center
-            parts.append((at_least(centered.reshape(n, -1)) @ directions)[:n])
+            parts.append(row_product(centered.flatten(1), directions))
         if self.fitted.words:
             parts = [self._one_length(block, k) for k, block in enumerate(parts)]
         return torch.cat(parts, 1)
@@ -159,7 +158,7 @@ class Place:
     def columns(self, x: Any, vectors: Sequence[Tensor]) -> Tensor:
         center, directions = self._map
         phi = weighted_levels([self.own(x), *vectors], self.config)
-        return (at_least(phi - center) @ directions)[: len(phi)]
+        return row_product(phi - center, directions)
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,8 +187,7 @@ class Around:
 
     def first(self, x: Any) -> Tensor:
         """What the first level averages."""
-        averaged = as_rows(x)[:, : len(self.fitted.frequencies)].contiguous()
-        return waves(at_least(averaged), *self._waves)[: len(x)]
+        return waves(as_rows(x)[:, : len(self.fitted.frequencies)].contiguous(), *self._waves)
 
     def columns(self, x: Any, vectors: Sequence[Tensor]) -> Tensor:
         f = self.fitted.n_frequencies

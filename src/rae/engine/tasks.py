@@ -128,12 +128,13 @@ class Job:
 
     # ------------------------------------------------------------------------- rows by tile
 
-    def _input(self, model: str, k: int, rows: tuple[int, int]) -> Callable[[int, int], Any]:
+    def _input(self, model: str, k: int, rows: RowSet) -> Callable[[int, int], Any]:
         """What level k reads, by tile: the features or the vectors below."""
         if k > 0:
             vectors = self._vectors(model, k - 1, rows)
             if self.out is None or not self._goes_to_out(model, k - 1):
                 return lambda i, j: vectors(i, j).numpy()
+            assert isinstance(rows, tuple)
             left, right = self.columns(model, k - 1)
             columns = self.out[rows[0] : rows[1], left:right]
 
@@ -167,7 +168,7 @@ class Job:
         vectors = [self._vectors(model, k, places(k, rows)) for k in range(len(self.models[model].levels))]
         return lambda i, j: finish.columns(x(i, j), [level(i, j) for level in vectors])
 
-    def averaged(self, model: str, k: int, rows: tuple[int, int]) -> Tile:
+    def averaged(self, model: str, k: int, rows: RowSet) -> Tile:
         """The rows that level k averages, by tile."""
         steps, x = self.models[model].levels[k], self._input(model, k, rows)
         return lambda i, j: steps.before(x(i, j))

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from rae.errors import GraphError
 from rae.graph import Graph
 from rae.ops import structure
 from rae.runtime import key
@@ -30,6 +31,8 @@ log = logging.getLogger("rae")
 
 def degrees(graph: Graph) -> Ints:
     """The number of neighbours of each node.  -> (n,)"""
+    if graph.reach is not None:
+        return _once(graph, "degrees", lambda offsets, _: np.diff(offsets))
     return np.ascontiguousarray(graph.degrees, np.int64)
 
 
@@ -97,10 +100,23 @@ def paths_counted(graph: Graph) -> int:
     return int(known["paths"])
 
 
+def kept(graph: Graph, name: str, key: bytes, compute: Callable[[], Any]) -> Any:
+    """What `compute` gives for this graph, kept with it under a name until another key is asked for."""
+    known = graph.__dict__.setdefault("measures", {})
+    if name not in known or known[name][0] != key:
+        known[name] = key, compute()
+    return known[name][1]
+
+
 def _once(graph: Graph, name: str, count: Callable[[Ints, Ints], Ints]) -> Ints:
     """A count per node, made at the first call for this graph and kept with it."""
     known: dict[str, Ints] = graph.__dict__.setdefault("measures", {})
     if name not in known:
+        if graph.reach is not None:
+            raise GraphError(
+                f"the {name.replace('_', ' ')} of a part of a graph are not those of the graph, and this part does not "
+                "have the latter; cut it by rae.ego_graph, which takes them along, or pass the whole graph"
+            )
         known[name] = _small(count(graph.offsets, graph.targets))
     return known[name]
 

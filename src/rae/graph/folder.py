@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from rae.errors import FileError, one_line
+from rae.errors import FileError, GraphError, one_line
 from rae.graph.channels import LARGEST, check_channels
 from rae.graph.csr_writer import Counts, channel_file
 from rae.graph.graph import Graph
@@ -51,6 +51,8 @@ _PATTERN = {
 def write_graph(path: str | os.PathLike[str], graph: Graph) -> None:
     """Write the graph to this folder; a graph that is there is replaced."""
     folder = Path(path)
+    if graph.reach is not None:
+        raise GraphError("a graph folder holds a whole graph, got one that is cut off (an ego graph)")
     if folder.exists() and not folder.is_dir():
         raise FileError(f"cannot write a graph folder to {folder}: it is a file; choose another name")
     folder.mkdir(parents=True, exist_ok=True)
@@ -174,6 +176,16 @@ def open_graph(path: str | os.PathLike[str], *, verify: bool = False) -> Graph:
     return Graph(offsets, targets, ids, counts, channels, weights["given"])
 
 
+def read_ids(path: str | os.PathLike[str]) -> pa.Array:
+    """The ids of the graph in this folder, in row order."""
+    folder = Path(path)
+    _read_info(folder)
+    try:
+        return id_array(_ids(folder))
+    except (OSError, ValueError, KeyError, pa.ArrowException) as error:
+        raise FileError(f"the graph folder {folder} is damaged ({one_line(error)}); build it again") from None
+
+
 def checksum(path: Path) -> str:
     """The SHA-256 of a file, read in chunks."""
     with path.open("rb") as file:
@@ -183,10 +195,14 @@ def checksum(path: Path) -> str:
 def _arrays(folder: Path) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], pa.Array]:
     """Offsets, targets and ids, memory-mapped."""
     offsets, targets = (map_array(folder / name) for name in (OFFSETS, TARGETS))
+    return offsets, targets, _ids(folder)
+
+
+def _ids(folder: Path) -> pa.Array:
     table = pa.ipc.open_file(pa.memory_map(str(folder / IDS))).read_all()
     table.validate(full=True)  # before anything is done with what may point outside of its buffers
     ids = table.column("id")
-    return offsets, targets, ids.chunk(0) if ids.num_chunks == 1 else ids.combine_chunks()
+    return ids.chunk(0) if ids.num_chunks == 1 else ids.combine_chunks()
 
 
 def _dtype(array: Any) -> str:

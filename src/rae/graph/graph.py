@@ -35,7 +35,7 @@ from rae.graph.column_names import edge_columns, named_columns
 from rae.graph.csr_writer import Counts, MemorySink
 from rae.graph.frames import as_table
 from rae.graph.id_numbering import ONE_KIND, index_type
-from rae.graph.ids import distinct, id_array, index_in, one_kind, shown
+from rae.graph.ids import distinct, find_sorted, id_array, index_in, one_kind, shown, sorting_order
 from rae.graph.times import TimeWindow
 from rae.memory import mapped
 from rae.ops.sampling import adjacent
@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 
 Ints = np.ndarray[Any, np.dtype[np.integer[Any]]]
 A = TypeVar("A", bound=np.ndarray[Any, Any])
+
+FEW, MANY = 1024, 4096  # ids that are looked up one by one, in graphs of more nodes than MANY
 
 log = logging.getLogger("rae")
 
@@ -76,6 +78,7 @@ class Graph:
     counts: Counts = field(default_factory=Counts)
     channels: Mapping[str, Floats] = field(default_factory=dict)  # (2 m,) float32 each
     weighted: bool = False  # whether the weights in the channels are more than 1 for "there is an edge"
+    reach: Ints | None = None  # (n,) of a part of a graph: how many edges around each row nothing is missing
 
     def __post_init__(self) -> None:
         """Refuse arrays that do not make a graph: the hot loops read what they are told to read."""
@@ -87,6 +90,7 @@ class Graph:
             and len(offsets) == len(self.id_column) + 1
             and int(offsets[0]) == 0
             and int(offsets[-1]) == len(targets)
+            and (self.reach is None or self.reach.shape == (len(self.id_column),))
         )
         if fits and mapped(targets) is None:  # those of a folder are checked when it is opened
             fits = bool((offsets[1:] >= offsets[:-1]).all()) and (
@@ -163,15 +167,27 @@ class Graph:
     def rows(self, ids: Any) -> Ints:
         """The rows of these ids, in their order; an unknown id is refused."""
         wanted = id_array(ids)
-        positions = index_in(wanted, self.id_column)
-        if positions.null_count:
-            missing = wanted.filter(pc.is_null(positions))
+        rows = self.find(wanted)
+        if len(rows) and int(rows.min()) < 0:
+            missing = wanted.filter(pa.array(rows < 0))
             raise GraphError(
                 f"{len(missing):,} of {len(wanted):,} ids are not in the graph, first {shown(missing)}; "
                 f"ids here are {self.id_column.type}"
             )
-        rows: Ints = positions.to_numpy(zero_copy_only=False).astype(np.int64)
         return rows
+
+    def find(self, wanted: pa.Array) -> Ints:
+        """The rows of these ids, -1 for an unknown one."""
+        few = len(wanted) <= FEW and self.n_nodes > MANY
+        positions = find_sorted(wanted, self.id_column, self._order_of_ids) if few else None
+        if positions is None:
+            positions = index_in(wanted, self.id_column)
+        rows: Ints = pc.fill_null(positions, -1).to_numpy(zero_copy_only=False).astype(np.int64)
+        return rows
+
+    @cached_property
+    def _order_of_ids(self) -> Ints | None:
+        return sorting_order(self.id_column)
 
     def adjacent(self, us: Ints, vs: Ints) -> np.ndarray[Any, np.dtype[np.bool_]]:
         """Whether each pair of rows shares an edge.  (b,), (b,) -> (b,)"""
@@ -245,7 +261,8 @@ class Graph:
         stays = targets >= 0
         if not self.channels:
             once = stays & (sources < targets)
-            return self._from_rows(sources[once], targets[once], column)
+            part = self._from_rows(sources[once], targets[once], column)
+            return part if self.reach is None else replace(part, reach=np.zeros(len(rows), np.int64))
         order = np.lexsort((targets[stays], sources[stays]))
         offsets = np.concatenate([[0], np.cumsum(np.bincount(sources[stays], minlength=len(rows)))])
         kept = entries[stays][order]
@@ -255,6 +272,7 @@ class Graph:
             _read_only(targets[stays][order].astype(self.targets.dtype)),
             column,
             channels=channels,
+            reach=None if self.reach is None else np.zeros(len(rows), np.int64),
             weighted=self.weighted,
         )
         return replace(part, counts=Counts(len(part.arcs().source)))
@@ -356,9 +374,10 @@ class Graph:
         return Data(edge_index=torch.from_numpy(index), num_nodes=self.n_nodes, **more)
 
     def __repr__(self) -> str:
+        cut = "" if self.reach is None else f", cut off {int(self.reach.max(initial=0))} edges away"
         return (
             f"Graph(n_nodes={self.n_nodes:,}, n_edges={self.n_edges:,}, isolated={self.n_isolated:,}, "
-            f"ids={self.id_column.type}{''.join(f', {text}' for text in self._values_in_words())})"
+            f"ids={self.id_column.type}{''.join(f', {text}' for text in self._values_in_words())}{cut})"
         )
 
     def _values_in_words(self) -> list[str]:
@@ -404,7 +423,7 @@ class Graph:
         >>> Graph.from_edges([("ann", "bob"), ("ann", "bob")], weight=[20, 5], directed=True).to_arrow().to_pylist()
         [{'source': 'ann', 'target': 'bob', 'weight': 25.0}]
         """
-        source, target = _two_columns(edges)
+        source, target = two_columns(edges)
         values = EdgeValues(weight is not None, bool(directed), kind is not None, doubled)
         return cls._from_columns(source, target, None if ids is None else id_array(ids), values, weight, kind)
 
@@ -526,7 +545,9 @@ class Graph:
         if len(new) == 0:
             return self
         offsets = np.concatenate([self.offsets, np.full(len(new), self.offsets[-1])])
-        return replace(self, offsets=_read_only(offsets), id_column=pa.concat_arrays([self.id_column, new]))
+        reach = None if self.reach is None else np.concatenate([self.reach, np.zeros(len(new), np.int64)])
+        ids = pa.concat_arrays([self.id_column, new])
+        return replace(self, offsets=_read_only(offsets), id_column=ids, reach=reach)
 
     def _as_own_kind(self, ids: pa.Array) -> pa.Array:
         try:
@@ -541,6 +562,8 @@ class Graph:
         """All graphs side by side, unconnected; ids become 0, 1, 2, ... in the order given."""
         if not graphs:
             raise GraphError("expected at least one graph, got none")
+        if any(g.reach is not None for g in graphs):
+            raise GraphError("whole graphs are put side by side, got one that is cut (an ego graph); pass it alone")
         starts = np.cumsum([0, *(g.n_nodes for g in graphs)])
         ends = np.cumsum([0, *(len(g.targets) for g in graphs)])
         offsets = np.concatenate([[0], *(g.offsets[1:] + e for g, e in zip(graphs, ends, strict=False))])
@@ -603,7 +626,8 @@ class Graph:
         return cls(_read_only(rows.offsets), _read_only(sink.targets), rows.ids, rows.counts, channels, weighted)
 
 
-def _two_columns(edges: Any) -> tuple[pa.Array, pa.Array]:
+def two_columns(edges: Any) -> tuple[pa.Array, pa.Array]:
+    """The ids of both ends of edges: pairs, an (m, 2) array, or a tuple of two arrays."""
     if isinstance(edges, tuple) and len(edges) == 2 and not any(isinstance(e, (tuple, str, bytes)) for e in edges):
         return id_array(edges[0]), id_array(edges[1])
     if hasattr(edges, "detach"):  # a torch tensor

@@ -191,6 +191,15 @@ def embeddings_width(z: Any) -> int:
     return int(kind.list_size)
 
 
+def embeddings_dtype(path: str | os.PathLike[str]) -> str:
+    """The precision of the vectors in a Parquet file of embeddings: "float32" or "float16"."""
+    table = open_table(path)
+    kind = table.schema.field("embedding").type if isinstance(table, ArrowTable) and _are_columns(table) else None
+    if kind is None or not (pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind)):
+        raise _not_embeddings(path, table.names)
+    return "float16" if pa.types.is_float16(kind.value_type) else "float32"
+
+
 def read_embeddings(path: str | os.PathLike[str]) -> tuple[pa.Array, Floats]:
     """The ids and the vectors that `write_embeddings` wrote.  -> (n,), (n, d)"""
     table = open_table(path)

@@ -33,7 +33,7 @@ from rae.graph import Graph
 from rae.model.channels import mixed_channels
 from rae.model.sampling import sample_neighbors
 from rae.model.structure import check_tensors, sample_rows, signed
-from rae.ops.dense import at_least
+from rae.ops.dense import row_product
 from rae.ops.gather import moments, sparse_product
 from rae.progress import Progress
 from rae.runtime import generator, key, torch_alone
@@ -115,7 +115,7 @@ class Actions:
         """Rows of features, prepared and centred, times weights; sparse ones stay sparse.  (n, m), (m, d) -> (n, d)"""
         rows = self.prepared(x)
         if isinstance(rows, Tensor):
-            return (at_least(rows) @ weight)[: len(rows)]
+            return row_product(rows, weight)
         out = sparse_product(rows, weight)
         return out if self.words else out - (self.shift * self.scale).float() @ weight
 

@@ -53,6 +53,11 @@ class Checkpoint:
         """Columns of a vector."""
         return self.config.width
 
+    @property
+    def hops(self) -> int:
+        """How many edges away from a node its vector reads; degrees of neighbours are two edges more."""
+        return self.config.depth + (2 if self.structural or self.config.add_structure else 0)
+
     def tensors(self) -> dict[str, torch.Tensor]:
         """The weights of all encoders, by name."""
         return {

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from rae.blocks import Block, side_by_side
 from rae.config import ExactConfig
-from rae.model.actions import Actions
+from rae.model.actions import HOPS, Actions
 from rae.model.channels import check_names, mixed_channels
-from rae.model.structure import Structure, around_block, loaded_structure, place_block
+from rae.model.structure import WAVE_LEVELS, Structure, around_block, loaded_structure, place_block
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,12 @@ class ExactModel:
     def width(self) -> int:
         """Columns of a vector."""
         return self.blocks[-1].stop
+
+    @property
+    def hops(self) -> int:
+        """How many edges away from a node its vector reads features, or measures of the whole graph."""
+        structure = 0 if self.structure is None else max(len(self.config.level_weights), WAVE_LEVELS)
+        return max(structure, 0 if self.actions is None else HOPS)
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything that is kept, by name."""

@@ -75,7 +75,7 @@ def exact_blocks(graph: Graph, nodes: Ints, depth: int) -> tuple[Ints, list[Bloc
     >>> rows.tolist(), blocks[-1].neighbors.tolist()
     ([0, 1, 2], [1])
     """
-    return _blocks(graph, nodes, [(max(1, int(graph.degrees.max())), key(0))] * depth, None)
+    return _blocks(graph, nodes, [(graph.n_nodes, key(0))] * depth, None)
 
 
 def inference_blocks(graph: Graph, nodes: Ints, fanout: Sequence[int], seed: int) -> tuple[Ints, list[Block]]:

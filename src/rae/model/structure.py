@@ -30,6 +30,7 @@ from rae.graph import Graph
 from rae.graph.channels import kinds_of, mirrored
 from rae.model.channels import channel_measures, n_averaged, n_measures, place_ways, weight_scales
 from rae.ops import structure as structure_ops
+from rae.ops.dense import row_product
 from rae.ops.gather import moments
 from rae.progress import Progress
 from rae.runtime import generator, key, torch_alone
@@ -138,15 +139,26 @@ def in_units(x: Tensor, unit: tuple[Tensor, Tensor]) -> Floats:
 def measured(graph: Graph, fitted: Structure, config: ExactConfig) -> tuple[Floats, Structure]:
     """What a fitted model reads of a graph, its measures, and the model as this graph is seen by it.  -> (n, k), model
 
-    A relative model takes the units and the center of each graph.
+    A relative model takes the units and the center of each graph, another one those of its fit. Both are computed once
+    per graph and kept with it: what is asked next of the same graph costs no pass over it.
     """
-    if not config.relative:
-        return in_units(measure(graph, fitted.scales), (fitted.mean, fitted.deviation)), fitted
-    x = measure(graph)
-    own = in_units(x, units(x))
-    return own, replace(
-        fitted, center=statistics(graph, own, config, sample_rows(graph.n_nodes, SAMPLE, config.seed)).mean(0)
-    )
+    with torch_alone():
+        edges = repr((tuple(graph.channels), graph.weighted)).encode()  # a plain model reads the same graph otherwise
+        if not config.relative:
+            unit, scales = (fitted.mean, fitted.deviation), fitted.scales
+            known_by = edges + _bytes(unit if scales is None else (*unit, scales))
+            return measures.kept(graph, "own", known_by, lambda: in_units(measure(graph, scales), unit)), fitted
+        unit = measures.kept(graph, "units", edges, lambda: units(measure(graph)))
+        own: Floats = measures.kept(graph, "own", edges + _bytes(unit), lambda: in_units(measure(graph), unit))
+        rows = sample_rows(graph.n_nodes, SAMPLE, config.seed)
+        settings = (config.measure_weights, config.level_weights, config.seed)
+        read = edges + repr((*settings, config.channel_weight) if graph.channels else settings).encode()
+        center = measures.kept(graph, "center", read, lambda: statistics(graph, own, config, rows).mean(0))
+    return own, replace(fitted, center=center)
+
+
+def _bytes(unit: Sequence[Tensor]) -> bytes:
+    return b"".join(tensor.numpy().tobytes() for tensor in unit)
 
 
 # ----------------------------------------------------------------------------- statistics of a node's surroundings
@@ -210,7 +222,7 @@ def view(graph: Graph, config: ExactConfig, number: int) -> Graph:
 
 def waves(own: Tensor, frequencies: Tensor, phases: Tensor) -> Tensor:
     """cos and sin of random combinations of the measures.  (n, k), (k, f), (f,) -> (n, 2 f)"""
-    angle = own @ frequencies + phases
+    angle = row_product(own, frequencies) + phases
     return torch.cat([torch.cos(angle), torch.sin(angle)], 1)
 
 

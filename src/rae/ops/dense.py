@@ -19,12 +19,15 @@ from rae.ops.library import call, is_native
 from rae.runtime import in_ranges, torch_alone_here
 
 CHUNK = 512  # rows multiplied at a time
+REGISTER = 16  # columns of weights are filled up to a multiple of this
 
 
 def product(x: Tensor, weight: Tensor) -> Tensor:
     """Dense rows times weights.  (n, m), (m, d) -> (n, d)"""
-    if not is_native(x, weight) or not torch.is_grad_enabled():  # inference gives each thread rows of its own
+    if not is_native(x, weight):
         return x @ weight
+    if not torch.is_grad_enabled():  # inference gives each thread rows of its own
+        return row_product(x, weight)
     out: Tensor = _Product.apply(x, weight)  # type: ignore[no-untyped-call]
     return out
 
@@ -178,3 +181,14 @@ def _dropping(share: float) -> tuple[int, float]:
 def at_least(rows: Tensor, least: int = 4) -> Tensor:
     """The rows, filled up with zeros: products of very few rows round in another way than those of many."""
     return rows if len(rows) >= least else torch.nn.functional.pad(rows, (0, 0, 0, least - len(rows)))
+
+
+def row_product(rows: Tensor, weight: Tensor) -> Tensor:
+    """Dense rows times weights, where a row's bytes depend on that row alone.  (n, m), (m, d) -> (n, d)
+
+    Products of very few rows, or with a number of columns that does not fill registers, round in another way for
+    another number of rows: both are filled up with zeros.
+    """
+    n, width = len(rows), weight.shape[1]
+    wide = weight if width % REGISTER == 0 else torch.nn.functional.pad(weight, (0, -width % REGISTER))
+    return (at_least(rows) @ wide)[:n, :width]

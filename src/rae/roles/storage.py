@@ -38,12 +38,14 @@ LARGEST, SMALLEST_RADIUS = 1e100, 1e-100  # of numbers in a file: their squares 
 TABLE_ROWS = 262_144  # rows written at a time
 
 
-def write_roles(folder: Path, ids: pa.Array, roles: Roles, assignment: Assignment, cards: Sequence[Card]) -> None:
-    """Write the three files into this folder, replacing those in it."""
+def write_roles(
+    folder: Path, ids: pa.Array, roles: Roles, assignment: Assignment, cards: Sequence[Card], *, update: int = 0
+) -> None:
+    """Write the three files into this folder, replacing those in it; `update` says how often its run was updated."""
     (folder / RECORD).unlink(missing_ok=True)  # a folder has roles only with its record
     roles.save(folder / PARAMETERS)
     write_table(folder / TABLE, ids, assignment)
-    write_json(folder / RECORD, make_record(roles, assignment, cards))
+    write_json(folder / RECORD, make_record(roles, assignment, cards) | ({"update": update} if update else {}))
 
 
 # ------------------------------------------------------------------------------- roles.safetensors
@@ -246,7 +248,15 @@ _CARD = {
     "actions": [({**_ACTION, "lift": float, "share": float}, {**_ACTION, "shift": float, "mean": float})],
     "summary": str,
 }
-_RECORD = {"k": int, "criterion": str, "rule": str, "nodes": int, "weights?": {str: float}, "cards": [_CARD]}
+_RECORD = {
+    "k": int,
+    "criterion": str,
+    "rule": str,
+    "nodes": int,
+    "update?": int,
+    "weights?": {str: float},
+    "cards": [_CARD],
+}
 
 
 def read_record(path: Path) -> dict[str, Any]:

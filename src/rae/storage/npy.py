@@ -80,10 +80,13 @@ def array_in(buffer: Any, start: int, stop: int, shape: tuple[int, ...], fortran
     return np.ndarray(shape, dtype, buffer, start, order="F" if fortran else "C")
 
 
-def map_array(path: Path) -> Array:
-    """The array of a .npy file, mapped; ValueError where the file holds none, OSError where it cannot be read."""
+def map_array(path: Path, *, private: bool = False) -> Array:
+    """The array of a .npy file, mapped; ValueError where the file holds none, OSError where it cannot be read.
+
+    It is read-only, or `private`: what is written to it stays in memory, and the file as it is.
+    """
     with path.open("rb") as file:
         shape, fortran, dtype = read_header(file)
         start, stop = file.tell(), file.seek(0, 2)
-        whole = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        whole = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY if private else mmap.ACCESS_READ)
     return array_in(whole, start, stop, shape, fortran, dtype)

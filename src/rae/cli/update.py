@@ -1,0 +1,95 @@
+"""`rae update`: tomorrow's edges in a run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from rae.cli.console import Console, columns, global_options
+from rae.progress import seconds
+
+SHOWN = 1_000  # ids that --json lists, at most
+
+
+@click.command(short_help="add and remove edges of a run")
+@click.argument("run", metavar="RUN")
+@click.option(
+    "--add", "added", metavar="FILE", help="edges that are new: Parquet, Arrow, CSV, TSV or a plain edge list"
+)
+@click.option("--remove", "removed", metavar="FILE", help="edges that are gone; each must be in the graph")
+@click.option("--features", metavar="FILE", help="feature rows that changed, and those of new nodes, by id")
+@click.option("--source", metavar="NAME", help="column of --add and --remove that holds one end")
+@click.option("--target", metavar="NAME", help="column of --add and --remove that holds the other end")
+@click.option("--header/--no-header", default=None, help="whether --add and --remove begin with column names")
+@click.option("--id-column", "id", metavar="NAME", help="column of --features that holds the node's id")
+@click.option(
+    "--missing",
+    type=click.Choice(["error", "zero"]),
+    default="error",
+    show_default=True,
+    help="new nodes without a feature row: an error, or zeros",
+)
+@click.option(
+    "--unknown",
+    type=click.Choice(["isolated", "drop", "error"]),
+    default="isolated",
+    show_default=True,
+    help="feature rows of new ids without an edge: isolated nodes, left out, or an error",
+)
+@click.option(
+    "--fold/--no-fold",
+    default=None,
+    help="write embeddings.parquet anew, or leave that for later  [default: small runs, and where the log is long]",
+)
+@global_options
+@click.pass_obj
+def update(console: Console, /, run: str, fold: bool | None, **given: Any) -> None:
+    """Let edges of the graph of RUN come and go, and features change, without fitting anew.
+
+    Only what is near the changes is computed. The vectors are then, byte for byte, those of a full pass
+    over the new graph in the units of the fit. Nodes that exist keep their rows, new ones are appended. Roles
+    stay those that were found; nodes that changed are assigned to them.
+
+    A killed update leaves the run as it was before or as it is after. While the run has updates that are not folded in,
+    it has no embeddings.parquet, which would be stale; the other commands read what is current, and --fold
+    writes the file anew.
+
+    \b
+    rae update runs/calls --add today.csv --remove gone.csv
+    rae update runs/users --add today.parquet --features users.csv --source caller --target called
+    rae update runs/calls --fold
+    """
+    from rae.run import Run
+
+    console.use_threads()
+    opened = Run.open(run)
+    with console.progress() as progress:
+        done = opened.update(fold=fold, progress=progress or False, **given)
+    how = "all of them, by a full pass" if done.in_full else "near the changes"
+    rows = [
+        ("edges", f"{done.added:,} added, {done.removed:,} removed; {done.already_there:,} were there already"),
+        ("nodes", f"{done.new_nodes:,} new; {opened.counts['nodes']:,} in all"),
+        ("vectors", f"{len(done.moved):,} computed, {how}"),
+        ("time", seconds(done.seconds)),
+        ("state", f"update {done.number} of {opened.path}" + (", folded in" if done.folded else "")),
+    ]
+    if done.features:
+        rows.insert(2, ("features", f"{done.features:,} rows changed"))
+    data = {
+        "run": str(opened.path),
+        "update": done.number,
+        "added": done.added,
+        "removed": done.removed,
+        "already_there": done.already_there,
+        "self_loops": done.self_loops,
+        "new_nodes": done.new_nodes,
+        "features": done.features,
+        "moved": len(done.moved),
+        "ids": [id if isinstance(id, (int, str)) else str(id) for id in done.moved.slice(0, SHOWN).to_pylist()],
+        "in_full": done.in_full,
+        "folded": done.folded,
+        "counts": opened.counts,
+        "seconds": round(done.seconds, 4),
+    }
+    console.result(columns(rows), data)

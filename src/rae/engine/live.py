@@ -1,0 +1,465 @@
+"""Vectors that follow a graph while it changes: what every level averages is kept, and only what changed is computed.
+
+A model is levels of moments and a finish (`levels.py`). `Live` keeps, for every node, the measures and the rows that
+each level averages. Edges that come and go change the measures of some nodes; from there on, level by level, the
+neighbours of what changed, and no other node. Each row is computed by the tasks of a full pass, over the same
+neighbours in the same order, so its bytes are those of a full pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+from torch import Tensor
+
+from rae.engine.exact_levels import PLAIN, action_model, structure_models
+from rae.engine.layout import TILE, Layout
+from rae.engine.levels import Model, RowSet, WholeGraph
+from rae.engine.stores import MemoryStore, as_tensor
+from rae.engine.tasks import Job
+from rae.errors import FeatureError
+from rae.features import Features, measures
+from rae.features.edited import EditedFeatures
+from rae.graph import Graph
+from rae.memory import aligned_empty
+from rae.model.exact import ExactModel
+from rae.model.structure import in_units, measure
+from rae.ops.edits import EditedRows
+from rae.ops.gather import moments
+from rae.ops.library import is_native
+from rae.runtime import torch_alone
+
+Ints = np.ndarray[Any, np.dtype[np.int64]]
+Floats = np.ndarray[Any, np.dtype[np.float32]]
+Tables = dict[str, np.ndarray[Any, Any]]
+
+COUNTED = ("triangles", "four_cycles", "core_numbers")  # of the measures, with the degrees those that follow each edge
+MOST_SHARE = 0.45  # of the work of a full pass: above it the full pass is taken
+WRITTEN = 8  # numbers that a level reads in the time in which one number of a vector is made, checked and written
+FEW = 2048  # rows up to which tiles and threads cost more than they save
+NEAREST = 2  # edges around a new node within which all rows are computed anew, changed or not
+
+
+def can_follow(model: Any, graph: Graph) -> bool:
+    """Whether vectors of this model can follow this graph: an exact model, cycles that are not estimated."""
+    if not isinstance(model, ExactModel) or graph.channels or not is_native(graph.offsets, graph.targets):
+        return False
+    return model.structure is None or 2 * measures.paths_counted(graph) <= measures.MOST_PATHS
+
+
+@dataclass
+class Changes:
+    """What an update changed, as rows and their new values: columns of the vectors by model, and tables by name."""
+
+    columns: dict[str, tuple[Ints, Floats]]
+    tables: dict[str, tuple[Ints, Any]]
+    ends: Ints  # the nodes whose neighbours changed, and new ones
+    counted: Ints  # the nodes whose counts may have
+    in_full: bool = False  # whether everything was computed anew; both are then empty
+
+    @property
+    def rows(self) -> Ints:
+        """The rows whose vectors are new."""
+        return np.unique(np.concatenate([np.empty(0, np.int64), *(rows for rows, _ in self.columns.values())]))
+
+
+@dataclass
+class Live:
+    """The vectors of a graph that changes, by a fitted exact model, in the units of its fit."""
+
+    model: ExactModel  # measuring in units of the fit
+    base: Graph  # as it was
+    rows: EditedRows  # as it is
+    features: EditedFeatures | None
+    tables: Tables  # `own`, and MODEL-LEVEL: what that level averages; with room for further nodes
+    n_nodes: int
+    paths: int  # of two edges, at most: counting cycles must stay what a full pass would do
+    _undo: list[tuple[Any, Any, Any]] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, fitted: ExactModel, graph: Graph, given: Any = None, *, spare: int = 1, make: Any = None) -> Live:
+        """A full pass over this graph, kept with room for `spare` more nodes; `make` as in `empty_tables`."""
+        model = replace(fitted, config=fitted.config.replace(relative=False))
+        counts = cls.count(graph) if model.structure is not None else {}
+        tables = cls.empty_tables(model, graph, given, graph.n_nodes + spare, make)
+        live = cls.open(model, graph, given, tables, counts)
+        live.refresh()
+        return live
+
+    @classmethod
+    def open(cls, fitted: ExactModel, graph: Graph, given: Any, tables: Tables, counts: Mapping[str, Any]) -> Live:
+        """The state that tables and counts of this graph describe; tables are written to, counts are copied."""
+        model = replace(fitted, config=fitted.config.replace(relative=False))
+        capacity = len(next(iter(tables.values())))
+
+        def roomy(values: Any) -> Ints:
+            out = np.zeros(capacity, np.int64)
+            out[: len(values)] = values
+            return out
+
+        counted = [roomy(counts[name]) if name in counts else np.zeros(capacity, np.int64) for name in COUNTED]
+        extra = np.empty(0, graph.targets.dtype)
+        rows = EditedRows(graph.targets, extra, 0, roomy(graph.offsets[:-1]), roomy(graph.degrees), *counted)
+        features = None
+        if model.actions is not None:
+            matrix = Features.of(graph, given, PLAIN, check=False)
+            features = EditedFeatures(graph, matrix.matrix, PLAIN, is_checked=False)
+        paths = measures.paths_counted(graph) if model.structure is not None else 0
+        return cls(model, graph, rows, features, tables, graph.n_nodes, paths)
+
+    @staticmethod
+    def count(graph: Graph) -> dict[str, Any]:
+        """The counts that follow each edge, of all nodes."""
+        return {name: getattr(measures, name)(graph) for name in COUNTED}
+
+    @staticmethod
+    def empty_tables(model: ExactModel, graph: Graph, given: Any, capacity: int, make: Any = None) -> Tables:
+        """Tables of the right shapes; `make` makes one from a name and a shape, in memory by default."""
+        make = make or (lambda _, shape: aligned_empty(shape))
+        own = np.broadcast_to(
+            np.float32(0), (graph.n_nodes, 0 if model.structure is None else len(model.structure.mean))
+        )
+        features = None if model.actions is None else Features.of(graph, given, PLAIN, check=False)
+        shapes = {f"{name}-{k}": level.columns for name, k, level in _levels(_models(model, graph, own, features))}
+        tables = {} if model.structure is None else {"own": make("own", (capacity, own.shape[1]))}
+        return tables | {name: make(name, (capacity, columns)) for name, columns in shapes.items()}
+
+    # ------------------------------------------------------------------------- reading
+
+    @property
+    def width(self) -> int:
+        """Columns of a vector."""
+        return self.model.width
+
+    @property
+    def capacity(self) -> int:
+        """Nodes that there is room for."""
+        return self.rows.capacity
+
+    def graph(self, ids: pa.Array) -> Graph:
+        """The graph as it is, with these ids."""
+        offsets, targets = self.rows.lists(np.arange(self.n_nodes))
+        graph = Graph(offsets, targets, ids)
+        if self.model.structure is not None:
+            counted = (self.rows.triangles, self.rows.cycles, self.rows.core)
+            known = {name: values[: self.n_nodes].copy() for name, values in zip(COUNTED, counted, strict=True)}
+            graph.__dict__["measures"] = known
+        return graph
+
+    def columns(self, model: str) -> tuple[int, int]:
+        """The columns of a vector that are this model's."""
+        left = 0
+        for name, each in self._models.items():
+            if name == model:
+                break
+            left += each.width
+        return left, left + self._models[model].width
+
+    def vectors(self, rows: RowSet) -> Floats:
+        """The vectors of these rows: a range, or an index.  -> (b, width)"""
+        n = rows[1] - rows[0] if isinstance(rows, tuple) else len(rows)
+        with torch_alone():
+            return self._job.output(rows, np.empty((n, self.width), np.float32))
+
+    # ------------------------------------------------------------------------- changing
+
+    def refresh(self) -> None:
+        """Compute all tables anew from the counts, as a full pass does."""
+        with torch_alone():
+            if self.model.structure is not None:
+                step = 1 << 18
+                for a in range(0, self.n_nodes, step):
+                    b = min(a + step, self.n_nodes)
+                    self.tables["own"][a:b] = self._measured(np.arange(a, b))
+            job = replace(self._job, neighborhoods=WholeGraph(self.graph(pa.nulls(self.n_nodes)), 0))
+            for name, k, _ in _levels(self._models):
+                self._fill(job, name, k, self.tables[f"{name}-{k}"][: self.n_nodes], (0, self.n_nodes))
+
+    def update(self, us: Any, vs: Any, adds: Any, *, new: int = 0, features: Any = None) -> Changes:
+        """Let edges come and go, in this order, add `new` nodes first, and replace feature rows (rows, values).
+
+        An edge that comes must not be there, one that goes must be.
+        """
+        self._undo.clear()
+        first_new = self._add_nodes(new)
+        ends, moved = self._edit(us, vs, adds, first_new)
+        counted = np.union1d(self._undo[0][1], first_new)
+        given = np.empty(0, np.int64)
+        if features is not None and self.features is not None:
+            given = np.unique(np.concatenate([np.asarray(features[0], np.int64), first_new]))
+            self.give_features(*features)
+        if self._is_too_much(ends, {"actions": given, "place": moved, "around": moved}):
+            self.refresh()
+            self._undo.clear()
+            return Changes({}, {}, ends, counted, in_full=True)
+        columns = {}
+        with torch_alone():
+            for name, model in self._models.items():
+                found = self._follow(name, model, given if name == "actions" else moved, ends)
+                rows = np.unique(np.concatenate([first_new, *found]))
+                columns[name] = rows, self._output(name, rows)
+        self.__dict__["_listed"] = {}
+        tables: dict[str, tuple[Ints, Any]] = {}
+        for table, changed, _ in self._undo:
+            if isinstance(table, str):
+                tables[table] = changed, self.tables[table][changed]
+        self._undo.clear()
+        return Changes(columns, tables, ends, counted)
+
+    def embed(self, neighbors: Any, features: Any = None) -> Floats:
+        """The vector of a node that is not there yet, as if it were added with these neighbours.  -> (width,)
+
+        Everything is as before afterwards.
+        """
+        kept, n, used = self.features, self.n_nodes, self.rows.used
+        u = int(self._add_nodes(1)[0])
+        self._undo.clear()
+        try:
+            near = np.asarray(neighbors, np.int64)
+            ends, moved = self._edit(np.full(len(near), u), near, np.ones(len(near)), np.array([u]))
+            if self.features is not None:
+                self.give_features([u], features)
+            around = [np.array([u]), np.append(np.sort(near), u)]
+            around.append(self.rows.spread(around[1], also=[u]))
+            with torch_alone():
+                for name, model in self._models.items():
+                    self._follow(name, model, around[0] if name == "actions" else moved, ends, around)
+                out = np.concatenate([self._output(name, around[0])[0] for name in self._models])
+            if not np.isfinite(out).all():
+                raise FeatureError("the vector came out infinite or NaN; scale the features to 1")
+        finally:
+            for table, rows, old in reversed(self._undo):
+                if isinstance(table, str):
+                    self.tables[table][rows] = old
+                else:
+                    self.rows.undo(rows, old, used)
+            self._undo.clear()
+            self.__dict__["_listed"] = {}
+            self.n_nodes = n
+            if kept is not self.features:
+                self.features = kept
+                self.__dict__.pop("_job_now", None)
+        return out
+
+    def grow(self, capacity: int) -> None:
+        """Make room for more nodes, in memory."""
+        for name, table in self.tables.items():
+            larger = aligned_empty((capacity, table.shape[1]))
+            larger[: self.n_nodes] = table[: self.n_nodes]
+            self.tables[name] = larger
+        self.rows.grow(capacity)
+        self.__dict__.pop("_job_now", None)
+
+    def give_features(self, rows: Any, values: Any) -> None:
+        """Replace feature rows, or add them after the last, without computing anything."""
+        assert self.features is not None
+        self.features = self.features.with_rows(rows, values)
+        self.__dict__.pop("_job_now", None)
+
+    def put(self, table: str, rows: Ints, values: Any) -> None:
+        """Write rows of a table that another process computed."""
+        self.tables[table][rows] = values
+
+    # ------------------------------------------------------------------------- inside
+
+    @property
+    def _models(self) -> Mapping[str, Model]:
+        return self._job.models
+
+    @property
+    def _job(self) -> Job:
+        """The tasks of a full pass over the tables; what no level maps is read where it is kept."""
+        job: Job | None = self.__dict__.get("_job_now")
+        if job is None:
+            models = _models(self.model, self.base, self.tables.get("own"), self.features)
+            arrays = {(name, k): self.tables[f"{name}-{k}"] for name, k, _ in _levels(models)}
+            columns = max(table.shape[1] for table in self.tables.values())
+            lists, cut = _EditedLists(self.rows, self.base), Layout(self.capacity, columns)
+            job = Job(models, lists, MemoryStore(arrays, set(arrays)), cut, TILE)
+            self.__dict__["_job_now"] = job
+        now = job.neighborhoods
+        assert isinstance(now, _EditedLists)
+        now.n_nodes, now.last = self.n_nodes, (None, None)
+        return job
+
+    def _averaged(self, name: str, k: int, rows: Ints) -> Floats:
+        """These rows of what a level averages, from the levels below.  -> (b, columns)"""
+        model = self._models[name]
+        if len(rows) > FEW:
+            out = np.empty((len(rows), model.levels[k].columns), np.float32)
+            self._fill(self._job, name, k, out, rows)
+            return out
+        with torch.inference_mode():
+            below = model.reads.take(rows) if k == 0 else self._few(name, k - 1, rows, self._lists(rows)).numpy()
+            return model.levels[k].before(below).numpy()
+
+    def _lists(self, rows: Ints) -> Any:
+        """The neighbours of these rows; models ask for the same rows one after the other."""
+        known: dict[int, Any] = self.__dict__.setdefault("_listed", {})
+        if id(rows) not in known:
+            known[id(rows)] = rows, self.rows.lists(rows)
+        return known[id(rows)][1]
+
+    def _few(self, name: str, k: int, rows: Ints, lists: Any) -> Tensor:
+        """The vectors of a level of few rows: what a task does, without the tiles and threads of many."""
+        level = self._models[name].levels[k]
+        assert not level.with_ego
+        return level.after(moments(as_tensor(self.tables[f"{name}-{k}"]), *lists, spread=level.spread))
+
+    def _output(self, name: str, rows: Ints) -> Floats:
+        """The columns of a model for these rows, from its tables."""
+        model = self._models[name]
+        if len(rows) > FEW:
+            out = np.empty((len(rows), model.width), np.float32)
+            return replace(self._job, models={name: model}).output(rows, out)
+        lists, vectors, levels = self._lists(rows), [], model.levels
+        with torch.inference_mode():
+            for k in range(len(levels)):
+                if k + 1 < len(levels) and not levels[k + 1].maps_rows:
+                    vectors.append(torch.from_numpy(self.tables[f"{name}-{k + 1}"][rows]))
+                else:
+                    vectors.append(self._few(name, k, rows, lists))
+            assert model.finish is not None
+            return model.finish.columns(model.reads.take(rows), vectors).numpy()
+
+    def _fill(self, job: Job, name: str, k: int, out: Floats, rows: RowSet) -> None:
+        """Fill `out` with these rows of what a level averages, from the levels below."""
+        assert isinstance(job.store, MemoryStore)
+        job.store.complete.discard((name, k))  # else rows that the level does not map would be read from itself
+        try:
+            job.fill(out, job.averaged(name, k, rows), rows)
+        finally:
+            job.store.complete.add((name, k))
+
+    def _add_nodes(self, count: int) -> Ints:
+        if self.n_nodes + count > self.capacity:
+            self.grow(self.n_nodes + count + max(16, self.n_nodes // 16))
+        rows = np.arange(self.n_nodes, self.n_nodes + count)
+        for array in (self.rows.starts, self.rows.degrees, self.rows.triangles, self.rows.cycles, self.rows.core):
+            array[rows] = 0
+        self.n_nodes += count
+        return rows
+
+    def _edit(self, us: Any, vs: Any, adds: Any, new: Ints) -> tuple[Ints, Ints]:
+        """Edit the graph and its measures; the nodes whose neighbours changed, and those whose measures did."""
+        self.__dict__["_listed"] = {}
+        touched, kept = self.rows.edit(us, vs, adds)
+        self._undo.append((None, touched, kept))
+        ends = np.unique(np.concatenate([np.asarray(us, np.int64), np.asarray(vs, np.int64), new]))
+        if self.model.structure is None:
+            return ends, new
+        degrees = self.rows.degrees[ends]
+        self.paths += 3 * int(degrees.sum()) + 3 * len(us)
+        rows = np.unique(np.concatenate([touched, new]))
+        return ends, np.union1d(self._write("own", rows, self._measured(rows)), new)
+
+    def _measured(self, rows: Ints) -> Floats:
+        """The measures of these rows in units: measured in a stand-in that has their counts."""
+        r = self.rows
+        alone = Graph(np.zeros(len(rows) + 1, np.int64), r.targets[:0], pa.nulls(len(rows)), reach=np.zeros_like(rows))
+        counted = {"degrees": r.degrees, "triangles": r.triangles, "four_cycles": r.cycles, "core_numbers": r.core}
+        known: dict[str, Any] = {name: values[rows] for name, values in counted.items()}
+        alone.__dict__["measures"] = known | {"estimated": False}
+        assert self.model.structure is not None
+        return in_units(measure(alone), (self.model.structure.mean, self.model.structure.deviation))
+
+    def _write(self, table: str, rows: Ints, values: Any) -> Ints:
+        """Write rows of a table; those whose bytes changed."""
+        array = self.tables[table]
+        old = array[rows]
+        different = (old.view(np.int32) != np.ascontiguousarray(values).view(np.int32)).any(1)
+        changed: Ints = rows[different]
+        array[changed] = values[different]
+        self._undo.append((table, changed, old[different]))
+        return changed
+
+    def _follow(
+        self, name: str, model: Model, moved: Ints, ends: Ints, around: Sequence[Ints] | None = None
+    ) -> list[Ints]:
+        """Compute the rows of every level that changed; the rows whose vectors of some level may have, by level.
+
+        `moved` are the nodes whose own rows changed, `ends` those whose neighbours did, and new ones. With `around`,
+        a node, its neighbours and theirs, only what the vector of that node reads.
+        """
+        depth = len(model.levels)
+        found: list[Any] = [moved]
+        for k in range(depth):
+            rows = found[-1]
+            if around is not None and k > 0 and depth - k <= NEAREST:
+                rows = around[depth - k]
+            changed = self._write(f"{name}-{k}", rows, self._averaged(name, k, rows))
+            is_known = around is not None and depth - k - 1 <= NEAREST  # what the next level computes
+            found.append(changed if is_known else self.rows.spread(changed, also=ends))
+        return found
+
+    def _is_too_much(self, ends: Ints, moved: Mapping[str, Ints]) -> bool:
+        """Whether following costs more than a share of a full pass, by the entries that both read."""
+        if self.model.structure is not None and self.paths > measures.MOST_PATHS:
+            return True
+        degrees = self.rows.degrees
+        entries = int(degrees[: self.n_nodes].sum()) + self.n_nodes
+        columns = sum(level.columns for _, _, level in _levels(self._models))
+        most = MOST_SHARE * (entries * columns + WRITTEN * self.n_nodes * self.width)
+        work = 0.0
+        known: dict[int, list[Any]] = {}
+        for name, model in self._models.items():
+            key = id(moved[name])
+            rings = known.setdefault(key, [moved[name]])
+            for k, level in enumerate(model.levels):
+                if len(rings) < k + 2:
+                    rings.append(self.rows.spread(rings[k], also=ends))
+                work += level.columns * float(degrees[rings[k + 1]].sum() + len(rings[k + 1]))
+                if work > most:
+                    return True
+            work += WRITTEN * model.width * len(rings[len(model.levels)])
+            if work > most:
+                return True
+        return False
+
+
+@dataclass
+class _EditedLists:
+    """Every node at every level, with its neighbours as they are now."""
+
+    rows_now: EditedRows
+    graph: Graph
+    n_nodes: int = 0
+    last: tuple[Any, Any] = (None, None)  # rows, and what `lists` gives for them
+    nodes: None = None
+
+    def n_rows(self, k: int) -> int:
+        return self.n_nodes
+
+    def lists(self, k: int, rows: RowSet) -> tuple[Any, Any, Any, Any]:
+        if self.last[0] is not rows:  # one model asks for the same rows level by level
+            nodes = np.arange(*rows) if isinstance(rows, tuple) else rows
+            self.last = rows, (*self.rows_now.lists(nodes), nodes, None)
+        lists: tuple[Any, Any, Any, Any] = self.last[1]
+        return lists
+
+    def weights(self, k: int, channels: tuple[str, ...], first: int, last: int) -> Any:
+        raise NotImplementedError("edges that are edited have no weights, directions or kinds")
+
+    def places(self, k: int, rows: RowSet) -> RowSet:
+        return rows
+
+
+def _models(model: ExactModel, graph: Graph, own: Any, features: Features | None) -> dict[str, Model]:
+    """The models of `models_of`, over tables."""
+    models: dict[str, Model] = {}
+    if model.actions is not None:
+        assert features is not None
+        models["actions"] = action_model(model.actions, model.config, features)
+    if model.structure is not None:
+        models |= structure_models(model.structure, model.config, graph, own, model.structure_scale)
+    return models
+
+
+def _levels(models: Mapping[str, Model]) -> list[tuple[str, int, Any]]:
+    """Every level: its model's name, its number, and itself."""
+    return [(name, k, level) for name, model in models.items() for k, level in enumerate(model.levels)]

@@ -1,0 +1,52 @@
+"""Ego graphs: the part of a graph around some nodes, which knows where it is cut off."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from rae.errors import Argument, GraphError
+from rae.features import measures
+from rae.graph import Graph
+from rae.ops.sampling import sample_neighbors
+
+CARRIED = ("degrees", "triangles", "core_numbers", "four_cycles")
+
+
+def ego_graph(graph: Graph, nodes: Any, hops: int) -> Graph:
+    """The nodes up to `hops` edges from these ones and all edges between them, in the order of the graph.
+
+    The measures of a node are those of the whole graph, since a core number cannot be counted in a part of it. Each
+    row knows how far around it nothing is missing (`Graph.reach`): `RAE.transform` refuses rows whose vectors read
+    farther than that, and embeds the others as in the whole graph. `RAE.hops` says how far a model reads.
+
+    >>> path = Graph.from_edges([(i, i + 1) for i in range(9)])
+    >>> ego = ego_graph(path, [4], hops=2)
+    >>> ego.ids.tolist(), ego.reach.tolist()
+    ([2, 3, 4, 5, 6], [0, 1, 2, 1, 0])
+    """
+    if isinstance(hops, bool) or not isinstance(hops, int | np.integer) or hops < 1:
+        raise GraphError(Argument("hops"), f" must be a whole number from 1, got {hops!r}; a model reads RAE.hops")
+    if graph.reach is not None:
+        raise GraphError("an ego graph is cut from a whole graph, got one that is cut already; pass the whole graph")
+    found = [np.unique(graph.rows(nodes))]
+    inside = np.zeros(graph.n_nodes, bool)
+    inside[found[0]] = True
+    for _ in range(hops):
+        _, around = sample_neighbors(graph.offsets, graph.targets, found[-1], graph.n_nodes, 0)  # all of them
+        new = np.unique(around[~inside[around]]).astype(np.int64)
+        inside[new] = True
+        found.append(new)
+    rows = np.concatenate(found)
+    order = np.argsort(rows)  # neighbours are added up in the order of the graph, so vectors are the same bytes
+    reach = (hops - np.repeat(np.arange(hops + 1), [len(ring) for ring in found]))[order]
+    rows = rows[order]
+    part = replace(graph.subgraph(graph.id_column.take(pa.array(rows))), reach=reach)
+    known = {name: getattr(measures, name)(graph)[rows] for name in CARRIED} | {"estimated": False}
+    for name in graph.channels:
+        known[f"strengths {name}"] = tuple(values[rows] for values in measures.strengths(graph, name))
+    part.__dict__["measures"] = known
+    return part

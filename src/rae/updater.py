@@ -1,0 +1,419 @@
+"""An update of a run from start to end, and the vector of one node that is not in its graph yet."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from rae.edits import Edits, Ids, check_edits, one_row
+from rae.engine.live import Changes, Live, can_follow
+from rae.errors import GraphError, RunError
+from rae.graph import Graph
+from rae.graph.csr_writer import channel_file
+from rae.graph.folder import write_graph
+from rae.graph.ids import id_array, shown
+from rae.inputs import Reading
+from rae.io.embeddings import GROUP_BYTES, EmbeddingWriter, embeddings_dtype
+from rae.progress import Progress
+from rae.roles.storage import read_table, write_table
+from rae.updates import (
+    GRAPH,
+    ROLES,
+    SPARE_LEAST,
+    SPARE_SHARE,
+    TABLES,
+    VECTORS,
+    State,
+    UpdateFolder,
+    counts_of,
+    write_counts,
+    write_matrix,
+    write_tables,
+)  # fmt: skip
+
+FOLD_NUMBERS = 4_000_000  # numbers in all vectors up to which every update is folded in: a Parquet file of 16 MB
+FOLD_SHARE = 1.0  # rows of vectors in the log, over those of the graph, above which it is
+
+
+@dataclass(frozen=True)
+class Updated:
+    """What an update did: edges, nodes and vectors that changed, whether all was computed anew, and seconds."""
+
+    number: int  # of updates since the fit
+    added: int
+    removed: int
+    new_nodes: int
+    features: int  # rows that changed
+    moved: pa.Array  # the ids whose vectors were computed anew
+    already_there: int = 0  # edges to add that were in the graph
+    self_loops: int = 0
+    in_full: bool = False  # whether a full pass was cheaper, or the only way
+    folded: bool = False  # whether embeddings.parquet was written anew
+    seconds: float = 0.0
+
+    def __repr__(self) -> str:
+        return (
+            f"Updated(number={self.number}, added={self.added:,}, removed={self.removed:,}, new_nodes="
+            f"{self.new_nodes:,}, moved={len(self.moved):,}, in_full={self.in_full}, seconds={self.seconds:.3f})"
+        )
+
+
+def update_run(
+    run: Any, added: Any, removed: Any, features: Any, reading: Reading, fold: bool | None, progress: Progress | None
+) -> Updated:
+    """Update a run and say what changed; see `Run.update`."""
+    began = time.perf_counter()
+    folder = UpdateFolder(run.path)
+    with folder.alone():
+        try:
+            state = _prepared(run, folder, progress)
+            live = _current_live(run, folder, state)
+            graph = live.base if live is not None else folder.graph(state)
+            ids = Ids(graph, _later_ids(run, folder, state) if live is not None else graph.id_column.slice(0, 0))
+            model = run.model()
+            edits = check_edits(
+                ids, graph.adjacent if live is None else _adjacent(live), added, removed, features, reading,
+                0 if model.structural else _width(run, folder, state), model.feature_names,
+            )  # fmt: skip
+            out = Updated(
+                state.number, edits.n_added, edits.n_removed, len(edits.new_ids),
+                0 if edits.features is None else len(edits.features[0]), ids.column.slice(0, 0),
+                edits.n_already_there, edits.n_self_loops,
+            )  # fmt: skip
+            if edits.is_empty:
+                done = replace(out, moved=ids.column.slice(0, 0))
+                if fold and state.log and live is not None:
+                    _fold(run, folder, state, live, ids.column, None, progress)
+                    done = replace(done, folded=True)
+            elif live is None:
+                column = _update_in_full(run, folder, state, graph, edits, progress)
+                done = replace(out, number=state.number + 1, moved=column, in_full=True, folded=True)
+            else:
+                done = _update_live(run, folder, state, live, ids, edits, out, fold, progress)
+        except BaseException:
+            run.__dict__.pop("_live", None)  # it may be of a state that is none
+            raise
+    return replace(done, seconds=time.perf_counter() - began)
+
+
+def _update_live(
+    run: Any,
+    folder: UpdateFolder,
+    state: State,
+    live: Live,
+    ids: Ids,
+    edits: Edits,
+    out: Updated,
+    fold: Any,
+    progress: Any,
+) -> Updated:
+    given = _as_kept(edits.features, live)
+    changes = live.update(edits.us, edits.vs, edits.adds, new=len(edits.new_ids), features=given)
+    column = pa.concat_arrays([ids.column, edits.new_ids])
+    rows = changes.rows
+    small = live.n_nodes * live.width <= FOLD_NUMBERS
+    large = state.changed + len(rows) > FOLD_SHARE * live.n_nodes
+    fold = changes.in_full or (small or large or live.capacity > _capacity(folder, state) if fold is None else fold)
+    roles = _role_rows(run, live, rows) if run.has_roles and not changes.in_full else None
+    run._drop_page("the state before this update")
+    if fold:
+        _fold(run, folder, state, live, column, changes, progress, edits, roles)
+    else:
+        new = {
+            "ids": edits.new_ids,
+            "ends": changes.ends,
+            "counted": changes.counted,
+            "features": given,
+            "roles": roles,
+        }
+        later = folder.append(state, changes, live, new, counts_of(live.rows.degrees[: live.n_nodes]))
+        run.__dict__["_live"] = later, live, column.slice(live.base.n_nodes)
+    moved = column if changes.in_full else column.take(pa.array(rows))
+    return replace(out, number=state.number + 1, moved=moved, in_full=changes.in_full, folded=bool(fold))
+
+
+def embed_new(run: Any, node: Any, neighbours: Any, features: Any) -> Any:
+    """The vector of a node that is not in the graph yet; see `Run.embed`."""
+    folder = UpdateFolder(run.path)
+    state = folder.state()
+    live = _current_live(run, folder, state)
+    model = run.model_kept
+    later = _later_ids(run, folder, state) if live is not None else None
+    ids = Ids(live.base, later) if live is not None else Ids(graph := run.graph(), graph.id_column.slice(0, 0))
+    if node is not None and int(ids.find(ids.as_own_kind(id_array([node]), "new nodes"))[0]) >= 0:
+        raise GraphError(f"{node!r} is a node of the run already; `run.vectors([{node!r}])` gives its vector")
+    wanted = list(neighbours)
+    column = ids.as_own_kind(id_array(wanted), "neighbours") if wanted else pa.array([], ids.kind)
+    rows = ids.find(column)
+    if (rows < 0).any():
+        unknown = column.filter(pa.array(rows < 0))
+        raise GraphError(f"{len(unknown):,} of {len(column):,} neighbours are not in the graph, first {shown(unknown)}")
+    near = np.unique(rows)
+    if live is not None:
+        like = None if live.features is None else live.features.matrix
+        return live.embed(
+            near, one_row(features, model.n_features if like is not None else 0, model.feature_names, like)
+        )
+    n, matrix = graph.n_nodes, run.features()
+    given = one_row(features, 0 if matrix is None else matrix.shape[1], model.feature_names, matrix)
+    edges = np.concatenate([graph.edges(), np.stack([near, np.full(len(near), n)], 1)])
+    grown = Graph._from_rows(edges[:, 0], edges[:, 1], pa.array(np.arange(n + 1)))
+    whole = None if matrix is None else _patched(matrix, (np.array([n]), given), n + 1)
+    return model.transform(grown, whole, nodes=[n], units="fit")[0]
+
+
+# ------------------------------------------------------------------------------------- the state
+
+
+def _prepared(run: Any, folder: UpdateFolder, progress: Progress | None) -> State:
+    """The current state; the first update of a run keeps what each level averages, in a full pass."""
+    state = folder.state()
+    if state is not None:
+        if not state.log:
+            folder.show(state)  # what a killed process may have left hidden
+        return state
+    graph, features, fitted = run.graph(), run.features(), run.model().fitted
+    base = folder.new_base(None)
+    folder.adopt(base)
+    followed = can_follow(fitted, graph)
+    if followed:
+        (base / TABLES).mkdir()
+        capacity = graph.n_nodes + max(SPARE_LEAST, graph.n_nodes // SPARE_SHARE)
+
+        def mapped(name: str, shape: tuple[int, int]) -> Any:
+            return np.lib.format.open_memmap(base / TABLES / f"{name}.npy", "w+", np.float32, shape)
+
+        live = Live.of(fitted, graph, features, spare=capacity - graph.n_nodes, make=mapped)
+        for table in live.tables.values():
+            table.flush()  # type: ignore[attr-defined]  # a mapped file
+        write_counts(base, live)
+    state = State(0, base.name, (), counts_of(graph.degrees), followed=followed)
+    folder.commit(state)
+    return state
+
+
+def _current_live(run: Any, folder: UpdateFolder, state: State | None) -> Live | None:
+    """The tables of this state: those that this process has, brought up to date, or those of the disk.
+
+    For a run that was never updated they are made in memory. None where vectors cannot follow.
+    """
+    known = run.__dict__.get("_live")
+    if known is not None and known[0] == state:
+        return known[1]  # type: ignore[no-any-return]
+    fitted = run.model_kept.fitted
+    if state is None:
+        graph = run.graph()
+        live = Live.of(fitted, graph, run.features()) if can_follow(fitted, graph) else None
+    elif not state.followed:
+        live = None
+    elif known is not None and known[0] is not None and _continues(known[0], state):
+        live = known[1]
+        if state.counts["nodes"] > live.capacity:
+            live.grow(state.counts["nodes"] + SPARE_LEAST)
+        for update in folder.updates(state, len(known[0].log)):
+            folder.apply(live, update)
+    else:
+        live = folder.follow(state, fitted, run.base_features(state))
+    if live is not None:
+        later = live.base.id_column.slice(0, 0)
+        if state is not None and state.log:
+            later = pa.concat_arrays([u.new_ids.cast(later.type) for u in folder.updates(state)])
+        run.__dict__["_live"] = state, live, later
+    return live
+
+
+def _continues(before: State, state: State) -> bool:
+    """Whether a state has the log of another one, and more."""
+    return before.base == state.base and state.log[: len(before.log)] == before.log
+
+
+def _later_ids(run: Any, folder: UpdateFolder, state: State | None) -> pa.Array:
+    return run.__dict__["_live"][2]
+
+
+def _capacity(folder: UpdateFolder, state: State) -> int:
+    """Nodes that the tables of the base have room for."""
+    from rae.storage.npy import map_array
+
+    return len(map_array(next((folder.folder / state.base / TABLES).glob("*-0.npy"))))
+
+
+def _adjacent(live: Live) -> Callable[[Any, Any], Any]:
+    """Whether pairs of rows share an edge in the graph as it is."""
+
+    def adjacent(us: Any, vs: Any) -> Any:
+        offsets, targets = live.rows.lists(us)
+        edge = np.repeat(np.arange(len(us)), np.diff(offsets))
+        out = np.zeros(len(us), bool)
+        out[edge[targets == np.asarray(vs)[edge]]] = True
+        return out
+
+    return adjacent
+
+
+def _width(run: Any, folder: UpdateFolder, state: State) -> int:
+    features = run.base_features(state)
+    return 0 if features is None else int(features.shape[1])
+
+
+def _as_kept(features: tuple[Any, Any] | None, live: Live) -> tuple[Any, Any] | None:
+    """Feature rows in the kind that the run keeps: dense or sparse."""
+    if features is None or live.features is None:
+        return None
+    return features[0], _like(features[1], live.features.matrix)
+
+
+def _like(values: Any, matrix: Any) -> Any:
+    import scipy.sparse as sp
+
+    if sp.issparse(matrix):
+        return sp.csr_array(values, dtype=np.float32)
+    dense: Any = values.toarray() if hasattr(values, "toarray") else values
+    return np.ascontiguousarray(dense, np.float32)
+
+
+def _patched(matrix: Any, features: tuple[Any, Any], n_rows: int) -> Any:
+    from rae.engine.exact_levels import PLAIN
+    from rae.features.edited import EditedFeatures
+
+    edited = EditedFeatures(None, matrix, PLAIN)  # type: ignore[arg-type]  # given rows need no graph
+    return edited.with_rows(features[0], _like(features[1], matrix)).whole_matrix(n_rows)
+
+
+# ------------------------------------------------------------------------------------- a new base
+
+
+def _update_in_full(
+    run: Any, folder: UpdateFolder, state: State, graph: Graph, edits: Edits, progress: Progress | None
+) -> pa.Array:
+    """Update a run whose vectors cannot follow: by a full pass."""
+    column = pa.concat_arrays([graph.id_column, edits.new_ids])
+    gone = {*map(tuple, np.stack([edits.us, edits.vs], 1)[~edits.adds].tolist())}
+    edges = graph.edges()
+    if gone:
+        keys = edges[:, 0].astype(np.int64) * len(column) + edges[:, 1]
+        edges = edges[~np.isin(keys, [u * len(column) + v for u, v in gone])]
+    come = np.stack([edits.us, edits.vs], 1)[edits.adds]
+    edges = np.concatenate([edges, come])
+    changed = Graph._from_rows(edges[:, 0], edges[:, 1], column)
+    matrix = run.features()
+    if matrix is not None and edits.features is not None:
+        matrix = _patched(matrix, edits.features, len(column))
+    run._drop_page("the state before this update")
+    base, model = folder.new_base(state), run.model()
+    write_graph(base / GRAPH, changed)
+    if matrix is not None:
+        write_matrix(base, matrix)
+    dtype = embeddings_dtype(folder.file(state, VECTORS))
+    model.embed_to(
+        base / VECTORS, changed, matrix, dtype=dtype, model=run.model_checksum, units="fit", progress=progress or False
+    )
+    _finish(run, folder, state, base, column, counts_of(changed.degrees), followed=False, number=state.number + 1)
+    return column
+
+
+def _fold(
+    run: Any, folder: UpdateFolder, state: State, live: Live, column: pa.Array, changes: Changes | None,
+    progress: Progress | None, edits: Edits | None = None, roles: Any = None,
+) -> None:  # fmt: skip
+    """Write everything as it is now to a new base, and make that current: the log is empty again."""
+    number = state.number + (changes is not None)
+    known = None if changes is not None and changes.in_full else _known_roles(run, len(column), roles)
+    base = folder.new_base(state)
+    write_graph(base / GRAPH, live.graph(column))
+    if live.features is not None:
+        write_matrix(base, live.features.whole_matrix(live.n_nodes))
+    dtype = embeddings_dtype(folder.file(state, VECTORS))
+    with EmbeddingWriter(
+        base / VECTORS, column, live.width, ".parquet", model=run.model_checksum, dtype=dtype, blocks=run.blocks
+    ) as writer:
+        step = max(1, GROUP_BYTES // (4 * live.width))
+        for a in range(0, live.n_nodes, step):
+            writer.append(live.vectors((a, min(a + step, live.n_nodes))))
+            if progress is not None:
+                progress("embed", min(a + step, live.n_nodes), live.n_nodes, {})
+    write_tables(base, live)
+    counts = counts_of(live.rows.degrees[: live.n_nodes])
+    _finish(run, folder, state, base, column, counts, followed=True, number=number, known=known)
+
+
+def _finish(
+    run: Any, folder: UpdateFolder, state: State, base: Path, column: pa.Array, counts: dict[str, int], *,
+    followed: bool, number: int, known: Any = None,
+) -> None:  # fmt: skip
+    """Give a new base its roles, make it current, and show its files."""
+    if run.has_roles:
+        if known is None:
+            from rae.io import read_embeddings
+
+            known = run.roles().assign(read_embeddings(base / VECTORS)[1])
+        write_table(base / ROLES, column, known)
+    later = State(number, base.name, (), counts, followed=followed)
+    folder.hide()
+    folder.commit(later)
+    folder.show(later)
+    run.__dict__.pop("_live", None)
+
+
+def _role_rows(run: Any, live: Live, rows: Any) -> dict[str, Any]:
+    """Roles, confidences and memberships of these rows by the roles that were found."""
+    assignment = run.roles().assign(live.vectors(rows))
+    return {
+        "rows": rows,
+        "role": assignment.labels,
+        "confidence": assignment.confidence,
+        "membership": assignment.memberships,
+    }
+
+
+def _known_roles(run: Any, n_rows: int, roles: Any) -> Any:
+    """All roles as they are after an update; None where the run has none."""
+    from rae.roles.model import Assignment
+
+    if not run.has_roles:
+        return None
+    _, role, confidence, memberships = run.role_table()
+    grown = [np.zeros((n_rows, *part.shape[1:]), part.dtype) for part in (role, confidence, memberships)]
+    for part, before in zip(grown, (role, confidence, memberships), strict=True):
+        part[: len(before)] = before
+    if roles is not None:
+        for part, name in zip(grown, ("role", "confidence", "membership"), strict=True):
+            part[roles["rows"]] = roles[name]
+    labels, sure, shares = grown[0].astype(np.int32), grown[1].astype(np.float32), grown[2].astype(np.float32)
+    return Assignment(labels, sure, shares, np.zeros(n_rows, np.float32))  # distances are not kept
+
+
+def role_table_of(folder: UpdateFolder, state: State | None) -> tuple[Any, Any, Any, Any]:
+    """The table of roles as it is: a whole one, or one with the rows that updates changed."""
+    top = folder.run / ROLES
+    if state is None or top.is_file():
+        return read_table(top)
+    kept = folder.folder / state.roles["file"] if state.roles is not None else folder.folder / state.base / ROLES
+    _, *parts = read_table(kept)
+    n = state.counts["nodes"]
+    grown = [np.zeros((n, *part.shape[1:]), part.dtype) for part in parts]
+    for part, before in zip(grown, parts, strict=True):
+        part[: len(before)] = before
+    for rows, *values in folder.role_rows(state):
+        for part, changed in zip(grown, values, strict=True):
+            part[rows] = changed
+    return folder.ids(state), grown[0], grown[1], grown[2]
+
+
+def refuse_lean(run: Any) -> None:
+    """Refuse to update a run that keeps no graph, or not the features of its fit, or whose edges have weights."""
+    if not run.has_graph:
+        run.graph()  # says so
+    if (run.path / GRAPH / channel_file(0)).is_file():
+        raise RunError(
+            f"the edges of the run in {run.path} have weights, directions or kinds, which updates do not follow; fit "
+            "it again, or embed the new graph with its model (`rae embed`)"
+        )
+    if not run.model_kept.structural and not run.has_features:
+        raise RunError(f"the run in {run.path} keeps no features; fit it again without lean=True")

@@ -1,0 +1,445 @@
+"""Updates of a run: a log over a base, so that a few edges cost what they change and not a pass over the graph.
+
+    updates/state.json       what is current: the base, the log, counts; replaced atomically, and so every update
+    updates/base-NNNN/       graph, vectors and features when the log was last folded in, and what each level
+                             averages (tables/), with room for further nodes
+    updates/NNNNNN.safetensors   one update: rows of the graph, the counts, the tables and the vectors that are new,
+                             ids and features of new nodes, with a checksum
+
+What state.json does not name is not there: a process that is killed leaves the state before its update or the state
+after it. Files of the run that would show an older state (its Parquet file, its graph) are removed before the state
+changes, and are there again when the log is folded in.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from rae.errors import RunError, one_line
+from rae.storage.atomic import write_json
+from rae.storage.documents import expect, read_json
+from rae.storage.lock import LOCK, exclusive_lock
+from rae.storage.npy import map_array
+from rae.storage.tensors import read_tensors, write_tensors
+from rae.version import __version__
+
+if TYPE_CHECKING:
+    from rae.engine.live import Changes, Live
+    from rae.features import Matrix
+    from rae.graph import Graph
+    from rae.model.exact import ExactModel
+    from rae.ops.edits import EditedRows
+
+Ints = np.ndarray[Any, np.dtype[np.int64]]
+
+FORMAT, FORMAT_VERSION, HEADER = "rae updates", 1, "rae update"
+FOLDER, STATE = "updates", "updates/state.json"
+VECTORS, GRAPH, SPARSE, DENSE, ROLES = "embeddings.parquet", "graph", "features.npz", "features.npy", "roles.parquet"
+GRAPH_FILES = tuple(f"{GRAPH}/{name}" for name in ("graph.json", "offsets.npy", "targets.npy", "ids.arrow"))
+SHOWN = (*GRAPH_FILES, SPARSE, DENSE, VECTORS, ROLES)  # files of a run that an update makes stale
+TABLES, COUNTS = "tables", ("triangles", "four_cycles", "core_numbers")
+SPARE_SHARE, SPARE_LEAST = 16, 1024  # room for further nodes: a 16th of the nodes, or so many
+_BASE = re.compile(r"base-\d{4,}")
+_PATTERN = {
+    "number": int,
+    "base": str,
+    "log": [str],
+    "counts": {"nodes": int, "edges": int, "isolated": int},
+    "changed": int,
+    "roles": (None, {"file": str, "after": int}),
+    "followed": bool,
+}
+_REMEDY = "fit the run again"
+
+
+@dataclass(frozen=True)
+class State:
+    """What is current, as state.json says."""
+
+    number: int  # of updates since the fit
+    base: str
+    log: tuple[str, ...]
+    counts: dict[str, int]
+    changed: int = 0  # rows of vectors in the log
+    roles: dict[str, Any] | None = None  # the table of roles that rows of the log replace, and after which update
+    followed: bool = True  # whether the base has tables
+
+
+@dataclass(frozen=True)
+class Update:
+    """One update of the log, as it was read."""
+
+    header: dict[str, Any]
+    arrays: dict[str, Any]
+
+    def rows(self, name: str) -> tuple[Ints, Any]:
+        """Rows and their new values, of a table or of columns of the vectors."""
+        return self.arrays[f"{name}.rows"], self.arrays[f"{name}.values"]
+
+    def names(self, kind: str) -> list[str]:
+        """What it has rows of: "table" or "columns"."""
+        return [name.removesuffix(".rows") for name in self.arrays if name.startswith(kind) and name.endswith(".rows")]
+
+    @property
+    def new_ids(self) -> pa.Array:
+        """The ids of new nodes."""
+        return pa.ipc.open_stream(pa.py_buffer(self.arrays["ids"].tobytes())).read_all().column(0).combine_chunks()
+
+    @property
+    def features(self) -> tuple[Ints, Any] | None:
+        """The feature rows that are new."""
+        if "features.rows" not in self.arrays:
+            return None
+        if "features.values" in self.arrays:
+            return self.rows("features")
+        import scipy.sparse as sp
+
+        data, indices, indptr = (self.arrays[f"features.{part}"] for part in ("data", "indices", "indptr"))
+        shape = (len(indptr) - 1, int(self.header["width"]))
+        return self.arrays["features.rows"], sp.csr_array((data, indices, indptr), shape=shape)
+
+
+@lru_cache(maxsize=16)
+def _read_state(path: Path, _: tuple[int, int, int]) -> State:
+    """What a state.json says, read once: a new one is a new file."""
+    try:
+        record = read_json(path)
+        if record["format"] != FORMAT:
+            raise ValueError("another program wrote it")
+        if record["format_version"] > FORMAT_VERSION:
+            raise ValueError(f"it has format version {record['format_version']}, upgrade rae")
+        expect(record, _PATTERN)
+        if not _BASE.fullmatch(record["base"]) or not all(re.fullmatch(r"\d{6,}", name) for name in record["log"]):
+            raise ValueError("it names files of others")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise RunError(f"{path} is damaged ({one_line(error)}); {_REMEDY}") from None
+    fields = {name: record[name] for name in _PATTERN}
+    return State(**fields | {"log": tuple(record["log"])})
+
+
+class UpdateFolder:
+    """The folder `updates` of a run: reading it, and replacing its state."""
+
+    def __init__(self, run: Path) -> None:
+        self.run, self.folder = run, run / FOLDER
+
+    # ------------------------------------------------------------------------- reading
+
+    def state(self) -> State | None:
+        """What is current, None for a run that was never updated."""
+        path = self.run / STATE
+        try:
+            now = path.stat()
+        except OSError:
+            return None
+        return _read_state(path, (now.st_ino, now.st_mtime_ns, now.st_size))
+
+    def file(self, state: State | None, name: str) -> Path:
+        """Where a file of the run lies: in its base, or for a run that was never updated where it was written."""
+        return self.run / name if state is None else self.folder / state.base / name
+
+    def updates(self, state: State, first: int = 0) -> Iterator[Update]:
+        """The updates of the log, from one on."""
+        for name in state.log[first:]:
+            path = self.folder / f"{name}.safetensors"
+            header, arrays = read_tensors(path, HEADER, FORMAT_VERSION, ("number", "width"), _REMEDY)
+            yield Update(header, arrays)
+
+    def ids(self, state: State | None) -> pa.Array:
+        """The ids in row order."""
+        from rae.graph.folder import read_ids
+
+        ids = read_ids(self.file(state, GRAPH))
+        later = [update.new_ids.cast(ids.type) for update in self.updates(state)] if state is not None else []
+        return pa.concat_arrays([ids, *later]) if later else ids
+
+    def graph(self, state: State) -> Graph:
+        """The graph as it is; mapped where nothing came since the base."""
+        from rae.graph import Graph
+        from rae.graph.folder import open_graph
+
+        base = open_graph(self.file(state, GRAPH))
+        if not state.log:
+            return base
+        n = state.counts["nodes"]
+        rows = edited_rows(base, n)
+        for update in self.updates(state):
+            rows.put_rows(update.arrays["graph.nodes"], update.arrays["graph.offsets"], update.arrays["graph.targets"])
+        offsets, targets = rows.lists(np.arange(n))
+        return Graph(offsets, targets, self.ids(state), base.counts)
+
+    def vectors(self, state: State) -> tuple[pa.Array, Any]:
+        """The ids and the vectors as they are.  -> (n,), (n, width)"""
+        from rae.io import read_embeddings
+        from rae.io.embeddings import embeddings_dtype, rounded
+
+        path = self.file(state, VECTORS)
+        ids, z = read_embeddings(path)
+        if not state.log:
+            return ids, z
+        kind, before = np.dtype(embeddings_dtype(path)), z
+        z = np.empty((state.counts["nodes"], before.shape[1]), np.float32)
+        z[: len(before)] = before
+        later = []
+        for update in self.updates(state):
+            later.append(update.new_ids.cast(ids.type))
+            for name in update.names("columns"):
+                rows, values = update.rows(name)
+                left = int(update.arrays[f"{name}.left"][0])
+                z[rows, left : left + values.shape[1]] = rounded(values, kind)
+        return pa.concat_arrays([ids, *later]), z
+
+    def features(self, state: State, base: Matrix | None) -> Any:
+        """The features as they are, from those of the base."""
+        from rae.engine.exact_levels import PLAIN
+        from rae.features.edited import EditedFeatures
+
+        if base is None or not state.log:
+            return base
+        edited = EditedFeatures(None, base, PLAIN)  # type: ignore[arg-type]  # given rows need no graph
+        for update in self.updates(state):
+            if (given := update.features) is not None:
+                edited = edited.with_rows(*given)
+        return edited.whole_matrix(state.counts["nodes"])
+
+    def role_rows(self, state: State) -> Iterator[tuple[Ints, Any, Any, Any]]:
+        """Rows, roles, confidences and memberships that updates changed since the roles were written."""
+        after = 0 if state.roles is None else int(state.roles["after"])
+        for update in self.updates(state):
+            if update.header["number"] > after and "roles.rows" in update.arrays:
+                a = update.arrays
+                yield a["roles.rows"], a["roles.role"], a["roles.confidence"], a["roles.membership"]
+
+    def follow(self, state: State, model: ExactModel, features: Any) -> Live:
+        """The tables of the base with the log in them, mapped: what is computed next stays in memory."""
+        from rae.engine.live import Live
+        from rae.graph.folder import open_graph
+
+        folder = self.folder / state.base / TABLES
+        graph = open_graph(self.file(state, GRAPH))
+        wanted = Live.empty_tables(model, graph, features, graph.n_nodes, lambda _, shape: np.empty((0, shape[1])))
+        try:
+            tables = {name: map_array(folder / f"{name}.npy", private=True) for name in wanted}
+            counts = {name: map_array(folder / f"{name}.npy") for name in (COUNTS if model.structure else ())}
+        except (OSError, ValueError) as error:
+            raise RunError(f"{folder} is damaged ({one_line(error)}); {_REMEDY}") from None
+        capacity = {len(table) for table in tables.values()}
+        sound = all(t.dtype == np.float32 and t.shape[1] == wanted[n].shape[1] for n, t in tables.items())
+        sound = sound and all(c.dtype == np.int64 and len(c) == graph.n_nodes for c in counts.values())
+        if len(capacity) != 1 or not sound or min(capacity) < graph.n_nodes:
+            raise RunError(f"{folder} is damaged (its arrays do not fit together); {_REMEDY}")
+        live = Live.open(model, graph, features, tables, counts)
+        if state.counts["nodes"] > live.capacity:
+            live.grow(state.counts["nodes"] + SPARE_LEAST)
+        for update in self.updates(state):
+            self.apply(live, update)
+        return live
+
+    @staticmethod
+    def apply(live: Live, update: Update) -> None:
+        """Let tables follow an update that another process computed."""
+        arrays = update.arrays
+        live.n_nodes += len(update.new_ids)
+        live.rows.put_rows(arrays["graph.nodes"], arrays["graph.offsets"], arrays["graph.targets"])
+        counted = arrays["counts.rows"]
+        for column, values in enumerate((live.rows.triangles, live.rows.cycles, live.rows.core)):
+            values[counted] = arrays["counts.values"][:, column]
+        live.paths = max(live.paths, int(arrays["paths"][0]))
+        for name in update.names("table"):
+            live.put(name.removeprefix("table."), *update.rows(name))
+        if (given := update.features) is not None:
+            live.give_features(*given)
+
+    # ------------------------------------------------------------------------- writing
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """Only this process updates the run during the block; a second one is refused."""
+        self.folder.mkdir(exist_ok=True)
+        with exclusive_lock(self.folder / LOCK) as free:
+            if not free:
+                raise RunError(
+                    f"another update of {self.run} is running; nothing was changed: wait for it, then do this again"
+                )
+            yield
+        with contextlib.suppress(OSError):
+            self.folder.rmdir()  # if nothing was written
+
+    def append(
+        self, state: State, changes: Changes, live: Live, new: Mapping[str, Any], counts: dict[str, int]
+    ) -> State:
+        """The state after an update whose changes are appended to the log; before it returns nothing is current."""
+        number = state.number + 1
+        name = f"{number:06d}"
+        ends = new["ends"]
+        offsets, targets = live.rows.lists(ends)
+        touched = new["counted"]
+        arrays: dict[str, Any] = {
+            "ids": np.frombuffer(_id_bytes(new["ids"]), np.uint8),
+            "graph.nodes": ends,
+            "graph.offsets": offsets,
+            "graph.targets": targets,
+            "counts.rows": touched,
+            "counts.values": np.stack([v[touched] for v in (live.rows.triangles, live.rows.cycles, live.rows.core)], 1),
+            "paths": np.array([live.paths]),
+        }
+        for table, (rows, values) in changes.tables.items():
+            arrays |= {f"table.{table}.rows": rows, f"table.{table}.values": values}
+        for model, (rows, values) in changes.columns.items():
+            left = np.array([live.columns(model)[0]])
+            arrays |= {f"columns.{model}.rows": rows, f"columns.{model}.values": values, f"columns.{model}.left": left}
+        width = 0
+        if new["features"] is not None:
+            rows, values = new["features"]
+            width, parts = values.shape[1], {"values": values}
+            if not isinstance(values, np.ndarray):
+                parts = {part: getattr(values, part) for part in ("data", "indices", "indptr")}
+            arrays |= {"features.rows": rows} | {f"features.{part}": array for part, array in parts.items()}
+        if new["roles"] is not None:
+            arrays |= {f"roles.{part}": array for part, array in new["roles"].items()}
+        header = {"format": FORMAT_VERSION, "version": __version__, "number": number, "width": width}
+        arrays = {key: np.ascontiguousarray(array) for key, array in arrays.items()}
+        write_tensors(self.folder / f"{name}.safetensors", HEADER, header, arrays)
+        roles = self._put_roles_away(state)
+        self.hide()
+        later = State(
+            number, state.base, (*state.log, name), counts, state.changed + len(changes.rows), roles, state.followed
+        )
+        self.commit(later)
+        return later
+
+    def commit(self, state: State) -> None:
+        """Make this the current state, and remove what it does not name."""
+        record = {"format": FORMAT, "format_version": FORMAT_VERSION, **vars(state), "log": list(state.log)}
+        write_json(self.run / STATE, record)
+        named = {state.base, LOCK, "state.json", *(f"{name}.safetensors" for name in state.log)}
+        if state.roles is not None:
+            named.add(state.roles["file"])
+        for path in self.folder.iterdir():
+            if path.name not in named:
+                shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
+
+    def hide(self) -> None:
+        """Remove the files of the run that will be of an older state; the base has them."""
+        for name in SHOWN:
+            (self.run / name).unlink(missing_ok=True)
+
+    def show(self, state: State) -> None:
+        """Put the files of a base without a log where a run has its files, unless newer ones are there."""
+        for name in SHOWN:
+            source = self.folder / state.base / name
+            if source.is_file() and not (self.run / name).is_file():
+                (self.run / name).parent.mkdir(exist_ok=True)
+                hidden = (self.run / name).with_name(f".{Path(name).name}.shown.tmp")
+                hidden.unlink(missing_ok=True)
+                _link(source, hidden)
+                hidden.replace(self.run / name)
+
+    def _put_roles_away(self, state: State) -> dict[str, Any] | None:
+        """Keep the table of roles that is current under a name of its own: rows of later updates replace its rows."""
+        table = self.run / ROLES
+        if not table.is_file():
+            return state.roles
+        name = f"roles-{state.number:06d}.parquet"
+        (self.folder / name).unlink(missing_ok=True)
+        _link(table, self.folder / name)
+        return {"file": name, "after": state.number}
+
+    def new_base(self, state: State | None) -> Path:
+        """An empty folder for the next base."""
+        number = 0 if state is None else int(state.base.removeprefix("base-")) + 1
+        folder = self.folder / f"base-{number:04d}"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        return folder
+
+    def adopt(self, folder: Path) -> None:
+        """Give a base the files of a run that was never updated, without a copy where the disk can."""
+        (folder / GRAPH).mkdir()
+        for name in SHOWN:
+            if (self.run / name).is_file() and name != ROLES:
+                _link(self.run / name, folder / name)
+
+
+def write_matrix(folder: Path, matrix: Matrix) -> None:
+    """Write the features of a run."""
+    import scipy.sparse as sp
+
+    from rae.storage.atomic import atomic_path
+
+    name = DENSE if isinstance(matrix, np.ndarray) else SPARSE
+    with atomic_path(folder / name) as hidden, hidden.open("wb") as file:
+        if isinstance(matrix, np.ndarray):
+            np.lib.format.write_array(file, matrix, allow_pickle=False)
+        else:
+            sp.save_npz(file, matrix, compressed=False)
+
+
+def write_tables(folder: Path, live: Live) -> None:
+    """Write what each level averages, with room for further nodes, and the counts."""
+    place = folder / TABLES
+    place.mkdir()
+    capacity = live.n_nodes + max(SPARE_LEAST, live.n_nodes // SPARE_SHARE)
+    for name, table in live.tables.items():
+        path = place / f"{name}.npy"
+        out = np.lib.format.open_memmap(path, "w+", np.float32, (capacity, table.shape[1]))
+        out[: live.n_nodes] = table[: live.n_nodes]
+        out.flush()
+    write_counts(folder, live)
+
+
+def write_counts(folder: Path, live: Live) -> None:
+    """Write the counts of all nodes beside the tables."""
+    place = folder / TABLES
+    counted = (live.rows.triangles, live.rows.cycles, live.rows.core)
+    for name, values in zip(COUNTS, counted, strict=True) if live.model.structure is not None else ():
+        with (place / f"{name}.npy").open("wb") as file:
+            np.lib.format.write_array(file, values[: live.n_nodes], allow_pickle=False)
+
+
+def edited_rows(graph: Graph, capacity: int) -> EditedRows:
+    """Rows of a graph that can be replaced, without counts."""
+    from rae.ops.edits import EditedRows
+
+    def roomy(values: Any) -> Ints:
+        out = np.zeros(capacity, np.int64)
+        out[: len(values)] = values
+        return out
+
+    none = [np.zeros(capacity, np.int64) for _ in range(3)]
+    extra = np.empty(0, graph.targets.dtype)
+    return EditedRows(graph.targets, extra, 0, roomy(graph.offsets[:-1]), roomy(graph.degrees), *none)
+
+
+def _id_bytes(ids: pa.Array) -> bytes:
+    sink = pa.BufferOutputStream()
+    table = pa.table({"id": ids})
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())
+
+
+def _link(source: Path, target: Path) -> None:
+    """The same file under a second name, or a copy of it where the disk has no second names."""
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
+
+
+def counts_of(degrees: Any) -> dict[str, int]:
+    """Nodes, edges and nodes without edges, by the degrees."""
+    degrees = np.asarray(degrees)
+    edges, isolated = int(degrees.sum()) // 2, int(np.count_nonzero(degrees == 0))
+    return {"nodes": len(degrees), "edges": edges, "isolated": isolated}
