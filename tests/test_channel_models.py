@@ -11,7 +11,7 @@ import rae
 from rae import RAE, Graph, set_threads
 from rae.engine import embed_to, models_of
 from rae.engine.layout import Layout
-from rae.errors import ConfigError, GraphError
+from rae.errors import ConfigError, GraphError, RunError
 from rae.io import open_graph, read_embeddings, write_graph
 from rae.model.channels import conform, measure_names, n_averaged, n_measures, place_ways
 from rae.model.structure import measure, n_statistics, statistics, units, view
@@ -235,7 +235,24 @@ def test_some_nodes_have_the_vectors_of_all(graph):
     model = RAE(mix="directions").fit(graph, features=FEATURES)
     some = np.array([3, 140, 77, 3])
     z = model.transform(graph, FEATURES)
-    assert np.allclose(model.transform(graph, FEATURES, nodes=some), z[some], atol=1e-5)
+    assert np.array_equal(model.transform(graph, FEATURES, nodes=some), z[some])
+
+
+def test_an_ego_graph_has_the_vectors_of_the_whole(graph):
+    model = RAE(relative=False).fit(graph)
+    ego = rae.ego_graph(graph, [3, 77], model.hops)
+    z = model.transform(graph)
+    assert np.array_equal(model.transform(ego, nodes=[3, 77]), z[[3, 77]])
+    assert list(ego.channels) == list(graph.channels)
+
+
+def test_a_plain_model_and_one_of_channels_read_one_graph_each_in_its_way(graph):
+    """What is kept with a graph for one model is not given to the other."""
+    plain, seeing = RAE().fit(graph_of()), RAE().fit(graph)
+    first, second = plain.transform(graph), seeing.transform(graph)
+    assert np.array_equal(plain.transform(graph), first)
+    assert np.array_equal(seeing.transform(graph), second)
+    assert np.array_equal(plain.transform(graph_of()), first)
 
 
 def test_the_reference_gives_the_same_vectors(graph):
@@ -447,6 +464,10 @@ def test_a_run_keeps_the_channels_of_its_graph(tmp_path):
         ids, z = opened.embeddings()
         assert np.array_equal(RAE.load(tmp_path / "run" / "model.safetensors").transform(graph), z)
         assert ids.to_pylist() == list(graph.ids)
+    with pytest.raises(RunError, match="have weights, directions or kinds, which updates do not follow"):
+        opened.update(added=[(graph.ids[0], "new")])
+    with pytest.raises(RunError, match="which updates do not follow"):
+        opened.embed(neighbours=[graph.ids[0]])
     rae.fit_run(tmp_path / "t.csv", out=tmp_path / "run", page=False, force=True)
     assert not list((tmp_path / "run" / "graph").glob("channel*"))
     assert not open_graph(tmp_path / "run" / "graph", verify=True).channels

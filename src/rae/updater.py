@@ -15,6 +15,7 @@ from rae.edits import Edits, Ids, check_edits, one_row
 from rae.engine.live import Changes, Live, can_follow
 from rae.errors import GraphError, RunError
 from rae.graph import Graph
+from rae.graph.csr_writer import channel_file
 from rae.graph.folder import write_graph
 from rae.graph.ids import id_array, shown
 from rae.inputs import Reading
@@ -177,7 +178,7 @@ def _prepared(run: Any, folder: UpdateFolder, progress: Progress | None) -> Stat
         if not state.log:
             folder.show(state)  # what a killed process may have left hidden
         return state
-    graph, features, fitted = _plain_graph(run), run.features(), run.model().fitted
+    graph, features, fitted = run.graph(), run.features(), run.model().fitted
     base = folder.new_base(None)
     folder.adopt(base)
     followed = can_follow(fitted, graph)
@@ -197,17 +198,6 @@ def _prepared(run: Any, folder: UpdateFolder, progress: Progress | None) -> Stat
     return state
 
 
-def _plain_graph(run: Any) -> Graph:
-    """The graph of a run; one whose edges have weights, directions or kinds cannot be updated."""
-    graph: Graph = run.graph()
-    if graph.channels:
-        raise RunError(
-            f"the edges of the run in {run.path} have weights, directions or kinds, which updates and new nodes do not "
-            "follow yet; embed the whole graph of tomorrow with its model instead (rae embed)"
-        )
-    return graph
-
-
 def _current_live(run: Any, folder: UpdateFolder, state: State | None) -> Live | None:
     """The tables of this state: those that this process has, brought up to date, or those of the disk.
 
@@ -218,7 +208,7 @@ def _current_live(run: Any, folder: UpdateFolder, state: State | None) -> Live |
         return known[1]  # type: ignore[no-any-return]
     fitted = run.model_kept.fitted
     if state is None:
-        graph = _plain_graph(run)
+        graph = run.graph()
         live = Live.of(fitted, graph, run.features()) if can_follow(fitted, graph) else None
     elif not state.followed:
         live = None
@@ -417,8 +407,13 @@ def role_table_of(folder: UpdateFolder, state: State | None) -> tuple[Any, Any, 
 
 
 def refuse_lean(run: Any) -> None:
-    """Refuse to update a run that keeps no graph, or not the features of its fit."""
+    """Refuse to update a run that keeps no graph, or not the features of its fit, or whose edges have weights."""
     if not run.has_graph:
         run.graph()  # says so
+    if (run.path / GRAPH / channel_file(0)).is_file():
+        raise RunError(
+            f"the edges of the run in {run.path} have weights, directions or kinds, which updates do not follow; fit "
+            "it again, or embed the new graph with its model (`rae embed`)"
+        )
     if not run.model_kept.structural and not run.has_features:
         raise RunError(f"the run in {run.path} keeps no features; fit it again without lean=True")

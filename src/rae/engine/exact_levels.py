@@ -80,7 +80,7 @@ class ActionFinish:
             groups = block.view(len(block), -1, self.fitted.axes.shape[1] + 1)  # along each group of channels
             at_center = groups[:, :, -1:] * center.view(groups.shape[1], -1)
             centered = groups[:, :, :-1] - at_center  # a node without neighbours is at the center
-            parts.append(row_product(centered.reshape(len(block), -1), directions))
+            parts.append(row_product(centered.flatten(1), directions))
         if self.fitted.words:
             parts = [self._one_length(block, k) for k, block in enumerate(parts)]
         return torch.cat(parts, 1)
@@ -187,8 +187,7 @@ class Around:
 
     def first(self, x: Any) -> Tensor:
         """What the first level averages."""
-        averaged = as_rows(x)[:, : len(self.fitted.frequencies)].contiguous()
-        return waves(averaged, *self._waves)
+        return waves(as_rows(x)[:, : len(self.fitted.frequencies)].contiguous(), *self._waves)
 
     def columns(self, x: Any, vectors: Sequence[Tensor]) -> Tensor:
         f = self.fitted.n_frequencies

@@ -46,7 +46,7 @@ NEAREST = 2  # edges around a new node within which all rows are computed anew, 
 
 
 def can_follow(model: Any, graph: Graph) -> bool:
-    """Whether vectors of this model can follow this graph: an exact model, a plain graph, cycles not estimated."""
+    """Whether vectors of this model can follow this graph: an exact model, cycles that are not estimated."""
     if not isinstance(model, ExactModel) or graph.channels or not is_native(graph.offsets, graph.targets):
         return False
     return model.structure is None or 2 * measures.paths_counted(graph) <= measures.MOST_PATHS
@@ -443,7 +443,7 @@ class _EditedLists:
         return lists
 
     def weights(self, k: int, channels: tuple[str, ...], first: int, last: int) -> Any:
-        raise NotImplementedError("graphs whose edges have weights, directions or kinds do not follow edits")
+        raise NotImplementedError("edges that are edited have no weights, directions or kinds")
 
     def places(self, k: int, rows: RowSet) -> RowSet:
         return rows

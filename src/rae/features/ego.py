@@ -32,12 +32,6 @@ def ego_graph(graph: Graph, nodes: Any, hops: int) -> Graph:
         raise GraphError(Argument("hops"), f" must be a whole number from 1, got {hops!r}; a model reads RAE.hops")
     if graph.reach is not None:
         raise GraphError("an ego graph is cut from a whole graph, got one that is cut already; pass the whole graph")
-    if graph.channels:
-        raise GraphError(
-            "an ego graph cannot take weights, directions and kinds of edges along yet; pass the whole graph to "
-            "RAE.transform, with ",
-            *(Argument("nodes", ...), " for a few vectors"),
-        )
     found = [np.unique(graph.rows(nodes))]
     inside = np.zeros(graph.n_nodes, bool)
     inside[found[0]] = True
@@ -51,5 +45,8 @@ def ego_graph(graph: Graph, nodes: Any, hops: int) -> Graph:
     reach = (hops - np.repeat(np.arange(hops + 1), [len(ring) for ring in found]))[order]
     rows = rows[order]
     part = replace(graph.subgraph(graph.id_column.take(pa.array(rows))), reach=reach)
-    part.__dict__["measures"] = {name: getattr(measures, name)(graph)[rows] for name in CARRIED} | {"estimated": False}
+    known = {name: getattr(measures, name)(graph)[rows] for name in CARRIED} | {"estimated": False}
+    for name in graph.channels:
+        known[f"strengths {name}"] = tuple(values[rows] for values in measures.strengths(graph, name))
+    part.__dict__["measures"] = known
     return part

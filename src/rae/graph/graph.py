@@ -259,10 +259,10 @@ class Graph:
         entries = np.arange(int(lengths.sum())) + np.repeat(self.offsets[rows] - before, lengths)
         sources, targets = np.repeat(np.arange(len(rows)), lengths), new_rows[self.targets[entries]]
         stays = targets >= 0
-        reach = None if self.reach is None else np.zeros(len(rows), np.int64)
         if not self.channels:
             once = stays & (sources < targets)
-            return replace(self._from_rows(sources[once], targets[once], column), reach=reach)
+            part = self._from_rows(sources[once], targets[once], column)
+            return part if self.reach is None else replace(part, reach=np.zeros(len(rows), np.int64))
         order = np.lexsort((targets[stays], sources[stays]))
         offsets = np.concatenate([[0], np.cumsum(np.bincount(sources[stays], minlength=len(rows)))])
         kept = entries[stays][order]
@@ -272,8 +272,8 @@ class Graph:
             _read_only(targets[stays][order].astype(self.targets.dtype)),
             column,
             channels=channels,
+            reach=None if self.reach is None else np.zeros(len(rows), np.int64),
             weighted=self.weighted,
-            reach=reach,
         )
         return replace(part, counts=Counts(len(part.arcs().source)))
 

@@ -143,20 +143,22 @@ def measured(graph: Graph, fitted: Structure, config: ExactConfig) -> tuple[Floa
     per graph and kept with it: what is asked next of the same graph costs no pass over it.
     """
     with torch_alone():
+        edges = repr((tuple(graph.channels), graph.weighted)).encode()  # a plain model reads the same graph otherwise
         if not config.relative:
-            unit = fitted.mean, fitted.deviation
-            read = _bytes((*unit, *(() if fitted.scales is None else (fitted.scales,))))
-            return measures.kept(graph, "own", read, lambda: in_units(measure(graph, fitted.scales), unit)), fitted
-        unit = measures.kept(graph, "units", b"", lambda: units(measure(graph)))
-        own: Floats = measures.kept(graph, "own", _bytes(unit), lambda: in_units(measure(graph), unit))
+            unit, scales = (fitted.mean, fitted.deviation), fitted.scales
+            known_by = edges + _bytes(unit if scales is None else (*unit, scales))
+            return measures.kept(graph, "own", known_by, lambda: in_units(measure(graph, scales), unit)), fitted
+        unit = measures.kept(graph, "units", edges, lambda: units(measure(graph)))
+        own: Floats = measures.kept(graph, "own", edges + _bytes(unit), lambda: in_units(measure(graph), unit))
         rows = sample_rows(graph.n_nodes, SAMPLE, config.seed)
-        read = repr((config.measure_weights, config.channel_weight, config.level_weights, config.seed)).encode()
+        settings = (config.measure_weights, config.level_weights, config.seed)
+        read = edges + repr((*settings, config.channel_weight) if graph.channels else settings).encode()
         center = measures.kept(graph, "center", read, lambda: statistics(graph, own, config, rows).mean(0))
     return own, replace(fitted, center=center)
 
 
-def _bytes(tensors: tuple[Tensor, ...]) -> bytes:
-    return b"".join(tensor.numpy().tobytes() for tensor in tensors)
+def _bytes(unit: Sequence[Tensor]) -> bytes:
+    return b"".join(tensor.numpy().tobytes() for tensor in unit)
 
 
 # ----------------------------------------------------------------------------- statistics of a node's surroundings
