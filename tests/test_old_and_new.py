@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -150,9 +151,30 @@ def test_jobs_cover_every_table_of_the_page(script, load, tmp_path, monkeypatch)
     assert {*load("performance").TABLES} - {job.table for job in jobs} == {"row-order", script.TABLE}
 
 
+@pytest.mark.parametrize(
+    ("job", "words", "row"),
+    [
+        ("training_step", ["planted-actions"], "embedding every node"),
+        ("variants", ["planted-actions"], "sampled inference of every node"),
+        ("baselines", ["barbell"], "Node2Vec"),
+    ],
+)
+def test_a_job_times_its_parts(load, monkeypatch, job, words, row):
+    jobs = load("old_and_new_jobs")
+    monkeypatch.setattr(jobs, "TURN_SECONDS", 0)
+    monkeypatch.setattr(jobs, "TURNS", 1)
+    monkeypatch.setattr(jobs, "STEPS", 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # as in its own process: a dozen steps are no fit
+        times = jobs.JOBS[job](*words)
+
+    assert row in times
+    assert all(cpu >= 0 and seconds > 0 for ((cpu, seconds),) in times.values())
+
+
 @pytest.mark.slow
 def test_a_trial_compares_this_environment_with_itself(tmp_path):
-    tables = ("training-step", "neighborhood-mean", "resume-after-kill", "baselines")
+    tables = ("neighborhood-mean", "resume-after-kill")
     command = [sys.executable, HERE / "old_and_new.py", "--quick", "--results", tmp_path]
     done = subprocess.run([*command, *(word for table in tables for word in ("--only", table))], text=True, check=True)
     assert done.returncode == 0
