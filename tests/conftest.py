@@ -16,6 +16,8 @@ import pytest
 # Before NumPy and torch are imported, and for the processes that tests start: a worker per core has one core.
 for library in ("OMP", "OPENBLAS"):
     os.environ.setdefault(f"{library}_NUM_THREADS", "1")
+if paths := os.environ.get("PYTHONPATH"):  # those processes stand in other folders
+    os.environ["PYTHONPATH"] = os.pathsep.join(map(os.path.abspath, paths.split(os.pathsep)))
 
 from rae import runtime  # noqa: E402
 
