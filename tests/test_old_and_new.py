@@ -140,7 +140,7 @@ def test_the_page_has_every_row_and_marks_those_that_are_slower(script, load, tm
 
 
 def test_jobs_cover_every_table_of_the_page(script, load, tmp_path, monkeypatch):
-    """All but the order of rows, whose rows are the mean's, and what scores vectors without naming seconds."""
+    """All but the order of rows, whose rows are the mean's, and updates and single nodes, which are younger."""
     monkeypatch.setattr(script, "web_google", lambda: tmp_path / "web-Google" / "web.gz")
     for name in ("web-Google", "ca-AstroPh"):
         (tmp_path / name).mkdir()
@@ -148,7 +148,29 @@ def test_jobs_cover_every_table_of_the_page(script, load, tmp_path, monkeypatch)
     monkeypatch.setattr(script, "draw_edges", lambda path, n, m: path)
     monkeypatch.setattr(script, "skewed_edges", lambda m, path: path)
     jobs = list(script.jobs(script.sizes(tmp_path, quick=False, threads=2)))
-    assert {*load("performance").TABLES} - {job.table for job in jobs} == {"row-order", script.TABLE}
+    missing = {*load("performance").TABLES} - {job.table for job in jobs}
+    assert missing == {"row-order", "update", "one-node", script.TABLE}
+
+
+@pytest.mark.parametrize(
+    ("job", "words", "row"),
+    [
+        ("training_step", ["planted-actions"], "embedding every node"),
+        ("variants", ["planted-actions"], "sampled inference of every node"),
+        ("baselines", ["barbell"], "Node2Vec"),
+    ],
+)
+def test_a_job_times_its_parts(load, monkeypatch, job, words, row):
+    jobs = load("old_and_new_jobs")
+    monkeypatch.setattr(jobs, "TURN_SECONDS", 0)
+    monkeypatch.setattr(jobs, "TURNS", 1)
+    monkeypatch.setattr(jobs, "STEPS", 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # as in its own process: a dozen steps are no fit
+        times = jobs.JOBS[job](*words)
+
+    assert row in times
+    assert all(cpu >= 0 and seconds > 0 for ((cpu, seconds),) in times.values())
 
 
 @pytest.mark.parametrize(
