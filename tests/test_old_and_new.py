@@ -173,27 +173,6 @@ def test_a_job_times_its_parts(load, monkeypatch, job, words, row):
     assert all(cpu >= 0 and seconds > 0 for ((cpu, seconds),) in times.values())
 
 
-@pytest.mark.parametrize(
-    ("job", "words", "row"),
-    [
-        ("training_step", ["planted-actions"], "embedding every node"),
-        ("variants", ["planted-actions"], "sampled inference of every node"),
-        ("baselines", ["barbell"], "Node2Vec"),
-    ],
-)
-def test_a_job_times_its_parts(load, monkeypatch, job, words, row):
-    jobs = load("old_and_new_jobs")
-    monkeypatch.setattr(jobs, "TURN_SECONDS", 0)
-    monkeypatch.setattr(jobs, "TURNS", 1)
-    monkeypatch.setattr(jobs, "STEPS", 1)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # as in its own process: a dozen steps are no fit
-        times = jobs.JOBS[job](*words)
-
-    assert row in times
-    assert all(cpu >= 0 and seconds > 0 for ((cpu, seconds),) in times.values())
-
-
 @pytest.mark.slow
 def test_a_trial_compares_this_environment_with_itself(tmp_path):
     tables = ("neighborhood-mean", "resume-after-kill")
