@@ -321,7 +321,7 @@ def test_temporary_folders_of_killed_processes_are_removed_and_those_of_others_a
 def test_an_interrupted_plan_leaves_no_temporary_folder(here, monkeypatch):
     (here / "temporary").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(here / "temporary"))
-    monkeypatch.setattr("rae.graph.folder_builder.write_info", lambda *_: signal.raise_signal(signal.SIGINT))
+    monkeypatch.setattr("rae.graph.folder_builder.write_info", lambda *_, **__: signal.raise_signal(signal.SIGINT))
 
     assert main(["plan", "edges.csv", "--memory", BUDGET]) == 130
     assert names(here / "temporary") == []
@@ -337,7 +337,7 @@ def test_a_build_killed_after_its_folder_has_its_name_leaves_no_lock_file(here):
 
 
 def test_a_build_that_is_hung_up_leaves_no_hidden_folder(here, monkeypatch):
-    monkeypatch.setattr("rae.graph.folder_builder.write_info", lambda *_: signal.raise_signal(signal.SIGHUP))
+    monkeypatch.setattr("rae.graph.folder_builder.write_info", lambda *_, **__: signal.raise_signal(signal.SIGHUP))
 
     assert main(["graph", "build", "edges.csv", "--out", "graph"]) == 129
     assert names(here) == ["edges.csv"]

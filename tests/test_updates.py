@@ -202,8 +202,9 @@ def test_roles_names_and_cards_follow(tmp_path, small_steps, caplog):
     assert np.allclose(sure, assigned.confidence, atol=1e-6)
     assert len(run.names()) == len(ids) == N + 1
     run.card("new")
-    assert "of the run 1 updates ago" in caplog.text
+    assert "of the run before the last update" in caplog.text
     assert run.similar("new", 3).matches
+    assert run.explore().path.is_file()  # with the node that came later
     run.fold()
     assert run.role_table()[1].tolist() == role.tolist()
     assert rae.Roles.load(run.path / "roles.safetensors").n_roles == 3

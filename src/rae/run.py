@@ -452,11 +452,17 @@ class Run:
 
         self._check_roles()
         ids, role, _, _ = self.role_table()
-        if behind := self.roles_behind:
-            log.warning(
-                "the cards are of the run %d updates ago; `rae roles %s --force` writes them anew", behind, self.path
-            )
+        self.warn_of_old_cards()
         return Card.of(self.role_record()["cards"][int(role[row_of(ids, node, self.names())])])
+
+    def warn_of_old_cards(self) -> None:
+        """Say so where the run was updated since its cards were written."""
+        if behind := self.roles_behind:
+            when = "before the last update" if behind == 1 else f"{behind} updates ago"
+            log.warning(
+                "the cards and their sizes are of the run %s; `rae roles %s --force` finds roles and writes cards anew",
+                *(when, self.path),
+            )
 
     def similar(self, node: Any, k: int = 10, *, weights: Weights | None = None) -> Similar:
         """The k nodes most like this one, by `rae.similar`; `node` is an id or a display name. Print it."""

@@ -147,7 +147,7 @@ def embed_new(run: Any, node: Any, neighbours: Any, features: Any) -> Any:
     later = _later_ids(run, folder, state) if live is not None else None
     ids = Ids(live.base, later) if live is not None else Ids(graph := run.graph(), graph.id_column.slice(0, 0))
     if node is not None and int(ids.find(ids.as_own_kind(id_array([node]), "new nodes"))[0]) >= 0:
-        raise GraphError(f"{node!r} is a node of the run already; `run.vectors([{node!r}])` gives its vector")
+        raise GraphError(f"{node!r} is a node of the run already; `run.embeddings()` has its vector")
     wanted = list(neighbours)
     column = ids.as_own_kind(id_array(wanted), "neighbours") if wanted else pa.array([], ids.kind)
     rows = ids.find(column)

@@ -117,6 +117,7 @@ def roles(
         _compare(opened, fitted, against, out, console, force=force)
     else:
         record = opened.role_record()
+        opened.warn_of_old_cards()
         files = {name: n for name, n in opened.files().items() if name.startswith("roles.")}
         action = "kept in" if had_roles and not force else "written"
         text, data = table(record), {**record, "run": str(opened.path), "files": files}

@@ -49,7 +49,8 @@ def update(console: Console, /, run: str, fold: bool | None, **given: Any) -> No
 
     Only what is near the changes is computed. The vectors are then, byte for byte, those of a full pass
     over the new graph in the units of the fit. Nodes that exist keep their rows, new ones are appended. Roles
-    stay those that were found; nodes that changed are assigned to them.
+    stay those that were found; nodes that changed are assigned to them. A run whose edges have weights, directions
+    or kinds cannot be updated yet.
 
     A killed update leaves the run as it was before or as it is after. While the run has updates that are not folded in,
     it has no embeddings.parquet, which would be stale; the other commands read what is current, and --fold

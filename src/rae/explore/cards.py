@@ -79,8 +79,10 @@ def page_roles(run: Run) -> PageRoles:
     record = run.role_record()
     ids, role, confidence, membership = run.role_table()
     cards = tuple(record["cards"])
-    if len(cards) != membership.shape[1] or len(ids) != record["nodes"]:
-        raise RunError(f"the roles in {run.path} do not fit together; find them again: rae roles {run.path}")
+    grown = run.roles_behind > 0  # nodes that came later have roles by the same cards
+    if len(cards) != membership.shape[1] or (len(ids) != record["nodes"] and not grown):
+        raise RunError(f"the roles in {run.path} do not fit together; find them again: rae roles {run.path} --force")
+    run.warn_of_old_cards()
     weighing = (run.blocks, record.get("weights") or None) if run.blocks else ((), None)
     rows = _prototype_rows(ids, cards)
     return PageRoles(role, confidence, membership, cards, rows, sentence(record["rule"]), weighing)
