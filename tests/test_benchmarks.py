@@ -549,7 +549,7 @@ def test_a_step_that_needs_data_is_skipped_by_a_trial_without_it(load, monkeypat
 @pytest.mark.slow
 def test_every_benchmark_runs_on_small_sizes_and_leaves_results_and_docs_alone(load):
     """All but those of test_benchmarks_alternatives.py."""
-    first = ("growth", "resume_after_kill", "million_nodes", "plan_accuracy", "first_fit")
+    first = ("growth", "resume_after_kill", "million_nodes", "plan_accuracy", "first_fit", "one_node", "update_trials")
     last = ("training_step", "neighborhood_mean", "embed_all", "roles", "baselines", "variants")
     elsewhere = {"install_alternatives", "graph_build", "file_to_vectors"}
     assert {*first, *last} == {step.name for step in load("run").STEPS} - elsewhere
