@@ -401,7 +401,9 @@ def fit_exact(
     """
     x = None if features is None else Features.of(graph, features, Config(), names, categories=categories)
     actions = None if x is None else fit_actions(x, config, progress)
-    structure = fit_structure(graph, config, progress) if x is None or config.structure else None
+    beside = x is not None
+    solve = not beside or config.structure
+    structure = fit_structure(graph, config, progress, beside_features=beside) if solve else None
     names = None if x is None else x.names
     model = ExactModel(
         config,
