@@ -21,6 +21,7 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import performance  # noqa: E402
 
+from rae import baselines  # noqa: E402
 from rae.evaluation import paper_report, report  # noqa: E402
 from rae.evaluation.ledger import Ledger  # noqa: E402
 from rae.evaluation.measurements import Measurements, peak_gib  # noqa: E402
@@ -157,6 +158,65 @@ def role_methods(dataset: str) -> str:
     return report.grid(names, [[values[name] for name in names]])
 
 
+def methods(*columns: tuple[str, str]) -> str:
+    """Every method in these columns, each a table and a data set: its mean score and the number of runs behind it.
+
+    Ours and the best free feature come first, then the others, the best of their last column first; those without any
+    run are left out. The best of each column is bold.
+    """
+    ours_first = [
+        ("**`rae.RAE()`**", [_cell(t, _row_of(t, "exact"), d) for t, d in columns]),
+        ("`rae.RAE(rae.ACTIONS)`", [_cell(t, "trained for actions", d) for t, d in columns]),
+        ("best free feature", [_cell(t, getattr(_table(t).best_floor(d), "name", ""), d) for t, d in columns]),
+    ]
+    names = dict.fromkeys(row.name for t, _ in columns for row in TABLES[t].rows if row.kind == "other")
+    rest = [(name, [_cell(t, name, d) for t, d in columns]) for name in names]
+    rest.sort(key=lambda row: [-cell[0] if cell else 0.0 for cell in row[1]][::-1])
+    rows = [(name, cells) for name, cells in (*ours_first, *rest) if any(cells)]
+    best = [max((row[i][0] for _, row in rows if row[i]), default=None) for i in range(len(columns))]
+    shown = [[name, *(_shown(cell, top) for cell, top in zip(cells, best, strict=True))] for name, cells in rows]
+    return report.grid(["method", *(paper_report.display(d) for _, d in columns)], shown)
+
+
+def _row_of(table: str, family: str) -> str:
+    return next(row.name for row in TABLES[table].rows if row.family == family)
+
+
+def _cell(table: str, row: str, dataset: str) -> tuple[float, int] | None:
+    """Mean and number of runs; None without a run."""
+    lines = _table(table).cells.get((row, dataset), ())
+    scores = [float(line["score"]) for line in lines]
+    return (sum(scores) / len(scores), len(scores)) if scores else None
+
+
+def _shown(cell: tuple[float, int] | None, best: float | None) -> str:
+    if cell is None:
+        return "–"
+    mean, runs = cell
+    return (f"**{mean:.1f}**" if mean == best else f"{mean:.1f}") + (f" ({runs})" if runs > 1 else "")
+
+
+def methods_cost(table: str, dataset: str) -> str:
+    """What one run of every method costs on a data set, and what kind of method it is."""
+    rows = []
+    for row in TABLES[table].rows:
+        lines = _table(table).cells.get((row.name, dataset), ())
+        if not lines or row.kind not in ("other", "ours"):
+            continue
+        line, known = lines[0], row.settings.get("method") if row.kind == "other" else None
+        method = baselines.find(known) if known in baselines.names() else None
+        also = line["also"]
+        seconds = [f"{also[key]:.2g}" if key in also else "" for key in ("fit_seconds", "embed_seconds")]
+        kind = [True, True, True] if method is None else [method.inductive, method.deterministic, not method.needs]
+        answers = ["yes" if answer else "no" for answer in kind]
+        if method is not None and not method.deterministic:
+            answers[1] = "by seed"
+        place = also.get("device", "cpu").partition(": ")[2] or "processor"
+        rows.append([row.name, *seconds, f"{line['seconds']:.2g}", f"{line['peak_mb']:,.0f}", place, *answers])
+    head = ["method", "fit, s", "vectors, s", "with the reader, s", "peak, MB", "on"]
+    return report.grid([*head, "unseen graphs", "same every time", "without an extra"], rows)
+
+
 def role_changes() -> str:
     """The share of nodes that change role, by data set and by what became of the edges."""
     lines = LEDGER.latest("role-changes")
@@ -201,6 +261,6 @@ FUNCTIONS = {
     f.__name__: f
     for f in (
         *(score, ours, mean, spread, published, floor, floor_name, measured, comparison, role_methods),
-        *(role_changes, kills, newcomers),
+        *(role_changes, kills, newcomers, methods, methods_cost),
     )
 }
