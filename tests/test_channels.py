@@ -398,13 +398,11 @@ def test_what_is_counted_adds_up_in_the_sentence():
 @pytest.mark.parametrize("suffix", ["csv", "parquet", "frame"])
 def test_a_window_without_rows_says_which_times_there_are(suffix, bounds, tmp_path):
     path = tmp_path / f"t.{suffix}"
+    pq.write_table(table(), path) if suffix == "parquet" else pa.csv.write_csv(table(), path)
+    read, edges = (Graph.from_dataframe, table()) if suffix == "frame" else (read_edges, path)
     says = rf"no row has a time from {bounds['since']} on.*rows are from {min(TIME)} to {max(TIME)}; pass another since"
     with pytest.raises(GraphError, match=says):
-        if suffix == "frame":
-            Graph.from_dataframe(table(), time="when", **bounds)
-        else:
-            pq.write_table(table(), path) if suffix == "parquet" else pa.csv.write_csv(table(), path)
-            read_edges(path, time="when", **bounds)
+        read(edges, time="when", **bounds)
     assert Graph.from_dataframe(table(), ids=[0, 1], time="when", **bounds).n_edges == 0
 
 
