@@ -127,6 +127,7 @@ def test_every_row_is_a_method_that_exists_with_pinned_packages(compared, script
         assert set(compared.versions(way.packages)) == set(way.packages)
 
 
+@pytest.mark.slow
 def test_a_quick_comparison_measures_ours_and_an_installed_method(script, edges, tmp_path):
     installed = script("install_alternatives").methods_python() is not None
     rows = ["rae fit", "Cleora, 3 iterations"]
@@ -247,6 +248,7 @@ def test_no_way_to_build_imports_anything_before_the_clock_starts():
     assert called(sys.executable, "-c", code).stdout.strip() == "set()"
 
 
+@pytest.mark.slow
 def test_a_quick_graph_build_measures_every_table(tmp_path):
     done = called(sys.executable, BENCHMARKS / "graph_build.py", "--quick", "--results", tmp_path)
     assert done.returncode == 0, done.stderr

@@ -382,6 +382,30 @@ def test_rows_are_chosen_by_their_time(suffix, column, since, until, tmp_path):
     assert same(Graph.from_dataframe(timed, time="when", since=since, until=until, **ALL), graph)
 
 
+def test_what_is_counted_adds_up_in_the_sentence():
+    from rae.inputs import count, describe
+
+    rows = [("a", "b", "x"), ("a", "b", "x"), ("b", "a", "x"), ("a", "b", "y"), ("c", "c", "x")]
+    source, target, kind = zip(*rows, strict=True)
+    graph = Graph.from_edges((list(source), list(target)), kind=list(kind), directed=True)
+    text = describe(count(graph, None))
+    assert "3 nodes, 1 edges" in text
+    assert "5 rows read, 1 doubled merged, 1 self-loops dropped, 2 connect a pair again" in text
+    assert "again" not in describe(count(Graph.from_edges((list(source), list(target))), None))
+
+
+@pytest.mark.parametrize("bounds", [{"since": "2026-12-24"}, {"since": "2025-01-01", "until": "2025-02-01"}])
+@pytest.mark.parametrize("suffix", ["csv", "parquet", "frame"])
+def test_a_window_without_rows_says_which_times_there_are(suffix, bounds, tmp_path):
+    path = tmp_path / f"t.{suffix}"
+    pq.write_table(table(), path) if suffix == "parquet" else pa.csv.write_csv(table(), path)
+    read, edges = (Graph.from_dataframe, table()) if suffix == "frame" else (read_edges, path)
+    says = rf"no row has a time from {bounds['since']} on.*rows are from {min(TIME)} to {max(TIME)}; pass another since"
+    with pytest.raises(GraphError, match=says):
+        read(edges, time="when", **bounds)
+    assert Graph.from_dataframe(table(), ids=[0, 1], time="when", **bounds).n_edges == 0
+
+
 def test_dates_are_times_too():
     days = table().set_column(4, "when", pa.array([t.date() for t in TIME]))
     graph = Graph.from_dataframe(days, time="when", until="2026-10-05", **ALL)

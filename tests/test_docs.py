@@ -79,6 +79,13 @@ def _shell(block: str) -> str:
     return "\n".join(printed)
 
 
+def test_the_readme_has_five_lines_of_code_that_end_in_words():
+    language, code, printed = BLOCK.findall((ROOT / "README.md").read_text(encoding="utf-8"))[1]
+    assert language == "python"
+    assert len([line for line in code.splitlines() if line.strip()]) == 5
+    assert re.match(r"smtplib is like imaplib", printed)
+
+
 @pytest.mark.parametrize("example", sorted((ROOT / "examples").glob("*.py")), ids=lambda p: p.name)
 def test_an_example_runs(example, folder):
     runpy.run_path(str(example), run_name="__main__")

@@ -332,6 +332,11 @@ def test_a_folder_a_pipe_and_a_missing_path_are_one_sentence(tmp_path: Path) -> 
         read_edges(tmp_path / "pipe")
     with pytest.raises(FileError, match=r"there is no file .*edge\.csv; did you mean 'edges\.csv'\?"):
         read_edges(tmp_path / "edge.csv")
+    with pytest.raises(FileError, match=r"there is no file .*edges\.txt; did you mean 'edges\.csv'\?"):
+        read_edges(tmp_path / "edges.txt")
+    file(tmp_path, "1,2\n", "e.csv")
+    with pytest.raises(FileError, match=r"there is no file .*nofile\.csv; check the path"):
+        read_edges(tmp_path / "nofile.csv")
     with pytest.raises(FileError, match=r"there is no file .*zzz; check the path"):
         read_edges(str(tmp_path / "zzz"))
     with pytest.raises(FileError, match=r"nor a folder .*nowhere; check the path"):

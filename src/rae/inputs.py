@@ -219,7 +219,11 @@ def describe(counts: Mapping[str, int]) -> str:
     from rae.graph import Counts
 
     read = Counts(*(counts.get(name, 0) for name in ("rows", "self_loops", "doubled", "zeros", "outside")))
-    return f"{counts['nodes']:,} nodes, {counts['edges']:,} edges, {counts['isolated']:,} isolated; {given}\n{read}"
+    again = read.rows - read.self_loops - read.doubled - read.zeros - read.outside - counts["edges"]
+    more = f", {again:,} connect a pair again, in the other direction or by another kind" if again > 0 else ""
+    return (
+        f"{counts['nodes']:,} nodes, {counts['edges']:,} edges, {counts['isolated']:,} isolated; {given}\n{read}{more}"
+    )
 
 
 def named_header(header: bool | None, *names: str | None) -> bool | None:

@@ -68,7 +68,7 @@ def reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
             type=click.Choice(["error", "zero"]),
             default="error",
             show_default=True,
-            help="nodes without a feature row: an error, or zeros",
+            help="nodes without a feature row: an error, or 0 in every column, which is no average",
         ),
         click.option(
             "--name-column",

@@ -33,7 +33,8 @@ T = TypeVar("T")
 class Counts:
     """What was done to the edges on the way in: rows = self_loops + doubled + zeros + outside + edges.
 
-    Edges of different direction or kind are not doubled where the graph keeps these.
+    Where a graph keeps directions or kinds, rows of another one are not doubled, though `n_edges` counts their pair
+    once: the sum then misses the rows that connect a pair again.
     """
 
     rows: int = 0

@@ -471,6 +471,8 @@ class Graph:
         if window is not None:
             inside = window.contains(table.column(others["time"]))
             outside = table.num_rows - int(pc.sum(inside).as_py() or 0)
+            if outside == table.num_rows > 0 and ids is None:
+                raise window.empty(table.column(others["time"]))
             table = table.filter(inside)
         first, second = (id_array(table.column(i)) for i in ends)
         given = [table.column(others[name]) if name in others else None for name in ("weight", "kind")]

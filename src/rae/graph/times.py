@@ -58,11 +58,24 @@ class TimeWindow:
             raise ConfigError(Argument("since"), " must be before ", Argument("until"), f", got {since} and {until}")
         return window
 
+    def empty(self, column: Any) -> GraphError:
+        """The error of a table without a row in the window: it says which times the column has."""
+        times = pc.min_max(self._times(column))
+        bounds = {" from {} on": self.since, " before {}": self.until}
+        asked = " and".join(text.format(bound) for text, bound in bounds.items() if bound is not None)
+        return GraphError(
+            f"no row has a time{asked}: those of the {len(column):,} rows are from {times['min']} to {times['max']}; ",
+            *("pass another ", Argument("since"), " or ", Argument("until")),
+        )
+
+    def _times(self, column: Any) -> pa.Array:
+        """The times of a column, parsed where they are text."""
+        times = usable(column)
+        return self._parsed(times) if is_text(times.type) else times
+
     def contains(self, column: Any) -> pa.Array:
         """Whether each time of the column counts.  (r,) -> (r,)"""
-        times = usable(column)
-        if is_text(times.type):
-            times = self._parsed(times)
+        times = self._times(column)
         if times.null_count or (pa.types.is_floating(times.type) and pc.any(pc.is_nan(times)).as_py()):
             row = pc.index(pc.is_null(times, nan_is_null=True), True).as_py()
             raise TimeError(row, None, "a time in every row")

@@ -152,7 +152,10 @@ class EdgeFile:
             way = (" (pass ", Argument("header", False), " if they are an edge)") if self.in_text else ()
             raise GraphError(f"{self.path} holds no edges, only column names", *way, "; expected one row or more")
         try:
-            batch = self._batch(source, target, self._read_others(), 0)
+            others = self._read_others()
+            batch = self._batch(source, target, others, 0)
+            if self.window is not None and batch.outside == len(source) and ids is None:
+                raise self.window.empty(dict(zip(self.others, others, strict=True))["time"])
             return build(
                 one._replace(outside=batch.outside if i == 0 else 0)
                 for i, one in enumerate(

@@ -110,5 +110,11 @@ def _existing(path: Path) -> Path:
         if not path.parent.is_dir():
             raise FileError(f"there is no file {path}, nor a folder {path.parent}; check the path")
         siblings = [p.name for p in path.parent.iterdir()]
-    near = difflib.get_close_matches(path.name, siblings, n=1)
+    stems = difflib.get_close_matches(_stem(path.name), {_stem(name) for name in siblings}, n=1)
+    near = difflib.get_close_matches(path.name, [name for name in siblings if _stem(name) in stems], n=1, cutoff=0)
     raise FileError(f"there is no file {path}; " + (f"did you mean {near[0]!r}?" if near else "check the path"))
+
+
+def _stem(name: str) -> str:
+    """A name without its endings: that two files are both .csv does not make them alike."""
+    return name.lstrip(".").partition(".")[0]
