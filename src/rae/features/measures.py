@@ -16,6 +16,7 @@ import numpy as np
 
 from rae.errors import GraphError
 from rae.graph import Graph
+from rae.memory import forget
 from rae.ops import structure
 from rae.runtime import key
 
@@ -24,7 +25,6 @@ Doubles = np.ndarray[Any, np.dtype[np.float64]]
 
 MOST_PATHS = 10_000_000_000  # some minutes of one core
 DRAWS = 64
-CHUNK = 1 << 18  # rows at a time
 
 log = logging.getLogger("rae")
 
@@ -38,16 +38,12 @@ def degrees(graph: Graph) -> Ints:
 
 def triangles(graph: Graph) -> Ints:
     """The triangles each node is a corner of.  -> (n,)"""
-    if is_estimated(graph):
-        return _estimates(graph)[0]
-    return _once(graph, "triangles", structure.triangles)
+    return _cycles(graph)[0]
 
 
 def four_cycles(graph: Graph) -> Ints:
     """The cycles of four different nodes that each node is on, with or without a chord.  -> (n,)"""
-    if is_estimated(graph):
-        return _estimates(graph)[1]
-    return _once(graph, "four_cycles", structure.four_cycles)
+    return _cycles(graph)[1]
 
 
 def core_numbers(graph: Graph) -> Ints:
@@ -90,13 +86,7 @@ def paths_counted(graph: Graph) -> int:
     """Paths of two edges that counting triangles and 4-cycles looks at: each edge from its end of higher degree."""
     known = graph.__dict__.setdefault("measures", {})
     if "paths" not in known:
-        degree, total = degrees(graph), 0
-        for a in range(0, graph.n_nodes, CHUNK):
-            b = min(a + CHUNK, graph.n_nodes)
-            there = degree[graph.targets[graph.offsets[a] : graph.offsets[b]]]
-            here = np.repeat(degree[a:b], degree[a:b])
-            total += int(there[there <= here].sum())
-        known["paths"] = total
+        known["paths"] = structure.paths_counted(graph.offsets, graph.targets)
     return int(known["paths"])
 
 
@@ -112,27 +102,39 @@ def _once(graph: Graph, name: str, count: Callable[[Ints, Ints], Ints]) -> Ints:
     """A count per node, made at the first call for this graph and kept with it."""
     known: dict[str, Ints] = graph.__dict__.setdefault("measures", {})
     if name not in known:
-        if graph.reach is not None:
-            raise GraphError(
-                f"the {name.replace('_', ' ')} of a part of a graph are not those of the graph, and this part does not "
-                "have the latter; cut it by rae.ego_graph, which takes them along, or pass the whole graph"
-            )
+        _refuse_part(graph, name)
         known[name] = _small(count(graph.offsets, graph.targets))
+        forget(graph.targets)
     return known[name]
 
 
-def _estimates(graph: Graph) -> tuple[Ints, Ints]:
-    known = graph.__dict__["measures"]
-    if "triangles" not in known:
-        if "estimated" not in known:  # said once, not of every view
-            log.warning(
-                "triangles and 4-cycles are estimated from %d pairs of neighbours a node, off by about 13 %%: counting "
-                "them would look at %.1e paths",
-                *(DRAWS, paths_counted(graph)),
-            )
-        counts = structure.estimate_cycles(graph.offsets, graph.targets, DRAWS, key(0, "cycles"))
-        known["triangles"], known["four_cycles"] = (_small(np.rint(values).astype(np.int64)) for values in counts)
+def _refuse_part(graph: Graph, name: str) -> None:
+    if graph.reach is not None:
+        raise GraphError(
+            f"the {name.replace('_', ' ')} of a part of a graph are not those of the graph, and this part does not "
+            "have the latter; cut it by rae.ego_graph, which takes them along, or pass the whole graph"
+        )
+
+
+def _cycles(graph: Graph) -> tuple[Ints, Ints]:
+    """Triangles and 4-cycles of each node, counted or estimated together at the first call, and kept.  -> (n,), (n,)"""
+    known = graph.__dict__.setdefault("measures", {})
+    if not {"triangles", "four_cycles"} <= known.keys():
+        _refuse_part(graph, "triangles")
+        counts = _estimates(graph) if is_estimated(graph) else structure.cycles(graph.offsets, graph.targets)
+        known["triangles"], known["four_cycles"] = map(_small, counts)
     return known["triangles"], known["four_cycles"]
+
+
+def _estimates(graph: Graph) -> tuple[Ints, Ints]:
+    if "estimated" not in graph.__dict__["measures"]:  # said once, not of every view
+        log.warning(
+            "triangles and 4-cycles are estimated from %d pairs of neighbours a node, off by about 13 %%: counting "
+            "them would look at %.1e paths",
+            *(DRAWS, paths_counted(graph)),
+        )
+    triangles, cycles = structure.estimate_cycles(graph.offsets, graph.targets, DRAWS, key(0, "cycles"))
+    return np.rint(triangles).astype(np.int64), np.rint(cycles).astype(np.int64)
 
 
 def _small(counts: Ints) -> Ints:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import threading
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from rae.ops.build import relabel_rows
+from rae.memory import forget, row_chunks
 from rae.ops.library import call, int64, is_native
 from rae.runtime import in_ranges, threads
 
 Ints = np.ndarray[Any, np.dtype[np.integer[Any]]]
 Floats = np.ndarray[Any, np.dtype[np.float32]]
 Doubles = np.ndarray[Any, np.dtype[np.float64]]
+
+ROWS = 1 << 18  # read of a graph before the memory of what was mapped of it is given back
 
 
 def neighbor_degrees(
@@ -44,57 +47,75 @@ def neighbor_degrees(
     return out
 
 
-def triangles(offsets: Ints, targets: Ints) -> Ints:
-    """The triangles that each node is a corner of.  -> (n,)"""
+def cycles(offsets: Ints, targets: Ints) -> tuple[Ints, Ints]:
+    """The triangles that each node is a corner of, and the cycles of four different nodes it is on.  -> (n,), (n,) int64
+
+    4-cycles count with or without a chord. Both are counted in one walk over the paths of two edges of a copy of the
+    rows, which is ordered by degree.
+    """
     n = len(offsets) - 1
     if not is_native(offsets, targets):
         from rae.ops import reference
 
-        result: Ints = reference.triangles(offsets, targets)
-        return result
-    starts = np.zeros(n + 1, np.int64)
-    in_ranges(lambda a, b: call("forward_counts", offsets, targets, starts, a, b, index=targets), n, 1024)
-    starts = np.cumsum(starts)
-    after = np.empty(int(starts[-1]), targets.dtype)
-    in_ranges(lambda a, b: call("forward_rows", offsets, targets, starts, after, a, b, index=targets), n, 1024)
-    total, lock = np.zeros(n, np.int64), threading.Lock()
+        return reference.triangles(offsets, targets), reference.four_cycles(offsets, targets)
+    rank, starts, ranked = by_degree(offsets, targets)
+    step = max(1, min(threads(), n // 4096))  # the last rows cost most, so a thread takes every step-th row
+    counts = [np.zeros((n, 2), np.int64) for _ in range(step)]  # a cycle has corners in any row: each for itself
 
-    def work(a: int, b: int) -> None:
-        counts = np.zeros(n, np.int64)  # a triangle has corners in any range, so each thread counts for itself
-        call("count_triangles", starts, after, counts, a, b, index=targets)
-        with lock:
-            np.add(total, counts, out=total)
+    def work(first: int, last: int) -> None:
+        for start in range(first, last):
+            call("count_cycles", starts, ranked, n, counts[start], start, step, index=ranked)
 
-    in_ranges(work, n, 4096)
-    return total
+    in_ranges(work, step)
+    del ranked, starts
+    total = counts.pop(0)
+    while counts:
+        total += counts.pop()
+    return total[rank, 0], total[rank, 1]
 
 
-def four_cycles(offsets: Ints, targets: Ints) -> Ints:
-    """The cycles of four different nodes that each node is on, with or without a chord.  -> (n,) int64"""
-    n = len(offsets) - 1
-    if not is_native(offsets, targets):
-        from rae.ops import reference
+def by_degree(offsets: Ints, targets: Ints) -> tuple[Ints, Ints, Ints]:
+    """The place of each row in the order by degree, and the rows of the graph in that order: where they begin, entries.
 
-        result: Ints = reference.four_cycles(offsets, targets)
-        return result
-    degrees = np.diff(offsets)
+    Rows are read in their own order, so that a mapped graph is never in memory as a whole.
+    """
+    n, degrees = len(offsets) - 1, np.diff(offsets)
     order = np.argsort(degrees, kind="stable").astype(targets.dtype)
     rank = np.empty_like(order)
     rank[order] = np.arange(n, dtype=order.dtype)
     starts = np.concatenate([[0], np.cumsum(degrees[order])]).astype(np.int64)
-    by_degree = relabel_rows(offsets, targets, order, rank, starts)
-    total, lock = np.zeros(n, np.int64), threading.Lock()
-    step = max(1, min(threads(), n // 4096))  # the last rows cost most, so a thread takes every step-th row
+    del order, degrees
+    ranked = np.empty(len(targets), targets.dtype)
+    _over_rows(
+        lambda a, b: call("ranked_rows", offsets, targets, rank, starts, ranked, a, b, index=targets), n, targets
+    )
+    return rank, starts, ranked
 
-    def work(first: int, last: int) -> None:
-        for start in range(first, last):
-            counts = np.zeros(n, np.int64)  # a cycle has corners in any row, so each thread counts for itself
-            call("count_four_cycles", starts, by_degree, n, counts, start, step, index=by_degree)
-            with lock:
-                np.add(total, counts, out=total)
 
-    in_ranges(work, step)
-    return total[rank]
+def _over_rows(work: Callable[[int, int], Any], n: int, *arrays: Any) -> None:
+    """Call work(start, stop) over 0..n by threads, some rows at a time; what was mapped of the arrays is given back."""
+    for first, last in row_chunks(n, ROWS):
+        in_ranges(partial(_shifted, work, first), last - first, 1024)
+        forget(*arrays)
+
+
+def _shifted(work: Callable[[int, int], Any], first: int, start: int, stop: int) -> None:
+    work(first + start, first + stop)
+
+
+def paths_counted(offsets: Ints, targets: Ints) -> int:
+    """Paths of two edges that counting cycles looks at: each edge from its end of higher degree."""
+    if not is_native(offsets, targets):
+        degree = np.diff(offsets)
+        here, there = np.repeat(degree, degree), degree[targets]
+        return int(there[there <= here].sum())
+    found: list[int] = []
+    _over_rows(
+        lambda a, b: found.append(call("count_paths", offsets, targets, a, b, index=targets)),
+        len(offsets) - 1,
+        targets,
+    )
+    return sum(found)
 
 
 def estimate_cycles(offsets: Ints, targets: Ints, draws: int, key: Any) -> tuple[Doubles, Doubles]:
