@@ -25,6 +25,7 @@ Doubles = np.ndarray[Any, np.dtype[np.float64]]
 
 MOST_PATHS = 10_000_000_000  # some minutes of one core
 DRAWS = 64
+COUNTED = ("triangles", "four_cycles", "core_numbers")  # beside the degrees
 
 log = logging.getLogger("rae")
 
@@ -32,23 +33,23 @@ log = logging.getLogger("rae")
 def degrees(graph: Graph) -> Ints:
     """The number of neighbours of each node.  -> (n,)"""
     if graph.reach is not None:
-        return _once(graph, "degrees", lambda offsets, _: np.diff(offsets))
+        return _counted(graph, "degrees")
     return np.ascontiguousarray(graph.degrees, np.int64)
 
 
 def triangles(graph: Graph) -> Ints:
     """The triangles each node is a corner of.  -> (n,)"""
-    return _cycles(graph)[0]
+    return _counted(graph, "triangles")
 
 
 def four_cycles(graph: Graph) -> Ints:
     """The cycles of four different nodes that each node is on, with or without a chord.  -> (n,)"""
-    return _cycles(graph)[1]
+    return _counted(graph, "four_cycles")
 
 
 def core_numbers(graph: Graph) -> Ints:
     """The largest k such that the node is in the k-core.  -> (n,)"""
-    return _once(graph, "core_numbers", structure.core_numbers)
+    return _counted(graph, "core_numbers")
 
 
 def strengths(graph: Graph, channel: str) -> tuple[Ints, Doubles]:
@@ -98,43 +99,32 @@ def kept(graph: Graph, name: str, key: bytes, compute: Callable[[], Any]) -> Any
     return known[name][1]
 
 
-def _once(graph: Graph, name: str, count: Callable[[Ints, Ints], Ints]) -> Ints:
-    """A count per node, made at the first call for this graph and kept with it."""
-    known: dict[str, Ints] = graph.__dict__.setdefault("measures", {})
+def _counted(graph: Graph, name: str) -> Ints:
+    """A count per node; all of them are made at the first call for this graph and kept with it.  -> (n,)"""
+    known: dict[str, Any] = graph.__dict__.setdefault("measures", {})
     if name not in known:
-        _refuse_part(graph, name)
-        known[name] = _small(count(graph.offsets, graph.targets))
+        if graph.reach is not None:
+            raise GraphError(
+                f"the {name.replace('_', ' ')} of a part of a graph are not those of the graph, and this part does not "
+                "have the latter; cut it by rae.ego_graph, which takes them along, or pass the whole graph"
+            )
+        counts = _estimates(graph) if is_estimated(graph) else structure.counts_of_nodes(graph.offsets, graph.targets)
+        known |= zip(COUNTED, map(_small, counts), strict=True)
         forget(graph.targets)
-    return known[name]
+    counted: Ints = known[name]
+    return counted
 
 
-def _refuse_part(graph: Graph, name: str) -> None:
-    if graph.reach is not None:
-        raise GraphError(
-            f"the {name.replace('_', ' ')} of a part of a graph are not those of the graph, and this part does not "
-            "have the latter; cut it by rae.ego_graph, which takes them along, or pass the whole graph"
-        )
-
-
-def _cycles(graph: Graph) -> tuple[Ints, Ints]:
-    """Triangles and 4-cycles of each node, counted or estimated together at the first call, and kept.  -> (n,), (n,)"""
-    known = graph.__dict__.setdefault("measures", {})
-    if not {"triangles", "four_cycles"} <= known.keys():
-        _refuse_part(graph, "triangles")
-        counts = _estimates(graph) if is_estimated(graph) else structure.cycles(graph.offsets, graph.targets)
-        known["triangles"], known["four_cycles"] = map(_small, counts)
-    return known["triangles"], known["four_cycles"]
-
-
-def _estimates(graph: Graph) -> tuple[Ints, Ints]:
+def _estimates(graph: Graph) -> tuple[Ints, Ints, Ints]:
     if "estimated" not in graph.__dict__["measures"]:  # said once, not of every view
         log.warning(
             "triangles and 4-cycles are estimated from %d pairs of neighbours a node, off by about 13 %%: counting "
             "them would look at %.1e paths",
             *(DRAWS, paths_counted(graph)),
         )
-    triangles, cycles = structure.estimate_cycles(graph.offsets, graph.targets, DRAWS, key(0, "cycles"))
-    return np.rint(triangles).astype(np.int64), np.rint(cycles).astype(np.int64)
+    rows = graph.offsets, graph.targets
+    triangles, cycles = (np.rint(x).astype(np.int64) for x in structure.estimate_cycles(*rows, DRAWS, key(0, "cycles")))
+    return triangles, cycles, structure.core_numbers(*rows)
 
 
 def _small(counts: Ints) -> Ints:

@@ -47,18 +47,19 @@ def neighbor_degrees(
     return out
 
 
-def cycles(offsets: Ints, targets: Ints) -> tuple[Ints, Ints]:
-    """The triangles that each node is a corner of, and the cycles of four different nodes it is on.  -> (n,), (n,) int64
+def counts_of_nodes(offsets: Ints, targets: Ints) -> tuple[Ints, Ints, Ints]:
+    """Of each node its triangles, the cycles of four different nodes it is on, its core number.  -> (n,) int64 each
 
-    4-cycles count with or without a chord. Both are counted in one walk over the paths of two edges of a copy of the
-    rows, which is ordered by degree.
+    4-cycles count with or without a chord. All are counted on a copy of the rows that is ordered by degree, cycles in
+    one walk over its paths of two edges.
     """
     n = len(offsets) - 1
     if not is_native(offsets, targets):
         from rae.ops import reference
 
-        return reference.triangles(offsets, targets), reference.four_cycles(offsets, targets)
+        return tuple(count(offsets, targets) for count in (reference.triangles, reference.four_cycles, core_numbers))
     rank, starts, ranked = by_degree(offsets, targets)
+    core = core_numbers(starts, ranked)
     step = max(1, min(threads(), n // 4096))  # the last rows cost most, so a thread takes every step-th row
     counts = [np.zeros((n, 2), np.int64) for _ in range(step)]  # a cycle has corners in any row: each for itself
 
@@ -71,7 +72,7 @@ def cycles(offsets: Ints, targets: Ints) -> tuple[Ints, Ints]:
     total = counts.pop(0)
     while counts:
         total += counts.pop()
-    return total[rank, 0], total[rank, 1]
+    return total[rank, 0], total[rank, 1], core[rank]
 
 
 def by_degree(offsets: Ints, targets: Ints) -> tuple[Ints, Ints, Ints]:
@@ -142,11 +143,11 @@ def estimate_cycles(offsets: Ints, targets: Ints, draws: int, key: Any) -> tuple
 
 
 def view(
-    offsets: Ints, targets: Ints, added: tuple[Ints, Ints], key: Any, noise: float
+    offsets: Ints, targets: Ints, added: tuple[Ints, Ints], key: Any, noise: float, *, empty: Any = np.empty
 ) -> tuple[np.ndarray[Any, np.dtype[np.int64]], Ints]:
     """The rows of a noisy copy of a graph: a share of its edges dropped, the rows of `added` merged in.
 
-    Whether an edge stays is a hash of (key, edge). -> offsets (n + 1,), targets
+    Whether an edge stays is a hash of (key, edge). `empty` makes the array of entries. -> offsets (n + 1,), targets
     """
     n = len(offsets) - 1
     threshold = min(round(noise * 2**64), 2**64 - 1)
@@ -158,15 +159,20 @@ def view(
     also = np.ascontiguousarray(added[1], targets.dtype)
     graph = (offsets, targets, int64(added[0]), also, int(key), threshold)
     counts = np.zeros(n + 1, np.int64)
-    in_ranges(lambda a, b: call("view_counts", *graph, counts, a, b, index=targets), n, 1024)
-    starts = np.cumsum(counts)
-    out = np.empty(int(starts[-1]), targets.dtype)
-    in_ranges(lambda a, b: call("view_rows", *graph, starts, out, a, b, index=targets), n, 1024)
+    _over_rows(lambda a, b: call("view_counts", *graph, counts, a, b, index=targets), n, targets)
+    starts = np.cumsum(counts, out=counts)
+    out = empty(int(starts[-1]), targets.dtype)
+    _over_rows(lambda a, b: call("view_rows", *graph, starts, out, a, b, index=targets), n, targets, out)
     return starts, out
 
 
 def view_weights(
-    graph: tuple[Ints, Ints, tuple[Ints, Ints], Any, float], rows: tuple[Ints, Ints], here: Floats, there: Floats
+    graph: tuple[Ints, Ints, tuple[Ints, Ints], Any, float],
+    rows: tuple[Ints, Ints],
+    here: Floats,
+    there: Floats,
+    *,
+    empty: Any = np.empty,
 ) -> Floats:
     """The weights in a channel of a noisy copy of a graph, for each stored neighbour of the copy.
 
@@ -182,9 +188,10 @@ def view_weights(
         return plain
     threshold = min(round(noise * 2**64), 2**64 - 1)
     also = np.ascontiguousarray(added[1], targets.dtype)
-    starts, out = rows[0], np.empty(len(rows[1]), np.float32)
+    starts, out = rows[0], empty(len(rows[1]), np.float32)
     arguments = (offsets, targets, int64(added[0]), also, int(key), threshold, here, there, len(targets), starts, out)
-    in_ranges(lambda a, b: call("view_weights", *arguments, a, b, index=targets), len(offsets) - 1, 1024)
+    work = partial(call, "view_weights", *arguments, index=targets)
+    _over_rows(work, len(offsets) - 1, targets, here, there, out)
     return out
 
 
