@@ -25,6 +25,7 @@ Doubles = np.ndarray[Any, np.dtype[np.float64]]
 
 MOST_PATHS = 10_000_000_000  # some minutes of one core
 DRAWS = 64
+KEPT_BYTES = 24  # per node, of degrees and counts that are kept with a graph
 COUNTED = ("triangles", "four_cycles", "core_numbers")  # beside the degrees
 
 log = logging.getLogger("rae")

@@ -44,6 +44,7 @@ PLACE = 64  # columns of `place`, a power of two
 WAVE_LEVELS = 3  # of `around`: how far it looks, in edges
 ROWS = 1 << 18  # of a graph that are read at a time
 CHUNK_BYTES = 64 << 20  # of what is made of them
+DRAWING_BYTES = 40  # per entry that is added to the rows of a view, while these are made
 SAMPLE = 100_000  # nodes that the covariances are taken over, at most
 SMALLEST_DEVIATION = 0.1  # of a measure: one that hardly varies is not blown up
 SMALLEST_SHARE = 1e-9  # of the largest eigenvalue: directions below it are rounding
@@ -308,23 +309,26 @@ def fit_structure(
 
 def fit_bytes(graph: Graph, config: ExactConfig, *, views_in_memory: bool = True) -> int:
     """Memory that `fit_structure` takes at most, beside the graph."""
-    n, entries, itemsize = graph.n_nodes, len(graph.targets), graph.targets.dtype.itemsize
-    measured, width = (count(tuple(graph.channels), graph.weighted) for count in (n_measures, n_averaged))
-    sampled = 8 * 5 * n_statistics(config, tuple(graph.channels), graph.weighted) * min(n, SAMPLE)
-    counted = 20 * n  # kept with the graph, and with a view
-    drawn = round(config.noise * entries)  # pairs that are added to a view, each in two rows
-    stored = 8 * n + round(entries * (1 + 0.1 * config.noise)) * (itemsize + 4 * len(graph.channels))
-    view = (stored if views_in_memory else 8 * n) + itemsize * drawn
-    counting = counting_bytes(graph)
-    averaging = (8 * measured + 4 * measured) * n + 4 * (3 * width) * n + CHUNK_BYTES
-    making = 40 * drawn
-    return 2 * counted + sampled + max(view + max(counting, averaging), making)
+    n, itemsize = graph.n_nodes, graph.targets.dtype.itemsize
+    drawn = round(config.noise * len(graph.targets))  # entries that are added to the rows of a view
+    entries = len(graph.targets) * (itemsize + 4 * len(graph.channels)) if views_in_memory else 0
+    view = 16 * n + entries + itemsize * drawn
+    return max(measures.KEPT_BYTES * n + view + measuring_bytes(graph, config), DRAWING_BYTES * drawn)
+
+
+def measuring_bytes(graph: Graph, config: ExactConfig) -> int:
+    """Memory that the measures and statistics of a graph take at most, beside the graph."""
+    n, channels, weighted = graph.n_nodes, tuple(graph.channels), graph.weighted
+    measured, width = n_measures(channels, weighted), n_averaged(channels, weighted)
+    averaging = (12 * measured + 12 * width + 16 * len(channels)) * n + CHUNK_BYTES
+    sampled = 8 * 5 * n_statistics(config, channels, weighted) * min(n, SAMPLE)
+    return measures.KEPT_BYTES * n + sampled + max(counting_bytes(graph), averaging)
 
 
 def counting_bytes(graph: Graph) -> int:
     """Memory that counting cycles takes: a copy of the graph that is ordered by degree, and counts of every thread."""
     n, itemsize = graph.n_nodes, graph.targets.dtype.itemsize
-    return graph.targets.nbytes + (16 + 3 * itemsize) * n + (16 + 2 * itemsize) * threads() * n
+    return graph.targets.nbytes + (32 + (16 + 2 * itemsize) * threads()) * n
 
 
 def _counter(progress: Progress | None, total: int) -> Any:

@@ -53,26 +53,34 @@ def counts_of_nodes(offsets: Ints, targets: Ints) -> tuple[Ints, Ints, Ints]:
     4-cycles count with or without a chord. All are counted on a copy of the rows that is ordered by degree, cycles in
     one walk over its paths of two edges.
     """
-    n = len(offsets) - 1
     if not is_native(offsets, targets):
         from rae.ops import reference
 
-        return tuple(count(offsets, targets) for count in (reference.triangles, reference.four_cycles, core_numbers))
+        return (
+            reference.triangles(offsets, targets),
+            reference.four_cycles(offsets, targets),
+            core_numbers(offsets, targets),
+        )
     rank, starts, ranked = by_degree(offsets, targets)
     core = core_numbers(starts, ranked)
+    counts = _cycles(starts, ranked)
+    return counts[rank, 0], counts[rank, 1], core[rank]
+
+
+def _cycles(offsets: Ints, targets: Ints) -> Ints:
+    """Triangles and 4-cycles of the nodes of a graph whose rows are ordered by degree.  -> (n, 2)"""
+    n = len(offsets) - 1
     step = max(1, min(threads(), n // 4096))  # the last rows cost most, so a thread takes every step-th row
     counts = [np.zeros((n, 2), np.int64) for _ in range(step)]  # a cycle has corners in any row: each for itself
 
     def work(first: int, last: int) -> None:
         for start in range(first, last):
-            call("count_cycles", starts, ranked, n, counts[start], start, step, index=ranked)
+            call("count_cycles", offsets, targets, n, counts[start], start, step, index=targets)
 
     in_ranges(work, step)
-    del ranked, starts
-    total = counts.pop(0)
-    while counts:
-        total += counts.pop()
-    return total[rank, 0], total[rank, 1], core[rank]
+    for others in counts[1:]:
+        counts[0] += others
+    return counts[0]
 
 
 def by_degree(offsets: Ints, targets: Ints) -> tuple[Ints, Ints, Ints]:
@@ -192,7 +200,8 @@ def view_weights(
     arguments = (offsets, targets, int64(added[0]), also, int(key), threshold, here, there, len(targets), starts, out)
     work = partial(call, "view_weights", *arguments, index=targets)
     _over_rows(work, len(offsets) - 1, targets, here, there, out)
-    return out
+    weights: Floats = out
+    return weights
 
 
 def strengths(offsets: Ints, weights: Floats) -> tuple[Ints, Doubles]:
