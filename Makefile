@@ -39,7 +39,7 @@ test: .venv/dev   ## run the tests, in a worker per core; the slow ones stay out
 	@$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow"
 
 slow: .venv/docs  ## run the slow tests; one builds the site as make docs does
-	@$(BIN)/python -m pytest -n auto --dist worksteal -m slow
+	@$(BIN)/python -m pytest -n auto --dist worksteal -m slow tests
 
 check: .venv/dev  ## style, types and the one-way flow of imports
 	@$(BIN)/ruff check .

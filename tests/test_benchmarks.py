@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import json
 import os
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 
 import rae
+from elsewhere import exit_code
 from rae.evaluation import measurements
 from rae.evaluation.ledger import Ledger
 from rae.evaluation.measurements import Measurements
@@ -29,9 +31,10 @@ def load(monkeypatch):
     return importlib.import_module
 
 
-def quietly(**more):
-    """An environment in which processes share two cores well."""
-    return {**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive", **more}
+def called(*command):
+    """A script that has ended, in an environment in which processes share two cores well."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}
+    return subprocess.run([sys.executable, *command], capture_output=True, text=True, env=environment, check=False)
 
 
 # ----------------------------------------------------------------------------------- recording
@@ -546,38 +549,63 @@ def test_a_step_that_needs_data_is_skipped_by_a_trial_without_it(load, monkeypat
     assert run.reason_to_skip(step, quick=True, named=False) is None
 
 
-@pytest.mark.slow
-def test_every_benchmark_runs_on_small_sizes_and_leaves_results_and_docs_alone(load):
-    """All but those of test_benchmarks_alternatives.py."""
-    first = ("growth", "resume_after_kill", "million_nodes", "plan_accuracy", "first_fit", "one_node", "update_trials")
-    last = ("training_step", "neighborhood_mean", "embed_all", "roles", "baselines", "variants")
-    elsewhere = {"install_alternatives", "graph_build", "file_to_vectors"}
-    assert {*first, *last} == {step.name for step in load("run").STEPS} - elsewhere
+TRIALS = (  # the first three share --work
+    ("growth", "resume_after_kill", "embed_all"), ("first_fit", "training_step"), ("plan_accuracy", "baselines"),
+    ("million_nodes", "one_node"), ("update_trials", "roles", "variants"),
+)  # fmt: skip
+BY_RUN = "neighborhood_mean"
+ELSEWHERE = {"install_alternatives", "graph_build", "file_to_vectors"}  # in test_benchmarks_alternatives.py
+TRIAL = """
+import json, runpy, sys
+out, *commands = sys.argv[1:]
+sys.stdout = sys.stderr = open(out, "w", buffering=1)
+for command in map(json.loads, commands):
+    sys.argv, sys.path[:0] = command, [command[0].rpartition("/")[0]]
+    runpy.run_path(command[0], run_name="__main__")
+"""
+
+
+@pytest.fixture
+def unchanged():
+    """The files of results/ and the page of measurements are afterwards what they were."""
     files = [*(ROOT / "results").glob("*"), ROOT / "docs" / "performance.md"]
     before = {path: path.read_bytes() for path in files}
-    processes = {}
-    for names in (first, last):
-        command = [sys.executable, HERE / "run.py", "--quick", *(word for name in names for word in ("--only", name))]
-        work = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=quietly())
-        processes[names] = work
-    for names, work in processes.items():
-        text, _ = work.communicate()
-        assert work.returncode == 0, text
-        assert all(f"== {name}: " in text for name in names)
-        assert ("same_bytes True" in text) == ("resume_after_kill" in names)
+    yield
     assert {path: path.read_bytes() for path in files} == before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("names", TRIALS, ids=lambda names: names[0])
+def test_every_benchmark_runs_on_small_sizes_and_leaves_results_and_docs_alone(load, tmp_path, unchanged, names):
+    """Step by step in one process that has imported torch already."""
+    run = load("run")
+    steps = [step for step in run.STEPS if step.name in names]
+    assert [step.name for step in steps] == [*names]
+    steps = [step for step in steps if not run.reason_to_skip(step, quick=True, named=True)]
+    commands = [command[1:] for step in steps for command in run.commands(step, tmp_path, tmp_path)]
+    code = exit_code(TRIAL, str(tmp_path / "output"), *map(json.dumps, commands))
+    text = (tmp_path / "output").read_text()
+
+    assert code == 0, text
+    assert ("same_bytes True" in text) == ("resume_after_kill" in names)
+    assert list(tmp_path.glob("*.jsonl"))
+
+
+@pytest.mark.slow
+def test_a_trial_runs_its_steps_and_writes_a_page_of_its_own(load, unchanged):
+    assert {*sum(TRIALS, (BY_RUN,))} == {step.name for step in load("run").STEPS} - ELSEWHERE
+    done = called(HERE / "run.py", "--quick", "--only", BY_RUN)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"== {BY_RUN}: " in done.stdout
+    assert "performance.md" in done.stdout
 
 
 @pytest.mark.slow
 def test_killed_commands_lose_nothing_and_the_trials_are_recorded(load, tmp_path):
     names = ("fit --memory --no-page", "embed", "explore --out")
-    command = [sys.executable, HERE / "kill_trials.py", "--quick", "--results", tmp_path]
-    done = subprocess.run(
-        [*command, *(word for name in names for word in ("--only", name))],
-        capture_output=True,
-        text=True,
-        env=quietly(),
-    )
+    chosen = [word for name in names for word in ("--only", name)]
+    done = called(HERE / "kill_trials.py", "--quick", "--results", tmp_path, *chosen)
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.splitlines()[-1].endswith(": 0 lost, 0 half, 0 left, 0 refused")

@@ -15,34 +15,43 @@ from rae.evaluation.runner import Job, compute
 from rae.evaluation.table_spec import Effort
 from rae.evaluation.tables import GROUPS, TABLES, hubs, recovery
 
-CELLS = [
-    pytest.param(table.name, number, dataset, id=f"{table.name}-{work.rows[0].name}-{dataset}")
-    for table in TABLES.values()
-    for number, work in enumerate(table.works)
-    if not work.kept_in  # computed in another table
-    for dataset in work.datasets
-]
-ONE_EACH = [  # every work on one of its data sets, not always the first
-    pytest.param(table.name, number, dataset, id=f"{table.name}-{work.rows[0].name}-{dataset}")
-    for table in TABLES.values()
-    for number, work in enumerate(table.works)
-    if not work.kept_in
-    for dataset in [work.datasets[number % len(work.datasets)]]
-]
 TUNED = (  # choosing C takes minutes
     "recovery-plain", "node-tuned", "words", "activity", "rone", "transfer-tuned", "graph-tuned",
 )  # fmt: skip
-FROM_FILES = [  # every data set in one work of each table, and every work on its last data set
-    cell
-    for cell in CELLS
-    for table, number, dataset in [cell.values]
-    if dataset not in ("house", "barbell")  # those have no stand-in
-    and table not in TUNED
-    and (
-        dataset == TABLES[table].works[number].datasets[-1]
-        or number == max(n for n, work in enumerate(TABLES[table].works) if dataset in work.datasets)
-    )
+NO_STAND_IN = {"house", "barbell"}  # the data themselves are small
+
+
+def works_of(table):
+    """The works that a table computes, with their numbers; the others are computed in another table."""
+    return [(number, work) for number, work in enumerate(table.works) if not work.kept_in]
+
+
+def cell(table, number, dataset):
+    """The parameters of a test that computes a cell."""
+    return pytest.param(table.name, number, dataset, id=f"{table.name}-{table.works[number].rows[0].name}-{dataset}")
+
+
+ONE_EACH = [  # every work on one of its data sets, not always the first
+    cell(table, number, work.datasets[number % len(work.datasets)])
+    for table in TABLES.values()
+    for number, work in works_of(table)
 ]
+
+
+def cells_of_files():
+    """Every data set once in each table, in its first work; every row once in all, on its first data set."""
+    rows = set()
+    for table in TABLES.values():
+        read = set(NO_STAND_IN)
+        for number, work in works_of(table) if table.name not in TUNED else ():
+            new = {row.name for row in work.rows} - rows
+            for dataset in work.datasets:
+                if dataset not in read or (new and dataset == work.datasets[0] not in NO_STAND_IN):
+                    yield cell(table, number, dataset)
+            read.update(work.datasets)
+            rows |= new
+
+
 TWO_STEPS = Effort(steps=2)
 
 
@@ -104,7 +113,7 @@ def test_every_work_runs_on_a_small_stand_in(table, number, dataset, monkeypatch
 
 @pytest.mark.slow
 @pytest.mark.data
-@pytest.mark.parametrize(("table", "number", "dataset"), FROM_FILES)
+@pytest.mark.parametrize(("table", "number", "dataset"), list(cells_of_files()))
 def test_cells_run_on_their_own_data(table, number, dataset, data_home, short_readers):
     if TABLES[table].from_files and not all(map(data.present, dataset.split(" to "))):
         pytest.skip(f"{dataset} is not in RAE_DATA")

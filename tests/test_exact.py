@@ -24,7 +24,7 @@ from rae.features import measures
 from rae.features.columns import Encoding
 from rae.io.embeddings import embeddings_blocks
 from rae.model.actions import far_weights
-from rae.model.structure import loaded_structure, view
+from rae.model.structure import equal_variances, loaded_structure, view
 from rae.ops import gather, structure
 from rae.ops.library import reference_only
 
@@ -90,7 +90,7 @@ def plain_structure(graph: Graph, frequencies: np.ndarray, phases: np.ndarray) -
     w = w * np.sign(w[np.abs(w).argmax(0), np.arange(24)])
     scaled = w * (values > 1e-9 * values[0])
     place = centered @ scaled
-    place = place / np.sqrt(place.var(0).sum()) @ (scipy.linalg.hadamard(64)[:24] / 8)
+    place = place / np.sqrt(place.var(0).sum())
     angle = own @ frequencies + phases
     waves = np.hstack([np.cos(angle), np.sin(angle)])
     f = len(phases)
@@ -117,7 +117,12 @@ def test_the_structural_blocks_are_those_of_the_formulas(fitted):
     solution = fitted.fitted.structure
     plain = plain_structure(GRAPH, solution.frequencies.numpy(), solution.phases.numpy())
 
-    assert np.allclose(fitted.transform(GRAPH), plain, atol=1e-5)
+    z = fitted.transform(GRAPH)
+    place, around = np.split(z, [64], axis=1)
+    # `place` is turned: compare inner products
+    assert np.allclose(place @ place.T, plain[:, :24] @ plain[:, :24].T, atol=1e-5)
+    assert np.allclose(place.var(0), 1 / 64, atol=1e-6)
+    assert np.allclose(around, plain[:, 24:], atol=1e-5)
 
 
 @pytest.mark.parametrize("given", ["words", "dense"])
@@ -139,9 +144,22 @@ def test_the_blocks_of_features_are_those_of_the_formulas(given):
     for block, source in zip(model.blocks, [x, hops[0], hops[1], far], strict=True):
         plain = plain_block(source, block.width, given == "words")
         ours = z[:, block.start : block.stop]
-        # an axis has no sign, and axes of equal variance no order: compare inner products
+        # the columns of a block are turned: compare inner products
         assert np.allclose(ours @ ours.T, plain @ plain.T, atol=2e-3)
-        assert np.allclose(ours.var(0), plain.var(0), atol=1e-3)
+        assert np.allclose(ours.var(0), 1 / block.width, atol=1e-4)
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 64])
+def test_a_rotation_gives_columns_equal_variances(size):
+    rng = np.random.default_rng(size)
+    x = rng.normal(size=(200, size)) * np.geomspace(1, 1e-3, size) @ rng.normal(size=(size, size))
+    covariance = torch.from_numpy(np.cov(x, rowvar=False).reshape(size, size))
+    turned = equal_variances(covariance)
+
+    assert torch.allclose(turned @ turned.T, torch.eye(size, dtype=torch.float64), atol=1e-12)
+    assert torch.allclose((turned.T @ covariance @ turned).diag(), covariance.trace() / size, rtol=1e-6)
+    for plain in (torch.zeros(3, 3), torch.eye(3)):  # nothing varies, or all alike
+        assert torch.equal(equal_variances(plain), torch.eye(3, dtype=torch.float64))
 
 
 def test_the_reference_operations_give_the_same_vectors(fitted):

@@ -175,10 +175,8 @@ def test_a_job_times_its_parts(load, monkeypatch, job, words, row):
 
 @pytest.mark.slow
 def test_a_trial_compares_this_environment_with_itself(tmp_path):
-    tables = ("neighborhood-mean", "resume-after-kill")
-    command = [sys.executable, HERE / "old_and_new.py", "--quick", "--results", tmp_path]
-    done = subprocess.run([*command, *(word for table in tables for word in ("--only", table))], text=True, check=True)
-    assert done.returncode == 0
+    command = [sys.executable, HERE / "old_and_new.py", "--quick", "--results", tmp_path, "--only", "neighbor-sampler"]
+    subprocess.run(command, check=True)
     lines = Ledger(tmp_path).latest("old-and-new")
-    assert {line["dataset"].split(":")[0] for line in lines} == set(tables)
+    assert {line["dataset"].split(":")[0] for line in lines} == {"neighbor-sampler"}
     assert all(line["new_cpu_s"] > 0 for line in lines)

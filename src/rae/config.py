@@ -201,7 +201,7 @@ class ExactConfig(Settings):
     frequencies: int = _setting(
         0,
         "random combinations of the measures in `around`, six columns each, even; 0: half the square root of the "
-        "number of nodes, from 4 to 32",
+        "number of nodes, from 4 to 32, beside features to 8",
         low=0,
         high=4096,
     )
@@ -266,9 +266,13 @@ class ExactConfig(Settings):
         """Columns of a block of features: more nodes support more of them."""
         return self.block_columns or min(128, max(32, math.isqrt(n_nodes)))
 
-    def n_frequencies(self, n_nodes: int) -> int:
-        """Frequencies of `around`: a level has as many columns as a block of features would have, up to 64."""
-        return self.frequencies or min(32, max(4, 2 * (math.isqrt(n_nodes) // 4)))
+    def n_frequencies(self, n_nodes: int, *, beside_features: bool = False) -> int:
+        """Frequencies of `around`: a level has as many columns as a block of features would have, up to 64.
+
+        Beside features the whole of it has as many as one of their blocks: a reader that standardises columns would
+        hear little else.
+        """
+        return self.frequencies or min(8 if beside_features else 32, max(4, 2 * (math.isqrt(n_nodes) // 4)))
 
 
 def check_names(settings: Mapping[str, Any], known: Sequence[str]) -> None:

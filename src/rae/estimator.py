@@ -417,7 +417,7 @@ def fit_exact(
     if x is None or config.structure:
         folder = None if scratch is None else Path(scratch)
         empty = np.empty if views_in_memory(graph, x, config, memory) else partial(scratch_array, folder=folder)
-        structure = fit_structure(graph, config, progress, empty=empty)
+        structure = fit_structure(graph, config, progress, beside_features=x is not None, empty=empty)
     names = None if x is None else x.names
     model = ExactModel(
         config,

@@ -70,7 +70,7 @@ def blank_models(config: Settings, graph: Graph, given: Any = None) -> dict[str,
     if given is None or config.structure:
         channels, weighted = tuple(graph.channels), graph.weighted
         own = np.broadcast_to(np.float32(0), (graph.n_nodes, n_measures(channels, weighted)))
-        count = config.n_frequencies(graph.n_nodes)
+        count = config.n_frequencies(graph.n_nodes, beside_features=given is not None)
         structure = Structure.blank(config, count, channels=channels, weighted=weighted)
         models |= structure_models(structure, config, graph, own)
     return models

@@ -7,7 +7,9 @@
 3. hops      h_1 .. h_4: means over neighbours, without the node itself, of those directions; repeated
 4. blocks    own; near = h_1; mid = h_2; far = the weighted mean of all hops. Each by its w principal axes, the variance
              of axis j less that of the first one left out, lambda_j - lambda_(w+1): what is noise counts little
-5. lengths   of words, each node's part of a block is scaled to one length: words say what, not how much;
+5. rotation  inside a block, until every column has the same variance: a reader that standardises columns does not
+             undo the spectrum
+6. lengths   of words, each node's part of a block is scaled to one length: words say what, not how much;
              in the end every block is centred and has a total variance of 1
 
 Everything that is kept is a map of a row, so a model embeds nodes and graphs it never saw, and the fit is a few passes
@@ -32,7 +34,7 @@ from rae.features.columns import category_of
 from rae.graph import Graph
 from rae.model.channels import mixed_channels
 from rae.model.sampling import sample_neighbors
-from rae.model.structure import check_tensors, sample_rows, signed
+from rae.model.structure import check_tensors, equal_variances, sample_rows, signed
 from rae.ops.dense import row_product
 from rae.ops.gather import moments, sparse_product
 from rae.progress import Progress
@@ -178,7 +180,7 @@ def fit_actions(x: Features, config: ExactConfig, progress: Progress | None = No
         hops = sampled_hops(x, blank, axes, rows, progress, groups)
         sources = [blank.project(x.take(rows), own_axes), *blocks_of_hops(hops)]
         width = min(columns, own_axes.shape[1])
-        maps = [principal_axes(source, width) for source in sources]
+        maps = [block_map(source, width, words) for source in sources]
         units = [
             _unit_scale((source.double() - center) @ axis) for source, (center, axis) in zip(sources, maps, strict=True)
         ]
@@ -353,6 +355,13 @@ def hop_bytes(n_nodes: int, n_features: int) -> int:
     """Memory that a fit takes to average directions over neighbours, and for the sample it takes them from."""
     columns = min(AXES, n_features)
     return min(HOP_BYTES, 8 * n_nodes * columns) + 12 * (HOPS + 2) * min(SAMPLE, n_nodes) * columns
+
+
+def block_map(source: Tensor, count: int, words: bool) -> tuple[Tensor, Tensor]:
+    """Center and axes of a block, turned so that each of its columns has the same variance.  -> (a,), (a, count)"""
+    center, axes = principal_axes(source, count)
+    block = (source.double() - center) @ axes
+    return center, (axes @ equal_variances(torch.cov((unit_rows(block) if words else block).T))).contiguous()
 
 
 def principal_axes(block: Tensor, count: int) -> tuple[Tensor, Tensor]:

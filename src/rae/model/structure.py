@@ -13,7 +13,6 @@ the measures on a node and around it, for readers that learn weights.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -40,7 +39,7 @@ from rae.runtime import generator, key, threads, torch_alone
 Floats = np.ndarray[Any, np.dtype[np.float32]]
 Empty = Callable[[int, Any], Any]  # makes an array of so many numbers of a type
 
-PLACE = 64  # columns of `place`, a power of two
+PLACE = 64  # columns of `place`
 WAVE_LEVELS = 3  # of `around`: how far it looks, in edges
 ROWS = 1 << 18  # of a graph that are read at a time
 CHUNK_BYTES = 64 << 20  # of what is made of them
@@ -275,7 +274,12 @@ def waves(own: Tensor, frequencies: Tensor, phases: Tensor) -> Tensor:
 
 
 def fit_structure(
-    graph: Graph, config: ExactConfig, progress: Progress | None = None, *, empty: Empty = np.empty
+    graph: Graph,
+    config: ExactConfig,
+    progress: Progress | None = None,
+    *,
+    beside_features: bool = False,
+    empty: Empty = np.empty,
 ) -> Structure:
     """The solution of the eigenproblem of this graph; `empty` makes the arrays of the edges of its views."""
     done = _counter(progress, config.n_views(graph.n_nodes) + 1)
@@ -300,7 +304,7 @@ def fit_structure(
             done()
         directions = solve(squares(phi, center) / len(phi), within.mean(), config)
         rng = generator(config.seed, "around")
-        count = config.n_frequencies(graph.n_nodes)
+        count = config.n_frequencies(graph.n_nodes, beside_features=beside_features)
         averaged = n_averaged(tuple(graph.channels), graph.weighted)
         frequencies = torch.from_numpy(rng.normal(size=(averaged, count)) * np.resize(config.sigmas, count))
         phases = torch.from_numpy(rng.random(count) * 2 * np.pi)
@@ -403,8 +407,10 @@ def solve(total: Tensor, within: Tensor, config: ExactConfig) -> Tensor:
     vectors = signed(vectors)
     varies = values > max(SMALLEST_SHARE * float(values[0]), SMALLEST_EIGENVALUE)
     scale = torch.where(varies, torch.where(varies, values, 1.0) ** ((config.power - 1) / 2), 0.0)
-    size = torch.sqrt((values * scale**2).sum())
-    return (vectors * scale / torch.where(size > 0, size, 1.0)) @ _rotation()[: len(values)]
+    variances = torch.zeros(PLACE, dtype=torch.float64)
+    variances[: len(values)] = values * scale**2
+    size = torch.sqrt(variances.sum())
+    return (vectors * scale / torch.where(size > 0, size, 1.0)) @ equal_variances(variances.diag())[: len(values)]
 
 
 def signed(vectors: Tensor) -> Tensor:
@@ -413,12 +419,28 @@ def signed(vectors: Tensor) -> Tensor:
     return torch.where(largest < 0, -vectors, vectors)
 
 
-def _rotation() -> Tensor:
-    """An orthogonal matrix whose entries all have one size: Hadamard's, by Sylvester.  -> (64, 64)"""
-    h = torch.ones((1, 1), dtype=torch.float64)
-    while len(h) < PLACE:
-        h = torch.cat([torch.cat([h, h], 1), torch.cat([h, -h], 1)])
-    return h / math.sqrt(PLACE)
+def equal_variances(covariance: Tensor) -> Tensor:
+    """An orthogonal matrix that gives every column the same variance.  (w, w) -> (w, w)
+
+    Distances stay as they are, and a reader that standardises columns does not undo the scale of directions. Each step
+    rotates the column of the largest variance towards that of the smallest, until the first has the mean.
+    """
+    c, turned = covariance.double().numpy().copy(), np.eye(len(covariance))
+    mean, left = np.trace(c) / len(c), np.ones(len(c), bool)
+    for _ in range(len(c) - 1):
+        variances = np.diag(c)
+        i, j = np.where(left, variances, -np.inf).argmax(), np.where(left, variances, np.inf).argmin()
+        more, less, both = c[i, i] - mean, c[j, j] - mean, c[i, j]
+        if more <= SMALLEST_SHARE * mean or less >= 0:  # equal already
+            break
+        tangent = (np.sqrt(both**2 - more * less) - both) / less
+        cosine = 1 / np.sqrt(1 + tangent**2)
+        rotation = cosine * np.array([[1, -tangent], [tangent, 1]])
+        c[:, [i, j]] = c[:, [i, j]] @ rotation
+        c[[i, j]] = rotation.T @ c[[i, j]]
+        turned[:, [i, j]] = turned[:, [i, j]] @ rotation
+        left[i] = False
+    return torch.from_numpy(turned)
 
 
 def loaded_structure(
