@@ -432,15 +432,16 @@ def test_triangles_and_core_numbers_are_those_of_networkx(threads, graph):
     plain = to_networkx(graph)
     arrays = graph.offsets, graph.targets
 
-    fast, by_torch = both(lambda: structure.triangles(*arrays))
+    fast, by_torch = both(lambda: structure.counts_of_nodes(*arrays)[0])
     assert fast.tolist() == by_torch.tolist() == list(nx.triangles(plain).values())
-    fast, by_torch = both(lambda: structure.core_numbers(*arrays))
-    assert fast.tolist() == by_torch.tolist() == list(nx.core_number(plain).values())
+    for count in (structure.core_numbers, lambda *rows: structure.counts_of_nodes(*rows)[2]):
+        fast, by_torch = both(lambda count=count: count(*arrays))
+        assert fast.tolist() == by_torch.tolist() == list(nx.core_number(plain).values())
 
 
 @pytest.mark.parametrize("graph", [GRAPH, wide(GRAPH), HUB], ids=["32", "64", "hub"])
 def test_four_cycles_of_the_library_and_of_the_reference(threads, graph):
-    fast, plain = both(lambda: structure.four_cycles(graph.offsets, graph.targets))
+    fast, plain = both(lambda: structure.counts_of_nodes(graph.offsets, graph.targets)[1])
 
     assert fast.dtype == plain.dtype == np.int64
     assert fast.tolist() == plain.tolist()
@@ -455,7 +456,7 @@ def test_four_cycles_are_those_found_by_trying_all_paths(threads):
         paths = ((v, w, x) for v in neighbors[u] for w in neighbors[v] - {u} for x in neighbors[w] - {u, v})
         return sum(u in neighbors[x] for _, _, x in paths) // 2  # each is found in both directions
 
-    counts = structure.four_cycles(graph.offsets, graph.targets)
+    counts = structure.counts_of_nodes(graph.offsets, graph.targets)[1]
 
     assert counts.tolist() == [cycles(u) for u in range(30)]
     assert counts.sum() > 0
@@ -467,7 +468,7 @@ def test_four_cycles_do_not_depend_on_threads_and_do_not_overflow_32_bits():
     by_count = []
     for count in (1, 2, 5):
         set_threads(count)
-        by_count.append(structure.four_cycles(graph.offsets, graph.targets))
+        by_count.append(structure.counts_of_nodes(graph.offsets, graph.targets)[1])
     set_threads(1)
 
     assert all(np.array_equal(counts, by_count[0]) for counts in by_count)

@@ -9,6 +9,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -19,7 +20,8 @@ import scipy.sparse as sp
 from rae import display
 from rae.blocks import Block
 from rae.config import Config, ExactConfig, Settings, settings_for
-from rae.engine import embed, embed_to, models_of
+from rae.engine import embed, embed_to, memory_bytes, models_of
+from rae.engine.layout import PROGRAM
 from rae.errors import (
     Argument,
     CollapseWarning,
@@ -38,10 +40,11 @@ from rae.model.actions import fit_actions
 from rae.model.checkpoint import Checkpoint, Fitted, losses
 from rae.model.encoder import Encoder
 from rae.model.exact import ExactModel
-from rae.model.structure import fit_structure
+from rae.model.structure import fit_bytes, fit_structure
 from rae.model.training import fit
 from rae.progress import Asked, Progress, shown
 from rae.sklearn_conventions import GraphTransformer
+from rae.storage.scratch import scratch_array
 
 Floats = np.ndarray[Any, np.dtype[np.float32]]
 
@@ -81,13 +84,17 @@ class RAE(GraphTransformer):
         *,
         features: Any = None,
         feature_names: Sequence[str] | str | os.PathLike[str] | None = None,
+        memory: int | str | None = None,
+        scratch: str | os.PathLike[str] | None = None,
         progress: Asked = None,
     ) -> Self:
         """Learn from one graph, or from several side by side; without features, from structure alone.
 
         `features` is a matrix with one row per node in the graph's row order, dense or SciPy sparse,
         or a FeatureTable keyed by id; for several graphs, one of these per graph. `feature_names` are the names of its
-        columns, or a file of them. `y` is ignored: labels never influence a model. `progress=True` shows bars, which a
+        columns, or a file of them. `y` is ignored: labels never influence a model. With `memory`, what the process may
+        take, e.g. "4GiB", the noisy copies of the graph that an exact fit makes lie in a temporary file where they do
+        not fit, in the folder `scratch` or the system's; the model is the same. `progress=True` shows bars, which a
         notebook does anyway.
         """
         self._check_y(y)
@@ -101,7 +108,9 @@ class RAE(GraphTransformer):
         config = self.config
         with shown(progress) as report:
             if isinstance(config, ExactConfig):
-                self._fitted = fit_exact(graph, features, config, names, report, categories=categories)
+                self._fitted = fit_exact(
+                    graph, features, config, names, report, categories=categories, memory=memory, scratch=scratch
+                )
             else:
                 assert isinstance(config, Config)
                 self._fitted = fit_trained(graph, features, config, names, report)
@@ -394,16 +403,21 @@ def fit_exact(
     progress: Progress | None = None,
     *,
     categories: frozenset[str] = frozenset(),
+    memory: int | str | None = None,
+    scratch: str | os.PathLike[str] | None = None,
 ) -> ExactModel:
     """J_within solved, for structure and for the features that are given.
 
-    `categories` are columns of a table that became one feature per value, where `features` is no table.
+    `categories` are columns of a table that became one feature per value, where `features` is no table; `memory` and
+    `scratch` as in `RAE.fit`.
     """
     x = None if features is None else Features.of(graph, features, Config(), names, categories=categories)
     actions = None if x is None else fit_actions(x, config, progress)
-    beside = x is not None
-    solve = not beside or config.structure
-    structure = fit_structure(graph, config, progress, beside_features=beside) if solve else None
+    structure = None
+    if x is None or config.structure:
+        folder = None if scratch is None else Path(scratch)
+        empty = np.empty if views_in_memory(graph, x, config, memory) else partial(scratch_array, folder=folder)
+        structure = fit_structure(graph, config, progress, beside_features=x is not None, empty=empty)
     names = None if x is None else x.names
     model = ExactModel(
         config,
@@ -419,6 +433,12 @@ def fit_exact(
         )
     _warn_of_collapse(model)
     return model
+
+
+def views_in_memory(graph: Graph, x: Features | None, config: ExactConfig, memory: int | str | None) -> bool:
+    """Whether a fit that keeps to so much memory has its noisy copies of the graph there, or in a file."""
+    resident = graph.resident_bytes + (0 if x is None else x.resident_bytes)
+    return memory is None or PROGRAM + resident + fit_bytes(graph, config) <= memory_bytes(memory)
 
 
 def _warn_of_sizes(x: Features) -> None:

@@ -43,14 +43,20 @@ def mapped(array: Any) -> mmap.mmap | None:
     return base
 
 
+class SharedMap(mmap.mmap):
+    """A mapped file that is written through: what its arrays hold is in the file, in memory or not."""
+
+
 def forget(*arrays: Any) -> None:
     """Give back the memory of what was read of memory-mapped arrays; reading on reads the file again.
 
-    A mapping that may be written to is left alone: its owner may have written what is in no file.
+    A mapping that may be written to is left alone, unless it is a SharedMap: its owner may have written what is in no
+    file.
     """
     for array in arrays:
         base = mapped(array)
-        if base is not None and memoryview(base).readonly and hasattr(mmap, "MADV_DONTNEED"):
+        in_file = base is not None and (isinstance(base, SharedMap) or memoryview(base).readonly)
+        if base is not None and in_file and hasattr(mmap, "MADV_DONTNEED"):
             base.madvise(mmap.MADV_DONTNEED)
 
 

@@ -54,14 +54,14 @@ def fit_run(
     `reading` are the fields of `rae.inputs.Reading`, which say how files are read and joined, such as
     source="caller", id="user" or missing="zero". `out` is by default runs/<name of the edge file or data set>.
 
-    With `memory`, such as "4GiB", intermediate rows that do not fit lie on disk beside `out`, with `half` in half
-    precision; the same call resumes where a killed one stopped. `dtype` is that of the embeddings file. `page` says
-    whether roles are found and the page is written, by default up to 200,000 nodes. `names` are display names of
-    the nodes: a mapping from ids, one per node in row order, or a table (a file or a data frame); `name` is their
-    column in that table, or in that of the features, which `names` may also name. `subject` is the title and the labels
-    of the page. A `lean` run keeps no copy of the graph and the features. `force` replaces the run that is there.
-    `progress` is True for bars (which a notebook shows anyway), or called with the stage, how much of it is done, its
-    total, and a mapping of numbers worth showing.
+    With `memory`, such as "4GiB", copies of the graph and intermediate rows that do not fit lie on disk beside `out`,
+    rows with `half` in half precision; the same call resumes where a killed one stopped. `dtype` is that of the
+    embeddings file. `page` says whether roles are found and the page is written, by default up to 200,000 nodes.
+    `names` are display names of the nodes: a mapping from ids, one per node in row order, or a table (a file or a data
+    frame); `name` is their column in that table, or in that of the features, which `names` may also name. `subject` is
+    the title and the labels of the page. A `lean` run keeps no copy of the graph and the features. `force` replaces the
+    run that is there. `progress` is True for bars (which a notebook shows anyway), or called with the stage, how much
+    of it is done, its total, and a mapping of numbers worth showing.
 
     A call that was killed after its vectors and before its page is finished by the same call.
 
@@ -186,7 +186,7 @@ def embed_file(
         if memory is not None:
             from rae.plan import check_budget
 
-            check_budget(memory, inputs.graph, inputs.features, fitted.config, half=half)
+            check_budget(memory, inputs.graph, inputs.features, fitted.config, half=half, fit=False)
         target.parent.mkdir(parents=True, exist_ok=True)
         began = time.perf_counter()
         width = fitted.embed_to(
@@ -338,7 +338,10 @@ def _write_run(
         return cache.write(path, about, lambda vectors: embed(vectors, checksum))
 
     began = time.perf_counter()
-    model.fit(inputs.graph, features=inputs.features, feature_names=inputs.feature_names, progress=progress or False)
+    model.fit(
+        inputs.graph, features=inputs.features, feature_names=inputs.feature_names,
+        memory=memory, scratch=_existing(folder), progress=progress or False,
+    )  # fmt: skip
     return Run.create(
         folder,
         model,
@@ -353,6 +356,11 @@ def _write_run(
         asked=asked,
         force=force,
     )
+
+
+def _existing(folder: Path) -> Path:
+    """The folder that a folder which may not be there yet is in, or will be."""
+    return next(parent for parent in folder.resolve().parents if parent.is_dir())
 
 
 def _check_file(target: Path, *, force: bool) -> None:

@@ -11,8 +11,9 @@ Memory is a formula. With b anchors a step, p positives, fan-outs f_1 (from the 
               made and three on their way into the file
               with a memory budget: parts at work, three row groups, and 4 n (half: 2 n) times the widest rows
               that are averaged, or what the budget leaves, whichever is less
-    fit       of an exact model: a noisy copy of the graph, a copy that is ordered by degree, and the statistics of all
-              nodes, FIT_BYTES a node; with weights, directions or kinds, those of each channel too
+    fit       of an exact model: a noisy copy of the graph, which lies in a file where a budget leaves no room for it, a
+              copy that is ordered by degree, counts of each thread, and one level of statistics of all nodes
+              (`rae.model.structure.fit_bytes`); or, if that is more, directions of the features of all nodes
     graph     offsets and neighbours, and 4 bytes per stored neighbour and channel
     read      the file and the columns made of it, before the graph is there; nothing for a graph folder
     peak      program + the larger of read and graph + features + the larger of step and embedding
@@ -41,10 +42,11 @@ import torch
 from rae.config import Config, ExactConfig, Settings
 from rae.engine import memory_bytes, stream
 from rae.engine.embedding import job_sizes
-from rae.engine.layout import PART_BYTES, PROGRAM, WRITING, Sizes, budget_for, layout
+from rae.engine.layout import PART_BYTES, PROGRAM, WRITING, budget_for, layout
 from rae.engine.levels import Model
 from rae.engine.models import blank_models
 from rae.errors import Argument, CollapseWarning, ConfigError, GraphError, MemoryWarning, size
+from rae.estimator import views_in_memory
 from rae.features import Features, measures
 from rae.graph import Graph
 from rae.io import write_embeddings
@@ -52,7 +54,6 @@ from rae.io.embeddings import GROUP_BYTES
 from rae.memory import aligned_empty, number_in
 from rae.memory import available_memory as available_memory
 from rae.model import actions, structure
-from rae.model.channels import n_measures
 from rae.model.training import fit
 from rae.ops.gather import mean
 from rae.runtime import generator, threads
@@ -60,7 +61,6 @@ from rae.storage.parts import Parts
 from rae.storage.scratch import scratch_folder
 
 LIVE_ARRAYS = 14  # arrays of a level that are alive at the end of a forward pass and during the backward pass
-FIT_BYTES = 256  # of an exact fit per node: counts, measures, two levels of moments
 BUFFERS = 2  # row groups that are computed while others are written
 PER_WEIGHT = 32  # bytes more per row where it has a weight, a direction or a kind: two columns, buffered and sorted
 PER_ROW = 64  # bytes per row of the edge file while the graph is made: two columns, codes, ranks
@@ -141,15 +141,16 @@ def memory(
         "read": 0 if from_folder else reading_bytes(file_bytes, graph.counts.rows, weighted=bool(graph.channels)),
         "graph": sum(array.nbytes for array in graph.arrays) + graph.id_column.nbytes,
         "features": resident + structural,
-        "step": _fit_bytes(graph, models, config),
+        "step": _fit_bytes(graph, models, config, budget),
         "embedding": 4 * n * _table_columns(models) + (BUFFERS + WRITING) * group,
     }
     fitting = PROGRAM + parts["graph"] + parts["features"] + parts["step"]
-    embedding = PROGRAM + parts["graph"] + parts["features"] + parts["embedding"]
+    counted = measures.KEPT_BYTES * n if "place" in models else 0
+    embedding = PROGRAM + parts["graph"] + parts["features"] + counted + parts["embedding"]
     if budget is not None:
         averaged = max(level.columns for model in models.values() for level in model.levels)
         parts["embedding"] = PART_BYTES + WRITING * GROUP_BYTES + _itemsize(half) * n * averaged
-        embedding = min(memory_bytes(budget), PROGRAM + parts["graph"] + resident + parts["embedding"])
+        embedding = min(memory_bytes(budget), PROGRAM + parts["graph"] + resident + counted + parts["embedding"])
     return parts | {"peak": max(PROGRAM + parts["read"] + parts["graph"], fitting, embedding)}
 
 
@@ -158,32 +159,44 @@ def reading_bytes(file_bytes: int, rows: int, *, weighted: bool = False) -> int:
     return file_bytes + (PER_ROW + (PER_WEIGHT if weighted else 0)) * rows
 
 
-def least_budget(graph: Graph, features: Any, config: Settings, *, half: bool = False) -> int:
-    """The least memory that embedding this graph can be told to keep to."""
-    sizes = _sizes(graph, features, config, half)
-    counting = PROGRAM + sizes.resident + _counting_bytes(graph) if isinstance(config, ExactConfig) else 0
-    return max(sizes.least_memory, counting)
+def least_budget(graph: Graph, features: Any, config: Settings, *, half: bool = False, fit: bool = True) -> int:
+    """The least memory that fitting and embedding this graph can be told to keep to; without a `fit`, embedding."""
+    models = blank_models(config, graph, features)
+    least = job_sizes(models, _itemsize(half)).least_memory
+    if not isinstance(config, ExactConfig):
+        return least
+    needed = (
+        _exact_bytes(graph, models, config, views_in_memory=False) if fit else _measuring_bytes(graph, models, config)
+    )
+    return max(least, PROGRAM + _resident_bytes(graph, models) + needed)
 
 
-def _counting_bytes(graph: Graph) -> int:
-    """Bytes that counting cycles takes: a copy of the graph that is ordered by degree, and counts of every thread."""
-    return graph.targets.nbytes + (32 + 24 * threads()) * graph.n_nodes
+def _resident_bytes(graph: Graph, models: Mapping[str, Model]) -> int:
+    """Bytes of graph and given features during a fit, but for what is mapped."""
+    return graph.resident_bytes + (models["actions"].reads.resident_bytes if "actions" in models else 0)
 
 
-def check_budget(memory: int | str, graph: Graph, features: Any, config: Settings, *, half: bool = False) -> None:
-    """Refuse a budget that embedding this graph cannot keep to, as `embed_to` would after the training.
+def _measuring_bytes(graph: Graph, models: Mapping[str, Model], config: ExactConfig) -> int:
+    return structure.measuring_bytes(graph, config) if "place" in models else 0
+
+
+def check_budget(
+    memory: int | str, graph: Graph, features: Any, config: Settings, *, half: bool = False, fit: bool = True
+) -> None:
+    """Refuse a budget that fitting and embedding this graph cannot keep to; without a `fit`, embedding it.
 
     A budget that is kept only by many passes over the edges gets a warning with a better one.
     """
     models = blank_models(config, graph, features)
     sizes = job_sizes(models, _itemsize(half))
     cut = layout(memory, sizes)
-    least = least_budget(graph, features, config, half=half)
+    least = least_budget(graph, features, config, half=half, fit=fit)
     if memory_bytes(memory) < least:
         raise ConfigError(
             Argument("memory"),
-            f" must be {math.ceil(least / 2**30 * 100) / 100:.2f} GiB or more to count the cycles of "
-            f"{graph.n_edges:,} edges, got {memory_bytes(memory) / 2**30:.2f} GiB",
+            f" must be {math.ceil(least / 2**30 * 100) / 100:.2f} GiB or more to "
+            f"{'fit a model of' if fit else 'count the cycles of'} {graph.n_edges:,} edges, "
+            f"got {memory_bytes(memory) / 2**30:.2f} GiB",
         )
     averaged = max(level.columns for model in models.values() for level in model.levels)
     passes = len(cut.stripes(averaged))
@@ -192,11 +205,6 @@ def check_budget(memory: int | str, graph: Graph, features: Any, config: Setting
         advice = () if shortage(better << 20) else (f"; {PASSES} times with ", Argument("memory", f"{better}MiB"))
         text = f"{size(memory_bytes(memory))} is enough, but slow: each level passes over the edges {passes} times"
         warnings.warn(MemoryWarning(text, *advice), stacklevel=3)
-
-
-def _sizes(graph: Graph, features: Any, config: Settings, half: bool) -> Sizes:
-    """What the layout of a model with these settings depends on."""
-    return job_sizes(blank_models(config, graph, features), _itemsize(half))
 
 
 def _itemsize(half: bool) -> int:
@@ -282,13 +290,11 @@ def fit_seconds(graph: Graph, x: Features, config: Config, loss: str) -> float:
     return float(first + np.median(others) * (config.steps - 1))
 
 
-def _fit_bytes(graph: Graph, models: Mapping[str, Model], config: Settings) -> int:
+def _fit_bytes(graph: Graph, models: Mapping[str, Model], config: Settings, budget: int | str | None) -> int:
     """Bytes of a training step, or of an exact fit, beside graph and features."""
     if isinstance(config, ExactConfig):
-        given = models["actions"].reads.given_width if "actions" in models else 0
-        hops = actions.hop_bytes(graph.n_nodes, given)
-        copy = sum(array.nbytes for array in graph.arrays)  # a noisy one, with its weights
-        return _counting_bytes(graph) + copy + _statistics_bytes(graph, config) + hops
+        x = models["actions"].reads if "actions" in models else None
+        return _exact_bytes(graph, models, config, views_in_memory=views_in_memory(graph, x, config, budget))
     assert isinstance(config, Config)
     if not config.steps:
         return 0
@@ -298,14 +304,11 @@ def _fit_bytes(graph: Graph, models: Mapping[str, Model], config: Settings) -> i
     return _step_bytes(graph, x.width, row_bytes, config)
 
 
-def _statistics_bytes(graph: Graph, config: ExactConfig) -> int:
-    """Bytes of the measures and statistics of an exact fit: more where edges have directions, weights or kinds."""
-    if not graph.channels:
-        return FIT_BYTES * graph.n_nodes
-    channels, weighted = tuple(graph.channels), graph.weighted
-    measured = n_measures(channels, weighted)
-    sampled = 8 * 4 * structure.n_statistics(config, channels, weighted) * min(graph.n_nodes, structure.SAMPLE)
-    return (FIT_BYTES + 40 * measured) * graph.n_nodes + sampled
+def _exact_bytes(graph: Graph, models: Mapping[str, Model], config: ExactConfig, *, views_in_memory: bool) -> int:
+    """Bytes of an exact fit beside graph and features: of its structure or of its features, whichever takes more."""
+    given = models["actions"].reads.given_width if "actions" in models else 0
+    fitted = structure.fit_bytes(graph, config, views_in_memory=views_in_memory) if "place" in models else 0
+    return max(fitted, actions.hop_bytes(graph.n_nodes, given))
 
 
 def _step_bytes(graph: Graph, n_features: int, row_bytes: float, config: Config) -> int:

@@ -27,11 +27,11 @@ from rae.engine.levels import Model, Neighborhoods, SomeNodes, WholeGraph
 from rae.engine.models import models_of
 from rae.engine.stores import MemoryStore, PartStore
 from rae.engine.tasks import Job, Task
+from rae.features.measures import KEPT_BYTES
 from rae.graph import Graph
 from rae.graph.folder import open_graph
 from rae.io import embeddings, read_features
 from rae.io.embeddings import EmbeddingWriter, check_writable
-from rae.memory import mapped
 from rae.model.checkpoint import load
 from rae.model.sampling import exact_blocks, inference_blocks
 from rae.runtime import torch_alone
@@ -306,8 +306,8 @@ def _counter(report: Report | None, total: int) -> Callable[[], None]:
 def job_sizes(models: Mapping[str, Model], itemsize: int) -> Sizes:
     """What a layout depends on."""
     graph = _graph(models)
-    in_memory = sum(array.nbytes for array in graph.arrays if mapped(array) is None)
     reads = {id(model.reads): model.reads for model in models.values()}.values()
+    counted = KEPT_BYTES * graph.n_nodes if "place" in models else 0
     levels = [max(level.width, level.columns) for model in models.values() for level in model.levels]
     return Sizes(
         n_nodes=graph.n_nodes,
@@ -315,7 +315,7 @@ def job_sizes(models: Mapping[str, Model], itemsize: int) -> Sizes:
         widths=(*levels, *(features.row_entries for features in reads)),
         width=sum(model.width for model in models.values()),
         itemsize=itemsize,
-        resident=in_memory + sum(features.resident_bytes for features in reads) + int(graph.id_column.nbytes),
+        resident=graph.resident_bytes + counted + sum(features.resident_bytes for features in reads),
         group_bytes=embeddings.GROUP_BYTES,
     )
 

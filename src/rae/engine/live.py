@@ -38,7 +38,7 @@ Ints = np.ndarray[Any, np.dtype[np.int64]]
 Floats = np.ndarray[Any, np.dtype[np.float32]]
 Tables = dict[str, np.ndarray[Any, Any]]
 
-COUNTED = ("triangles", "four_cycles", "core_numbers")  # of the measures, with the degrees those that follow each edge
+COUNTED = measures.COUNTED  # with the degrees, those of the measures that follow each edge
 MOST_SHARE = 0.45  # of the work of a full pass: above it the full pass is taken
 WRITTEN = 8  # numbers that a level reads in the time in which one number of a vector is made, checked and written
 FEW = 2048  # rows up to which tiles and threads cost more than they save

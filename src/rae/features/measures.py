@@ -16,6 +16,7 @@ import numpy as np
 
 from rae.errors import GraphError
 from rae.graph import Graph
+from rae.memory import forget
 from rae.ops import structure
 from rae.runtime import key
 
@@ -24,7 +25,8 @@ Doubles = np.ndarray[Any, np.dtype[np.float64]]
 
 MOST_PATHS = 10_000_000_000  # some minutes of one core
 DRAWS = 64
-CHUNK = 1 << 18  # rows at a time
+KEPT_BYTES = 24  # per node, of degrees and counts that are kept with a graph
+COUNTED = ("triangles", "four_cycles", "core_numbers")  # beside the degrees
 
 log = logging.getLogger("rae")
 
@@ -32,27 +34,23 @@ log = logging.getLogger("rae")
 def degrees(graph: Graph) -> Ints:
     """The number of neighbours of each node.  -> (n,)"""
     if graph.reach is not None:
-        return _once(graph, "degrees", lambda offsets, _: np.diff(offsets))
+        return _counted(graph, "degrees")
     return np.ascontiguousarray(graph.degrees, np.int64)
 
 
 def triangles(graph: Graph) -> Ints:
     """The triangles each node is a corner of.  -> (n,)"""
-    if is_estimated(graph):
-        return _estimates(graph)[0]
-    return _once(graph, "triangles", structure.triangles)
+    return _counted(graph, "triangles")
 
 
 def four_cycles(graph: Graph) -> Ints:
     """The cycles of four different nodes that each node is on, with or without a chord.  -> (n,)"""
-    if is_estimated(graph):
-        return _estimates(graph)[1]
-    return _once(graph, "four_cycles", structure.four_cycles)
+    return _counted(graph, "four_cycles")
 
 
 def core_numbers(graph: Graph) -> Ints:
     """The largest k such that the node is in the k-core.  -> (n,)"""
-    return _once(graph, "core_numbers", structure.core_numbers)
+    return _counted(graph, "core_numbers")
 
 
 def strengths(graph: Graph, channel: str) -> tuple[Ints, Doubles]:
@@ -90,13 +88,7 @@ def paths_counted(graph: Graph) -> int:
     """Paths of two edges that counting triangles and 4-cycles looks at: each edge from its end of higher degree."""
     known = graph.__dict__.setdefault("measures", {})
     if "paths" not in known:
-        degree, total = degrees(graph), 0
-        for a in range(0, graph.n_nodes, CHUNK):
-            b = min(a + CHUNK, graph.n_nodes)
-            there = degree[graph.targets[graph.offsets[a] : graph.offsets[b]]]
-            here = np.repeat(degree[a:b], degree[a:b])
-            total += int(there[there <= here].sum())
-        known["paths"] = total
+        known["paths"] = structure.paths_counted(graph.offsets, graph.targets)
     return int(known["paths"])
 
 
@@ -108,31 +100,32 @@ def kept(graph: Graph, name: str, key: bytes, compute: Callable[[], Any]) -> Any
     return known[name][1]
 
 
-def _once(graph: Graph, name: str, count: Callable[[Ints, Ints], Ints]) -> Ints:
-    """A count per node, made at the first call for this graph and kept with it."""
-    known: dict[str, Ints] = graph.__dict__.setdefault("measures", {})
+def _counted(graph: Graph, name: str) -> Ints:
+    """A count per node; all of them are made at the first call for this graph and kept with it.  -> (n,)"""
+    known: dict[str, Any] = graph.__dict__.setdefault("measures", {})
     if name not in known:
         if graph.reach is not None:
             raise GraphError(
                 f"the {name.replace('_', ' ')} of a part of a graph are not those of the graph, and this part does not "
                 "have the latter; cut it by rae.ego_graph, which takes them along, or pass the whole graph"
             )
-        known[name] = _small(count(graph.offsets, graph.targets))
-    return known[name]
+        counts = _estimates(graph) if is_estimated(graph) else structure.counts_of_nodes(graph.offsets, graph.targets)
+        known |= zip(COUNTED, map(_small, counts), strict=True)
+        forget(graph.targets)
+    counted: Ints = known[name]
+    return counted
 
 
-def _estimates(graph: Graph) -> tuple[Ints, Ints]:
-    known = graph.__dict__["measures"]
-    if "triangles" not in known:
-        if "estimated" not in known:  # said once, not of every view
-            log.warning(
-                "triangles and 4-cycles are estimated from %d pairs of neighbours a node, off by about 13 %%: counting "
-                "them would look at %.1e paths",
-                *(DRAWS, paths_counted(graph)),
-            )
-        counts = structure.estimate_cycles(graph.offsets, graph.targets, DRAWS, key(0, "cycles"))
-        known["triangles"], known["four_cycles"] = (_small(np.rint(values).astype(np.int64)) for values in counts)
-    return known["triangles"], known["four_cycles"]
+def _estimates(graph: Graph) -> tuple[Ints, Ints, Ints]:
+    if "estimated" not in graph.__dict__["measures"]:  # said once, not of every view
+        log.warning(
+            "triangles and 4-cycles are estimated from %d pairs of neighbours a node, off by about 13 %%: counting "
+            "them would look at %.1e paths",
+            *(DRAWS, paths_counted(graph)),
+        )
+    rows = graph.offsets, graph.targets
+    triangles, cycles = (np.rint(x).astype(np.int64) for x in structure.estimate_cycles(*rows, DRAWS, key(0, "cycles")))
+    return triangles, cycles, structure.core_numbers(*rows)
 
 
 def _small(counts: Ints) -> Ints:

@@ -147,6 +147,11 @@ class Graph:
             return _read_only(self.id_column.to_numpy(zero_copy_only=False))
         return _read_only(np.fromiter(map(_hashable, self.id_column.to_pylist()), object, self.n_nodes))
 
+    @property
+    def resident_bytes(self) -> int:
+        """Memory that the graph takes whatever is asked of it: what is not mapped."""
+        return sum(int(array.nbytes) for array in self.arrays if mapped(array) is None) + int(self.id_column.nbytes)
+
     @cached_property
     def degrees(self) -> Ints:
         """(n,) number of neighbours of each node."""

@@ -13,12 +13,11 @@ the measures on a node and around it, for readers that learn weights.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import torch
 from torch import Tensor
 
@@ -26,18 +25,25 @@ from rae.blocks import Block
 from rae.config import MEASURES, ExactConfig
 from rae.features import measures
 from rae.graph import Graph
+from rae.graph.builder import build_numbered
 from rae.graph.channels import kinds_of, mirrored
+from rae.graph.csr_writer import MemorySink
+from rae.memory import forget, row_chunks
 from rae.model.channels import channel_measures, n_averaged, n_measures, place_ways, weight_scales
 from rae.ops import structure as structure_ops
 from rae.ops.dense import row_product
 from rae.ops.gather import moments
 from rae.progress import Progress
-from rae.runtime import generator, key, torch_alone
+from rae.runtime import generator, key, threads, torch_alone
 
 Floats = np.ndarray[Any, np.dtype[np.float32]]
+Empty = Callable[[int, Any], Any]  # makes an array of so many numbers of a type
 
 PLACE = 64  # columns of `place`
 WAVE_LEVELS = 3  # of `around`: how far it looks, in edges
+ROWS = 1 << 18  # of a graph that are read at a time
+CHUNK_BYTES = 64 << 20  # of what is made of them
+DRAWING_BYTES = 40  # per entry that is added to the rows of a view, while these are made
 SAMPLE = 100_000  # nodes that the covariances are taken over, at most
 SMALLEST_DEVIATION = 0.1  # of a measure: one that hardly varies is not blown up
 SMALLEST_SHARE = 1e-9  # of the largest eigenvalue: directions below it are rounding
@@ -112,10 +118,13 @@ def measure(graph: Graph, scales: Tensor | None = None) -> Tensor:
     Of a graph with channels then those of `rae.model.channels`, weights in these units, or in those of the graph.
     """
     functions = (measures.degrees, measures.triangles, measures.core_numbers, measures.four_cycles)
-    columns = [torch.from_numpy(f(graph).astype(np.float64)) for f in functions]
+    columns: list[Any] = [f(graph) for f in functions]
     if graph.channels:
         columns += channel_measures(graph, scales_of(graph) if scales is None else scales)
-    return torch.log1p(torch.stack(columns, 1))
+    x = np.empty((graph.n_nodes, len(columns)))
+    for j, column in enumerate(columns):
+        x[:, j] = column
+    return torch.from_numpy(x).log1p_()
 
 
 def scales_of(graph: Graph) -> Tensor | None:
@@ -131,7 +140,9 @@ def units(x: Tensor) -> tuple[Tensor, Tensor]:
 
 def in_units(x: Tensor, unit: tuple[Tensor, Tensor]) -> Floats:
     """The measures in these units.  (n, k) -> (n, k)"""
-    own: Floats = ((x - unit[0]) / unit[1]).float().numpy()
+    own: Floats = np.empty(x.shape, np.float32)
+    for a, b in row_chunks(len(x), ROWS):
+        own[a:b] = ((x[a:b] - unit[0]) / unit[1]).float().numpy()
     return own
 
 
@@ -142,7 +153,7 @@ def measured(graph: Graph, fitted: Structure, config: ExactConfig) -> tuple[Floa
     per graph and kept with it: what is asked next of the same graph costs no pass over it.
     """
     with torch_alone():
-        edges = repr((tuple(graph.channels), graph.weighted)).encode()  # a plain model reads the same graph otherwise
+        edges = _edges_read(graph)
         if not config.relative:
             unit, scales = (fitted.mean, fitted.deviation), fitted.scales
             known_by = edges + _bytes(unit if scales is None else (*unit, scales))
@@ -150,10 +161,21 @@ def measured(graph: Graph, fitted: Structure, config: ExactConfig) -> tuple[Floa
         unit = measures.kept(graph, "units", edges, lambda: units(measure(graph)))
         own: Floats = measures.kept(graph, "own", edges + _bytes(unit), lambda: in_units(measure(graph), unit))
         rows = sample_rows(graph.n_nodes, SAMPLE, config.seed)
-        settings = (config.measure_weights, config.level_weights, config.seed)
-        read = edges + repr((*settings, config.channel_weight) if graph.channels else settings).encode()
-        center = measures.kept(graph, "center", read, lambda: statistics(graph, own, config, rows).mean(0))
+        center = measures.kept(
+            graph, "center", _read_by(graph, config), lambda: statistics(graph, own, config, rows).mean(0)
+        )
     return own, replace(fitted, center=center)
+
+
+def _edges_read(graph: Graph) -> bytes:
+    """What is read of the edges of a graph, as a key: a plain model reads the same graph otherwise."""
+    return repr((tuple(graph.channels), graph.weighted)).encode()
+
+
+def _read_by(graph: Graph, config: ExactConfig) -> bytes:
+    """What the statistics of a graph depend on, as a key."""
+    settings = (config.measure_weights, config.level_weights, config.seed)
+    return _edges_read(graph) + repr((*settings, config.channel_weight) if graph.channels else settings).encode()
 
 
 def _bytes(unit: Sequence[Tensor]) -> bytes:
@@ -182,39 +204,62 @@ def weighted_levels(levels: list[Tensor], config: ExactConfig) -> Tensor:
 
 
 def statistics(graph: Graph, own: Floats, config: ExactConfig, rows: Any) -> Tensor:
-    """The statistics of some rows: own measures, mean and deviation of neighbours, farther means.  -> (r, p) float64"""
-    at, to, channels = graph.offsets, graph.targets, tuple(graph.channels)
-    width = n_averaged(channels, graph.weighted)
-    counted = weighted_measures(torch.from_numpy(own), config)
-    levels, below = [counted[rows]], counted[:, :width].contiguous()
-    for k in range(len(config.level_weights)):
-        here = moments(below, at, to, spread=0 if k else width)
-        level = [here[rows]]
-        for way in () if k else place_ways(channels, graph.weighted)[1:]:
-            level.append(moments(below, at, to, rows, spread=width, weights=graph.channels[way.channels[0]]))
-        levels.append(torch.cat(level, 1))
-        below = here[:, :width].contiguous()
+    """The statistics of some rows, ascending: own measures, moments of neighbours, farther means.  -> (r, p) float64
+
+    Beside the measures of all nodes, one level of their means is in memory, and the one that is made of it.
+    """
+    width = n_averaged(tuple(graph.channels), graph.weighted)
+    levels = [weighted_measures(torch.from_numpy(own[rows]), config)]
+    below = weighted_measures(torch.from_numpy(own), config)[:, :width].contiguous()
+    last = len(config.level_weights) - 1
+    for k in range(last + 1):
+        here, below = _level(graph, below, rows, is_first=k == 0, is_last=k == last)
+        levels.append(here)
     return weighted_levels(levels, config).double()
 
 
-def view(graph: Graph, config: ExactConfig, number: int) -> Graph:
+def _level(graph: Graph, below: Tensor, rows: Any, *, is_first: bool, is_last: bool) -> tuple[Tensor, Tensor]:
+    """A level of these rows, and the means of all nodes, which the next level averages; the last one makes no others.
+
+    The first level has deviations too, over all edges alike and along each channel.
+    """
+    offsets, targets, width = graph.offsets, graph.targets, below.shape[1]
+    spread = width if is_first else 0
+    ways = place_ways(tuple(graph.channels), graph.weighted)[1:] if is_first else ()
+    along = [graph.channels[way.channels[0]] for way in ways]
+    level, means = [], below[:0] if is_last else torch.empty_like(below)
+    for a, b in row_chunks(graph.n_nodes, ROWS):
+        here = rows[np.searchsorted(rows, a) : np.searchsorted(rows, b)]
+        if is_last:
+            parts = [moments(below, offsets, targets, here, spread=spread)]
+        else:
+            part = moments(below, offsets[a : b + 1], targets, spread=spread)
+            means[a:b] = part[:, :width]
+            parts = [part[here - a]]
+        parts += [moments(below, offsets, targets, here, spread=spread, weights=weights) for weights in along]
+        level.append(torch.cat(parts, 1))
+        forget(targets, *along)
+    return torch.cat(level), means
+
+
+def view(graph: Graph, config: ExactConfig, number: int, empty: Empty = np.empty) -> Graph:
     """The graph with a share of its edges dropped and as many random pairs added; the same for the same seed.
 
     A dropped edge takes its weights along, an added pair has those of a random edge, and its direction and kind.
+    `empty` makes the arrays of its edges.
     """
     rng, n = generator(config.seed, "view", number), graph.n_nodes
     count = int(rng.binomial(graph.n_edges, config.noise))
-    ends = rng.integers(n, size=(2, count), dtype=graph.targets.dtype)
-    ids = pa.array(np.arange(n))
-    added = Graph.from_edges((ends[0], ends[1]), ids=ids)
+    ends, sink = rng.integers(n, size=(2, count), dtype=graph.targets.dtype), MemorySink()
+    added = build_numbered(ends[0], ends[1], graph.id_column, sink).offsets, sink.targets
     salt = key(config.seed, "view", number, "dropped")
-    arguments = graph.offsets, graph.targets, (added.offsets, added.targets), salt, config.noise
-    rows = structure_ops.view(*arguments)
+    arguments = graph.offsets, graph.targets, added, salt, config.noise
+    rows = structure_ops.view(*arguments, empty=empty)
     channels = {
-        name: structure_ops.view_weights(arguments, rows, array, graph.channels[mirrored(name)])
+        name: structure_ops.view_weights(arguments, rows, array, graph.channels[mirrored(name)], empty=empty)
         for name, array in graph.channels.items()
     }
-    noisy = Graph(*rows, ids, channels=channels, weighted=graph.weighted)
+    noisy = Graph(*rows, graph.id_column, channels=channels, weighted=graph.weighted)
     measures.estimate_as(noisy, graph)
     return noisy
 
@@ -229,26 +274,65 @@ def waves(own: Tensor, frequencies: Tensor, phases: Tensor) -> Tensor:
 
 
 def fit_structure(
-    graph: Graph, config: ExactConfig, progress: Progress | None = None, *, beside_features: bool = False
+    graph: Graph,
+    config: ExactConfig,
+    progress: Progress | None = None,
+    *,
+    beside_features: bool = False,
+    empty: Empty = np.empty,
 ) -> Structure:
-    """The solution of the eigenproblem of this graph."""
+    """The solution of the eigenproblem of this graph; `empty` makes the arrays of the edges of its views."""
     done = _counter(progress, config.n_views(graph.n_nodes) + 1)
     with torch_alone():
         scales = scales_of(graph)
         x = measure(graph, scales)
         unit = units(x)
+        measures.kept(graph, "units", _edges_read(graph), lambda: unit)  # embedding this graph asks for them next
         rows = sample_rows(graph.n_nodes, SAMPLE, config.seed)
-        phi = statistics(graph, in_units(x, unit), config, rows)
-        done()
-        within = _within(graph, phi, unit, config, rows, done, scales)
+        own = in_units(x, unit)
+        del x
+        phi = statistics(graph, own, config, rows)
+        del own
         center = phi.mean(0)
-        total = (phi - center).T @ (phi - center) / len(phi)
+        measures.kept(graph, "center", _read_by(graph, config), lambda: center)
+        done()
+        within = WithinSums()
+        for number in range(config.n_views(graph.n_nodes)):
+            noisy = view(graph, config, number, empty)
+            within.add(statistics(noisy, in_units(measure(noisy, scales), unit), config, rows) - phi)
+            del noisy  # before the next one is made
+            done()
+        directions = solve(squares(phi, center) / len(phi), within.mean(), config)
         rng = generator(config.seed, "around")
         count = config.n_frequencies(graph.n_nodes, beside_features=beside_features)
         averaged = n_averaged(tuple(graph.channels), graph.weighted)
         frequencies = torch.from_numpy(rng.normal(size=(averaged, count)) * np.resize(config.sigmas, count))
         phases = torch.from_numpy(rng.random(count) * 2 * np.pi)
-        return Structure(*unit, center, solve(total, within, config), frequencies, phases, scales)
+        return Structure(*unit, center, directions, frequencies, phases, scales)
+
+
+def fit_bytes(graph: Graph, config: ExactConfig, *, views_in_memory: bool = True) -> int:
+    """Memory that `fit_structure` takes at most, beside the graph."""
+    n, itemsize = graph.n_nodes, graph.targets.dtype.itemsize
+    drawn = round(config.noise * len(graph.targets))  # entries that are added to the rows of a view
+    entries = len(graph.targets) * (itemsize + 4 * len(graph.channels)) if views_in_memory else 0
+    view = 16 * n + entries + itemsize * drawn
+    return max(measures.KEPT_BYTES * n + view + measuring_bytes(graph, config), DRAWING_BYTES * drawn)
+
+
+def measuring_bytes(graph: Graph, config: ExactConfig) -> int:
+    """Memory that the measures and statistics of a graph take at most, beside the graph."""
+    n, channels, weighted = graph.n_nodes, tuple(graph.channels), graph.weighted
+    measured, width = n_measures(channels, weighted), n_averaged(channels, weighted)
+    averaging = (12 * measured + 12 * width + 16 * len(channels)) * n + CHUNK_BYTES
+    sampled = 8 * 5 * n_statistics(config, channels, weighted) * min(n, SAMPLE)
+    return measures.KEPT_BYTES * n + sampled + max(counting_bytes(graph), averaging)
+
+
+def counting_bytes(graph: Graph) -> int:
+    """Memory that counting cycles takes: a copy of the graph that is ordered by degree, and counts of every thread."""
+    n, itemsize = graph.n_nodes, graph.targets.dtype.itemsize
+    return graph.targets.nbytes + (32 + (16 + 2 * itemsize) * threads()) * n
 
 
 def _counter(progress: Progress | None, total: int) -> Any:
@@ -268,28 +352,44 @@ def sample_rows(n: int, most: int, seed: int) -> Any:
     return np.arange(n) if n <= most else np.sort(generator(seed, "sample").choice(n, most, replace=False))
 
 
-def _within(
-    graph: Graph,
-    phi: Tensor,
-    unit: tuple[Tensor, Tensor],
-    config: ExactConfig,
-    rows: Any,
-    done: Any,
-    scales: Tensor | None = None,
-) -> Tensor:
-    """S_W: the mean covariance of a node's statistics over its views.  (r, p) -> (p, p)
+def squares(phi: Tensor, center: Tensor) -> Tensor:
+    """The sum of the squares of these rows about a center, for S_T: those of parts of the nodes add up.
 
-    Views are taken relative to the statistics of the graph itself: the covariance is the same, and nothing cancels.
+    (r, p), (p,) -> (p, p)
     """
-    views = config.n_views(graph.n_nodes)
-    sums, squares = torch.zeros_like(phi), phi.new_zeros((phi.shape[1], phi.shape[1]))
-    for number in range(views):
-        noisy = view(graph, config, number)
-        change = statistics(noisy, in_units(measure(noisy, scales), unit), config, rows) - phi
-        sums += change
-        squares += change.T @ change
-        done()
-    return (squares - sums.T @ sums / views) / (len(phi) * (views - 1))
+    away = phi - center
+    return away.T @ away
+
+
+@dataclass
+class WithinSums:
+    """The sums of S_W over some rows: of each view how the statistics of the rows change, relative to the graph itself.
+
+    The covariance over views is the same as that of the statistics, and nothing cancels. The sums of parts of the nodes
+    add up, once each part has added all views.
+    """
+
+    views: int = 0
+    changes: Tensor | None = None  # (r, p) added up over views
+    squares: Tensor | None = None  # (p, p)
+
+    def add(self, change: Tensor) -> None:
+        """Add a view: the statistics of the rows in it, less those in the graph.  (r, p)"""
+        square = change.T @ change
+        self.changes = change if self.changes is None else self.changes.add_(change)
+        self.squares = square if self.squares is None else self.squares.add_(square)
+        self.views += 1
+
+    def sums(self) -> Tensor:
+        """The squares of the changes about their mean over the views.  -> (p, p)"""
+        assert self.changes is not None
+        assert self.squares is not None
+        return self.squares - self.changes.T @ self.changes / self.views
+
+    def mean(self) -> Tensor:
+        """S_W over these rows: the mean covariance of a node's statistics over its views.  -> (p, p)"""
+        assert self.changes is not None
+        return self.sums() / (len(self.changes) * (self.views - 1))
 
 
 def solve(total: Tensor, within: Tensor, config: ExactConfig) -> Tensor:

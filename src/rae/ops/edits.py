@@ -119,8 +119,7 @@ class EditedRows:
                 self.starts[here], self.degrees[here] = len(self.targets) + self.used, len(row)
                 self.used += len(row)
         graph = self.lists(np.arange(self.capacity))
-        self.triangles[:], self.cycles[:] = structure.triangles(*graph), structure.four_cycles(*graph)
-        self.core[:] = structure.core_numbers(*graph)
+        self.triangles[:], self.cycles[:], self.core[:] = structure.counts_of_nodes(*graph)
         nodes = np.flatnonzero((before != self._numbers()).any(1))
         return nodes, before[nodes]
 

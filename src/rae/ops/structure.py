@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import threading
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from rae.ops.build import relabel_rows
+from rae.memory import forget, row_chunks
 from rae.ops.library import call, int64, is_native
 from rae.runtime import in_ranges, threads
 
 Ints = np.ndarray[Any, np.dtype[np.integer[Any]]]
 Floats = np.ndarray[Any, np.dtype[np.float32]]
 Doubles = np.ndarray[Any, np.dtype[np.float64]]
+
+ROWS = 1 << 18  # read of a graph before the memory of what was mapped of it is given back
 
 
 def neighbor_degrees(
@@ -44,57 +47,84 @@ def neighbor_degrees(
     return out
 
 
-def triangles(offsets: Ints, targets: Ints) -> Ints:
-    """The triangles that each node is a corner of.  -> (n,)"""
-    n = len(offsets) - 1
+def counts_of_nodes(offsets: Ints, targets: Ints) -> tuple[Ints, Ints, Ints]:
+    """Of each node its triangles, the cycles of four different nodes it is on, its core number.  -> (n,) int64 each
+
+    4-cycles count with or without a chord. All are counted on a copy of the rows that is ordered by degree, cycles in
+    one walk over its paths of two edges.
+    """
     if not is_native(offsets, targets):
         from rae.ops import reference
 
-        result: Ints = reference.triangles(offsets, targets)
-        return result
-    starts = np.zeros(n + 1, np.int64)
-    in_ranges(lambda a, b: call("forward_counts", offsets, targets, starts, a, b, index=targets), n, 1024)
-    starts = np.cumsum(starts)
-    after = np.empty(int(starts[-1]), targets.dtype)
-    in_ranges(lambda a, b: call("forward_rows", offsets, targets, starts, after, a, b, index=targets), n, 1024)
-    total, lock = np.zeros(n, np.int64), threading.Lock()
-
-    def work(a: int, b: int) -> None:
-        counts = np.zeros(n, np.int64)  # a triangle has corners in any range, so each thread counts for itself
-        call("count_triangles", starts, after, counts, a, b, index=targets)
-        with lock:
-            np.add(total, counts, out=total)
-
-    in_ranges(work, n, 4096)
-    return total
+        return (
+            reference.triangles(offsets, targets),
+            reference.four_cycles(offsets, targets),
+            core_numbers(offsets, targets),
+        )
+    rank, starts, ranked = by_degree(offsets, targets)
+    core = core_numbers(starts, ranked)
+    counts = _cycles(starts, ranked)
+    return counts[rank, 0], counts[rank, 1], core[rank]
 
 
-def four_cycles(offsets: Ints, targets: Ints) -> Ints:
-    """The cycles of four different nodes that each node is on, with or without a chord.  -> (n,) int64"""
+def _cycles(offsets: Ints, targets: Ints) -> Ints:
+    """Triangles and 4-cycles of the nodes of a graph whose rows are ordered by degree.  -> (n, 2)"""
     n = len(offsets) - 1
-    if not is_native(offsets, targets):
-        from rae.ops import reference
+    step = max(1, min(threads(), n // 4096))  # the last rows cost most, so a thread takes every step-th row
+    counts = [np.zeros((n, 2), np.int64) for _ in range(step)]  # a cycle has corners in any row: each for itself
 
-        result: Ints = reference.four_cycles(offsets, targets)
-        return result
-    degrees = np.diff(offsets)
+    def work(first: int, last: int) -> None:
+        for start in range(first, last):
+            call("count_cycles", offsets, targets, n, counts[start], start, step, index=targets)
+
+    in_ranges(work, step)
+    for others in counts[1:]:
+        counts[0] += others
+    return counts[0]
+
+
+def by_degree(offsets: Ints, targets: Ints) -> tuple[Ints, Ints, Ints]:
+    """The place of each row in the order by degree, and the rows of the graph in that order: where they begin, entries.
+
+    Rows are read in their own order, so that a mapped graph is never in memory as a whole.
+    """
+    n, degrees = len(offsets) - 1, np.diff(offsets)
     order = np.argsort(degrees, kind="stable").astype(targets.dtype)
     rank = np.empty_like(order)
     rank[order] = np.arange(n, dtype=order.dtype)
     starts = np.concatenate([[0], np.cumsum(degrees[order])]).astype(np.int64)
-    by_degree = relabel_rows(offsets, targets, order, rank, starts)
-    total, lock = np.zeros(n, np.int64), threading.Lock()
-    step = max(1, min(threads(), n // 4096))  # the last rows cost most, so a thread takes every step-th row
+    del order, degrees
+    ranked = np.empty(len(targets), targets.dtype)
+    _over_rows(
+        lambda a, b: call("ranked_rows", offsets, targets, rank, starts, ranked, a, b, index=targets), n, targets
+    )
+    return rank, starts, ranked
 
-    def work(first: int, last: int) -> None:
-        for start in range(first, last):
-            counts = np.zeros(n, np.int64)  # a cycle has corners in any row, so each thread counts for itself
-            call("count_four_cycles", starts, by_degree, n, counts, start, step, index=by_degree)
-            with lock:
-                np.add(total, counts, out=total)
 
-    in_ranges(work, step)
-    return total[rank]
+def _over_rows(work: Callable[[int, int], Any], n: int, *arrays: Any) -> None:
+    """Call work(start, stop) over 0..n by threads, some rows at a time; what was mapped of the arrays is given back."""
+    for first, last in row_chunks(n, ROWS):
+        in_ranges(partial(_shifted, work, first), last - first, 1024)
+        forget(*arrays)
+
+
+def _shifted(work: Callable[[int, int], Any], first: int, start: int, stop: int) -> None:
+    work(first + start, first + stop)
+
+
+def paths_counted(offsets: Ints, targets: Ints) -> int:
+    """Paths of two edges that counting cycles looks at: each edge from its end of higher degree."""
+    if not is_native(offsets, targets):
+        degree = np.diff(offsets)
+        here, there = np.repeat(degree, degree), degree[targets]
+        return int(there[there <= here].sum())
+    found: list[int] = []
+    _over_rows(
+        lambda a, b: found.append(call("count_paths", offsets, targets, a, b, index=targets)),
+        len(offsets) - 1,
+        targets,
+    )
+    return sum(found)
 
 
 def estimate_cycles(offsets: Ints, targets: Ints, draws: int, key: Any) -> tuple[Doubles, Doubles]:
@@ -121,11 +151,11 @@ def estimate_cycles(offsets: Ints, targets: Ints, draws: int, key: Any) -> tuple
 
 
 def view(
-    offsets: Ints, targets: Ints, added: tuple[Ints, Ints], key: Any, noise: float
+    offsets: Ints, targets: Ints, added: tuple[Ints, Ints], key: Any, noise: float, *, empty: Any = np.empty
 ) -> tuple[np.ndarray[Any, np.dtype[np.int64]], Ints]:
     """The rows of a noisy copy of a graph: a share of its edges dropped, the rows of `added` merged in.
 
-    Whether an edge stays is a hash of (key, edge). -> offsets (n + 1,), targets
+    Whether an edge stays is a hash of (key, edge). `empty` makes the array of entries. -> offsets (n + 1,), targets
     """
     n = len(offsets) - 1
     threshold = min(round(noise * 2**64), 2**64 - 1)
@@ -137,15 +167,20 @@ def view(
     also = np.ascontiguousarray(added[1], targets.dtype)
     graph = (offsets, targets, int64(added[0]), also, int(key), threshold)
     counts = np.zeros(n + 1, np.int64)
-    in_ranges(lambda a, b: call("view_counts", *graph, counts, a, b, index=targets), n, 1024)
-    starts = np.cumsum(counts)
-    out = np.empty(int(starts[-1]), targets.dtype)
-    in_ranges(lambda a, b: call("view_rows", *graph, starts, out, a, b, index=targets), n, 1024)
+    _over_rows(lambda a, b: call("view_counts", *graph, counts, a, b, index=targets), n, targets)
+    starts = np.cumsum(counts, out=counts)
+    out = empty(int(starts[-1]), targets.dtype)
+    _over_rows(lambda a, b: call("view_rows", *graph, starts, out, a, b, index=targets), n, targets, out)
     return starts, out
 
 
 def view_weights(
-    graph: tuple[Ints, Ints, tuple[Ints, Ints], Any, float], rows: tuple[Ints, Ints], here: Floats, there: Floats
+    graph: tuple[Ints, Ints, tuple[Ints, Ints], Any, float],
+    rows: tuple[Ints, Ints],
+    here: Floats,
+    there: Floats,
+    *,
+    empty: Any = np.empty,
 ) -> Floats:
     """The weights in a channel of a noisy copy of a graph, for each stored neighbour of the copy.
 
@@ -161,10 +196,12 @@ def view_weights(
         return plain
     threshold = min(round(noise * 2**64), 2**64 - 1)
     also = np.ascontiguousarray(added[1], targets.dtype)
-    starts, out = rows[0], np.empty(len(rows[1]), np.float32)
+    starts, out = rows[0], empty(len(rows[1]), np.float32)
     arguments = (offsets, targets, int64(added[0]), also, int(key), threshold, here, there, len(targets), starts, out)
-    in_ranges(lambda a, b: call("view_weights", *arguments, a, b, index=targets), len(offsets) - 1, 1024)
-    return out
+    work = partial(call, "view_weights", *arguments, index=targets)
+    _over_rows(work, len(offsets) - 1, targets, here, there, out)
+    weights: Floats = out
+    return weights
 
 
 def strengths(offsets: Ints, weights: Floats) -> tuple[Ints, Doubles]:

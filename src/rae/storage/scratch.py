@@ -1,14 +1,23 @@
-"""Temporary folders that outlive no process for long: the next one removes what a killed one left."""
+"""Temporary folders and files that outlive no process for long.
+
+A folder that a killed process left is removed by the next one; the file of an array has no name and goes with it.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import tempfile
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+
+from rae.memory import SharedMap
+from rae.storage.atomic import writing
 from rae.storage.lock import exclusive_lock
 
 PREFIX, LOCK = "rae-", ".lock"
@@ -29,3 +38,18 @@ def scratch_folder() -> Iterator[Path]:
             yield folder
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def scratch_array(size: int, dtype: Any, *, folder: Path | None = None) -> Any:
+    """An uninitialised array of so many numbers in a temporary file of this folder, by default the system's.
+
+    `rae.memory.forget` gives its memory back; what was written comes from the file again. The room on the disk is taken
+    at once, so that a full disk is one sentence now and no crash later.
+    """
+    count = max(1, size * np.dtype(dtype).itemsize)
+    with writing(folder or tempfile.gettempdir()), tempfile.TemporaryFile(dir=folder) as file:
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(file.fileno(), 0, count)
+        else:  # pragma: no cover  # Windows, macOS
+            file.truncate(count)
+        return np.ndarray((size,), dtype, SharedMap(file.fileno(), count))

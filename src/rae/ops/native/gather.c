@@ -16,6 +16,7 @@
 #define NEAR 12
 #define OUTER 2 /* locality hints of a prefetch: all caches but the nearest, and all caches */
 #define INNER 3
+#define TOGETHER 4 /* columns whose deviations are taken at a time */
 #define BATCH_LISTS 512 /* lists of neighbours whose weights of 0 are left out at a time, and their entries, about */
 #define BATCH_ENTRIES 8192
 #define LARGE_TOTAL 1e18 /* of weights: beyond it, or below its inverse, products of floats would leave their range */
@@ -292,27 +293,35 @@ TARGET static void LOOP(half_means)(
     LOOP(means_by_width)(1, offsets, index, n_index, lists, ego, first, x, width, out, start, stop);
 }
 
-/* Mean and standard deviation of one column over a list, in double precision; deviations are taken from the mean, in a
- * second pass, so nothing cancels. Weights add up to `total`; without weights that is the length of the list. */
+/* Mean and standard deviation of `count` columns over a list, in double precision; deviations are taken from the mean, in
+ * a second pass, so nothing cancels. Weights add up to `total`; without weights that is the length of the list. */
 INLINE void LOOP(column_spread)(
-    int half, const void *x, int64_t stride, int64_t column, const INDEX *index, const float *weights, double total, int64_t low,
-    int64_t high, float *mean, float *deviation)
+    int count, int half, const void *x, int64_t stride, int64_t column, const INDEX *index, const float *weights, double total,
+    int64_t low, int64_t high, float *mean, float *deviation)
 {
     const float *floats = (const float *)x + column;
     const uint16_t *halves = (const uint16_t *)x + column;
-    double center = 0, squares = 0;
+    double center[TOGETHER] = {0}, squares[TOGETHER] = {0};
     if (!(total > 0)) total = 1;
     for (int64_t e = low; e < high; e++) {
-        double value = half ? widen_half(halves[(int64_t)index[e] * stride]) : floats[(int64_t)index[e] * stride];
-        center += weights ? weights[e] * value : value;
+        int64_t row = (int64_t)index[e] * stride;
+        for (int j = 0; j < count; j++) {
+            double value = half ? widen_half(halves[row + j]) : floats[row + j];
+            center[j] += weights ? weights[e] * value : value;
+        }
     }
-    center /= total;
+    for (int j = 0; j < count; j++) center[j] /= total;
     for (int64_t e = low; e < high; e++) {
-        double away = (half ? widen_half(halves[(int64_t)index[e] * stride]) : floats[(int64_t)index[e] * stride]) - center;
-        squares += weights ? weights[e] * (away * away) : away * away;
+        int64_t row = (int64_t)index[e] * stride;
+        for (int j = 0; j < count; j++) {
+            double away = (half ? widen_half(halves[row + j]) : floats[row + j]) - center[j];
+            squares[j] += weights ? weights[e] * (away * away) : away * away;
+        }
     }
-    *mean = (float)center;
-    *deviation = (float)sqrt(squares / total);
+    for (int j = 0; j < count; j++) {
+        mean[j] = (float)center[j];
+        deviation[j] = (float)sqrt(squares[j] / total);
+    }
 }
 
 /* The moments of one list of neighbours; without weights each counts 1. */
@@ -332,9 +341,13 @@ INLINE void LOOP(list_moments)(
         }
     }
     float share = total > 0 ? 1.0f / (float)(total * factor) : 1.0f;
-    LOOP(all_columns)(half, 0, 1, x, stride, width, 0, index, n_index, weights, factor, low, high, share, row);
-    for (int64_t j = 0; j < spread; j++)
-        LOOP(column_spread)(half, x, stride, j, index, weights, total, low, high, row + j, row + width + j);
+    if (spread < width) /* else every mean is taken with its deviation */
+        LOOP(all_columns)(half, 0, 1, x, stride, width, 0, index, n_index, weights, factor, low, high, share, row);
+    int64_t j = 0;
+    for (; j + TOGETHER <= spread; j += TOGETHER)
+        LOOP(column_spread)(TOGETHER, half, x, stride, j, index, weights, total, low, high, row + j, row + width + j);
+    for (; j < spread; j++)
+        LOOP(column_spread)(1, half, x, stride, j, index, weights, total, low, high, row + j, row + width + j);
 }
 
 INLINE void LOOP(plain_moments)(

@@ -5,6 +5,24 @@
 DEFINE_SORT(sort_floats, float)
 
 #define LIST_DRAWS 8 /* of a list of neighbours, where common ones are estimated */
+#define ROWS_AHEAD 4 /* that are asked for while others are counted */
+#define SCAN 4 /* times the paths from a node: if there are more than counters, all of these are looked through */
+
+/* Counter i of 1, 2, 4 or 8 bytes each. */
+INLINE uint64_t counter(const void *counters, int bytes, int64_t i)
+{
+    if (bytes == 1) return ((const uint8_t *)counters)[i];
+    if (bytes == 2) return ((const uint16_t *)counters)[i];
+    return bytes == 4 ? ((const uint32_t *)counters)[i] : ((const uint64_t *)counters)[i];
+}
+
+INLINE void put_counter(void *counters, int bytes, int64_t i, uint64_t value)
+{
+    if (bytes == 1) ((uint8_t *)counters)[i] = (uint8_t)value;
+    else if (bytes == 2) ((uint16_t *)counters)[i] = (uint16_t)value;
+    else if (bytes == 4) ((uint32_t *)counters)[i] = (uint32_t)value;
+    else ((uint64_t *)counters)[i] = value;
+}
 
 /* counts[u], sums[u]: how many weights of row u are above 0, and their sum. */
 EXPORT void strengths(
@@ -34,6 +52,8 @@ EXPORT void strengths(
 #else /* the template, once per type of index */
 
 INLINE int64_t NAME(degree)(const int64_t *offsets, int64_t u) { return offsets[u + 1] - offsets[u]; }
+
+DEFINE_SORT(NAME(sort_ranks), INDEX)
 
 /* out[i] of node nodes[i], or first + i: its degree, then its neighbours' degrees, largest first, `cap` at most, then 0.
  * Above the cap: `random` samples neighbours, else evenly spaced order statistics remain. 0, or -1 without memory. */
@@ -71,83 +91,112 @@ EXPORT int64_t NAME(neighbor_degrees)(
     return 0;
 }
 
-/* Whether v comes after u in the order by (degree, row). */
-INLINE int NAME(is_after)(const int64_t *offsets, int64_t u, int64_t v)
+/* Paths of two edges that counting cycles looks at: each edge from its end of higher degree, rows start..stop. */
+EXPORT int64_t NAME(count_paths)(const int64_t *offsets, const INDEX *targets, int64_t start, int64_t stop)
 {
-    int64_t own = NAME(degree)(offsets, u), other = NAME(degree)(offsets, v);
-    return other > own || (other == own && v > u);
-}
-
-/* out[u + 1] = neighbours of u that come after it. */
-EXPORT void NAME(forward_counts)(const int64_t *offsets, const INDEX *targets, int64_t *out, int64_t start, int64_t stop)
-{
+    int64_t total = 0;
     for (int64_t u = start; u < stop; u++) {
-        int64_t count = 0;
-        for (int64_t e = offsets[u]; e < offsets[u + 1]; e++) count += NAME(is_after)(offsets, u, targets[e]);
-        out[u + 1] = count;
-    }
-}
-
-/* Each row's neighbours that come after it, ascending by row, from starts[u] on. */
-EXPORT void NAME(forward_rows)(
-    const int64_t *offsets, const INDEX *targets, const int64_t *starts, INDEX *out, int64_t start, int64_t stop)
-{
-    for (int64_t u = start; u < stop; u++) {
-        int64_t at = starts[u];
-        for (int64_t e = offsets[u]; e < offsets[u + 1]; e++)
-            if (NAME(is_after)(offsets, u, targets[e])) out[at++] = targets[e];
-    }
-}
-
-/* Add to counts the triangles of each node, found at the corner that comes first: rows start..stop.
- * No node has more than sqrt(2 m) neighbours after it, so hubs cost no more than others. */
-EXPORT void NAME(count_triangles)(const int64_t *starts, const INDEX *after, int64_t *counts, int64_t start, int64_t stop)
-{
-    for (int64_t u = start; u < stop; u++)
-        for (int64_t e = starts[u]; e < starts[u + 1]; e++) {
-            int64_t v = after[e], i = starts[u], j = starts[v];
-            while (i < starts[u + 1] && j < starts[v + 1]) {
-                if (after[i] < after[j]) i++;
-                else if (after[i] > after[j]) j++;
-                else {
-                    counts[u]++;
-                    counts[v]++;
-                    counts[after[i]]++;
-                    i++;
-                    j++;
-                }
-            }
+        int64_t own = NAME(degree)(offsets, u);
+        for (int64_t e = offsets[u]; e < offsets[u + 1]; e++) {
+            int64_t other = NAME(degree)(offsets, targets[e]);
+            total += other <= own ? other : 0;
         }
+    }
+    return total;
 }
 
-/* Add to counts the 4-cycles of each node, found at their last corner u: rows start, start + step, ... below n.
+/* Rows start..stop of a graph, renumbered by rank and ascending; row u goes to starts[rank[u]]. */
+EXPORT void NAME(ranked_rows)(
+    const int64_t *offsets, const INDEX *targets, const INDEX *rank, const int64_t *starts, INDEX *out, int64_t start,
+    int64_t stop)
+{
+    for (int64_t u = start; u < stop; u++) {
+        INDEX *row = out + starts[rank[u]];
+        int64_t low = offsets[u], count = NAME(degree)(offsets, u);
+        for (int64_t j = 0; j < count; j++) row[j] = rank[targets[low + j]];
+        NAME(sort_ranks)(row, count);
+    }
+}
+
+/* Triangles and 4-cycles whose last corner is u, added to counts[2 v] and counts[2 v + 1] of all their corners v.
  *
  * Rows are ordered by degree and ascending inside, so u, v, w with v and w before u are all the paths that may close;
- * p paths from u to w by different v are p (p - 1) / 2 cycles, and each of them is in p - 1. Edges are looked at from
- * their end of higher degree, so hubs cost no more than others (Chiba and Nishizeki). A count above 2^63 needs more than
- * 10^11 paths from one node, hours of work. 0, or -1 without memory. */
-EXPORT int64_t NAME(count_four_cycles)(
+ * those v are targets[offsets[u]..high]. paths[w] counts the paths from u to w: p of them, by different v, are p (p - 1) / 2
+ * cycles, and each v is in p - 1; its highest bit says that w is next to u, so that each path to it closes a triangle.
+ * A counter has `bytes` bytes: as few as hold the number of v, so that more of them are in the cache. Where there are
+ * many paths, `scan`, counters are looked through in order, else those in `ends`. All are 0 before and after. */
+INLINE void NAME(cycles_of)(
+    int bytes, int scan, const int64_t *offsets, const INDEX *targets, int64_t u, int64_t high, void *restrict paths,
+    INDEX *restrict ends, int64_t *restrict stops, int64_t *restrict counts)
+{
+    const uint64_t adjacent = 1ull << (8 * bytes - 1);
+    int64_t low = offsets[u], n_ends = 0, closed = 0, all = 0;
+    for (int64_t e = low; e < high; e++) put_counter(paths, bytes, targets[e], adjacent);
+    for (int64_t e = low; e < high; e++) {
+        int64_t f = offsets[targets[e]], last = offsets[targets[e] + 1];
+        if (e + ROWS_AHEAD < high) PREFETCH(targets + offsets[targets[e + ROWS_AHEAD]], 3);
+        for (; f < last && targets[f] < u; f++) {
+            uint64_t p = counter(paths, bytes, targets[f]);
+            put_counter(paths, bytes, targets[f], p + 1);
+            if (!scan) {
+                ends[n_ends] = targets[f];
+                n_ends += !(p & ~adjacent);
+            }
+        }
+        stops[e - low] = f;
+    }
+    for (int64_t e = low; e < high; e++) {
+        int64_t v = targets[e], cycles = offsets[v] - stops[e - low], triangles = 0;
+        for (int64_t f = offsets[v]; f < stops[e - low]; f++) {
+            uint64_t p = counter(paths, bytes, targets[f]);
+            cycles += (int64_t)(p & ~adjacent);
+            triangles += p >= adjacent;
+        }
+        counts[2 * v] += triangles;
+        counts[2 * v + 1] += cycles;
+        closed += triangles;
+    }
+    for (int64_t i = 0; i < (scan ? u : n_ends); i++) {
+        int64_t w = scan ? i : ends[i], p = (int64_t)(counter(paths, bytes, w) & ~adjacent);
+        if (!scan) put_counter(paths, bytes, w, 0);
+        if (p < 2) continue;
+        all += p * (p - 1) / 2;
+        counts[2 * w + 1] += p * (p - 1) / 2;
+    }
+    if (scan) memset(paths, 0, (size_t)(u * bytes));
+    else for (int64_t e = low; e < high; e++) put_counter(paths, bytes, targets[e], 0);
+    counts[2 * u] += closed / 2; /* each was found by both of the other corners */
+    counts[2 * u + 1] += all;
+}
+
+/* Add to counts, (n, 2), the triangles and 4-cycles found at their last corner: rows start, start + step, ... below n.
+ *
+ * Edges are looked at from their end of higher degree, so hubs cost no more than others (Chiba and Nishizeki). A count
+ * above 2^63 needs more than 10^11 paths from one node, hours of work. 0, or -1 without memory. */
+EXPORT int64_t NAME(count_cycles)(
     const int64_t *offsets, const INDEX *targets, int64_t n, int64_t *counts, int64_t start, int64_t step)
 {
-    INDEX *paths = calloc((size_t)n, sizeof(INDEX)), *ends = malloc((size_t)n * sizeof(INDEX));
-    int64_t failed = !paths || !ends;
+    int64_t most = 1;
+    for (int64_t u = start; u < n; u += step) most = MAX(most, NAME(degree)(offsets, u));
+    void *paths = calloc((size_t)n, sizeof(INDEX));
+    INDEX *ends = malloc((size_t)(n + 1) * sizeof(INDEX));
+    int64_t *stops = malloc((size_t)most * sizeof(int64_t)), failed = !paths || !ends || !stops;
     for (int64_t u = start; !failed && u < n; u += step) {
-        int64_t n_ends = 0;
-        for (int64_t e = offsets[u]; e < offsets[u + 1] && targets[e] < u; e++)
-            for (int64_t v = targets[e], f = offsets[v]; f < offsets[v + 1] && targets[f] < u; f++)
-                if (paths[targets[f]]++ == 0) ends[n_ends++] = targets[f];
-        for (int64_t e = offsets[u]; e < offsets[u + 1] && targets[e] < u; e++)
-            for (int64_t v = targets[e], f = offsets[v]; f < offsets[v + 1] && targets[f] < u; f++)
-                counts[v] += paths[targets[f]] - 1;
-        for (int64_t i = 0; i < n_ends; i++) {
-            int64_t w = ends[i], p = paths[w], cycles = p * (p - 1) / 2;
-            counts[u] += cycles;
-            counts[w] += cycles;
-            paths[w] = 0;
-        }
+        int64_t high = offsets[u], bound = 0;
+        for (; high < offsets[u + 1] && targets[high] < u; high++) bound += NAME(degree)(offsets, targets[high]);
+        int64_t count = high - offsets[u], scan = SCAN * bound > u;
+#define CYCLES(bytes, scan) NAME(cycles_of)(bytes, scan, offsets, targets, u, high, paths, ends, stops, counts)
+        if (count < 2) continue;
+        if (count < 1 << 7 && !scan) CYCLES(1, 0);
+        else if (count < 1 << 7) CYCLES(1, 1);
+        else if (count < 1 << 15 && !scan) CYCLES(2, 0);
+        else if (count < 1 << 15) CYCLES(2, 1);
+        else CYCLES(sizeof(INDEX), 1);
+#undef CYCLES
     }
     free(paths);
     free(ends);
+    free(stops);
     return failed ? -1 : 0;
 }
 
