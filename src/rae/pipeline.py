@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from rae.config import ExactConfig, Settings
 from rae.errors import Argument, ConfigError, FeatureError, FileError, MemoryWarning, Sentence, size
-from rae.inputs import Inputs, Reading, check_output, dataset_inputs, read_inputs
+from rae.inputs import Inputs, Reading, check_output, dataset_inputs, is_table, read_inputs
 from rae.progress import Asked, Progress, shown
 from rae.resume import VectorCache, fit_key, vectors_key
 from rae.run import EMBEDDINGS, INFO, PAGE, Run, check_free, finish_moves, load_model, model_checksum
@@ -101,8 +101,9 @@ def fit_run(
         else:
             check_free(folder, force=force)
             warn_of_memory(inputs, config, memory=memory, half=half)
+            record = Reading(**reading).record() if is_table(edges) else {}
             run = _write_run(
-                *(inputs, config, folder, display_names, asked),
+                *(inputs, config, folder, display_names, asked, record),
                 memory=memory, half=half, dtype=dtype, lean=lean, force=force, progress=report,
             )  # fmt: skip
         VectorCache(folder).remove()
@@ -314,6 +315,7 @@ def _write_run(
     folder: Path,
     names: Any,
     asked: Mapping[str, Any],
+    reading: Mapping[str, Any],
     *,
     memory: int | str | None,
     half: bool,
@@ -351,6 +353,7 @@ def _write_run(
         inputs=inputs.files,
         names=names,
         asked=asked,
+        reading=reading,
         force=force,
     )
 
