@@ -6,6 +6,7 @@ import itertools
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
 
@@ -13,7 +14,7 @@ import rae
 from rae import updater
 from rae.engine import live
 from rae.engine.live import Live
-from rae.errors import ConfigError, FeatureError, GraphError, RaeError
+from rae.errors import FeatureError, GraphError, RaeError
 from rae.ops.edits import CHANGES, COMES, GOES, EditedRows
 from rae.ops.library import reference_only
 from rae.run import Run
@@ -44,7 +45,7 @@ def same_bytes(a, b):
 
 
 class Payments:
-    """Edges with all that a form asks for, kept apart from the run that follows them: {(source, target, kind): weight}."""
+    """Edges with all that a form asks for, beside the run that follows them: {(source, target, kind): weight}."""
 
     def __init__(self, rng, form, n=N, rows=70):
         self.rng, self.form, self.n, self.edges = rng, FORMS[form], n, {}
@@ -248,11 +249,124 @@ def test_a_node_that_is_not_there_yet(form, tmp_path, small_steps):
         assert same_bytes(vector, full)
         run.update()  # now from the tables on disk
     first = next(iter(arguments))
-    for name, value in arguments.items():
+    for name in arguments:
         less = {key: other for key, other in arguments.items() if key != name}
         with pytest.raises(
             GraphError, match=f"edges of the run have {name}, got none for the 4 neighbours; pass {name}="
         ):
             run.embed(neighbours=[f"n{u:03d}" for u in near], **less)
-    with pytest.raises(GraphError, match=f"{first} must be one for each of 1 neighbours, got {len(value)}"):
+    with pytest.raises(GraphError, match=f"{first} must be one for each of 1 neighbours, got 4"):
         run.embed(neighbours=["n001"], **arguments)
+
+
+# ------------------------------------------------------------------------------------- what is possible
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory):
+    """A run of payments in several kinds, and a plain directed one; nothing that is refused changes them."""
+    folder = tmp_path_factory.mktemp("kept")
+    rng = np.random.default_rng(8)
+    payments = Payments(rng, "all")
+    payments.add([(0, 1, 20, "card"), (0, 1, 5, "card"), (1, 0, 3, "wire")])
+    directed = Payments(rng, "directed")
+    directed.add([(0, 1, 1, "")])
+    directed.edges.pop((1, 0, ""), None)
+    return {
+        "all": rae.fit_run(payments.graph(), out=folder / "all", page=False),
+        "directed": rae.fit_run(directed.graph(), out=folder / "directed", page=False),
+    }
+
+
+@pytest.mark.parametrize(
+    ("which", "arguments", "message"),
+    [
+        ("all", {"added": [("n000", "n001")]}, r"edges to add must be \(source, target, weight, kind\) each, .* got 2"),
+        ("all", {"added": [("n000", "n001", 1.0, "loan")]}, "the kind 'loan' was not there when"),
+        ("all", {"added": [("n000", "n001", -1.0, "card")]}, "weight must hold finite numbers .* got -1 in row 0"),
+        ("all", {"added": [("n000", "n001", float("nan"), "card")]}, r"got a missing one \(NaN\)"),
+        ("all", {"added": [("n000", "n001", float("inf"), "card")]}, "got inf in row 0"),
+        ("all", {"added": [("n000", "n001", 3e38, "card")] * 2}, "add up to more than 3.4e"),
+        ("all", {"added": [("n000", "", 1.0, "card")]}, r"a new node has an empty id \(''\); nothing was changed"),
+        ("all", {"removed": [("n000", "n001")]}, r"edges to remove must be \(source, target, kind\) each"),
+        ("all", {"removed": [("n000", "n001", "wire")]}, "not in the graph, first 'n000' to 'n001' of kind 'wire'"),
+        ("all", {"removed": [("n000", "n001", 20.0, "card")]}, "another weight in the graph, .*; an edge goes"),
+        ("all", {"added": [("n000", "n001", 1.0, "card")], "doubled": "most"}, "doubled must be one of"),
+        ("all", {"added": rae.Graph.from_edges([("n000", "n001")])}, "and those of this graph are not directed"),
+        ("directed", {"removed": [("n001", "n000")]}, "to remove are not in the graph, first 'n001' to 'n000'"),
+        ("directed", {"added": [("n000", "n001")], "removed": [("n000", "n001")]}, "removed and added"),
+        ("directed", {"added": [("n000", "n001", 2.0)]}, r"must be \(source, target\) each, .* directed, got 3"),
+        ("directed", {"added": [("n000", "n001")], "weight": "w"}, "weight does not go with the run, .* are directed"),
+        ("directed", {"added": [("n000", "n001")], "doubled": "count"}, "makes weights, and the edges of the run are"),
+    ],
+)  # fmt: skip
+def test_wrong_updates_are_refused_and_change_nothing(kept, which, arguments, message):
+    run = kept[which]
+    with pytest.raises(RaeError, match=message):
+        run.update(**arguments)
+    assert run.n_updates == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"directions": "both"}, r"directions must be 'out' \(from the new node\) or 'in' \(to it\), got 'both'"),
+        ({"kinds": "loan"}, "the kind 'loan' was not there"),
+        ({"weights": -1}, "weight must hold finite numbers from 0 up, got -1"),
+        ({"weights": [1.0, 2.0]}, "weights must be one for each of 1 neighbours, got 2"),
+        ({"neighbours": ["who"]}, "1 of 1 neighbours are not in the graph, first 'who'"),
+        ({"node": "n003"}, "'n003' is a node of the run already"),
+        ({"features": [1.0]}, "structure alone, got features"),
+    ],
+)
+def test_wrong_new_nodes_are_refused(kept, arguments, message):
+    given = {"neighbours": ["n000"], "weights": 1.0, "directions": "out", "kinds": "card"} | arguments
+    with pytest.raises((GraphError, FeatureError), match=message):
+        kept["all"].embed(**given)
+    with pytest.raises(GraphError, match="weights do not go with the run, whose edges are directed; leave them out"):
+        kept["directed"].embed(neighbours=["n000"], directions="in", weights=1)
+
+
+def test_one_edge_goes_and_another_changes(tmp_path, small_steps):
+    rng = np.random.default_rng(21)
+    payments = Payments(rng, "all", rows=60)
+    payments.edges |= {(0, 1, "card"): np.float32(25), (1, 0, "wire"): np.float32(3)}
+    run = rae.fit_run(payments.graph(), out=tmp_path / "run", page=False)
+    done = run.update(removed=[("n000", "n001", 25.0, "card")], added=[("n001", "n000", 4.5, "wire")])
+    assert (done.removed, done.changed, done.added) == (1, 1, 0)
+    payments.remove([(0, 1, "card")])
+    payments.add([(1, 0, 4.5, "wire")])
+    check(run, payments)
+    done = run.update(removed=[("n001", "n000", "wire")], added=[("n001", "n000", 2.0, "wire")])  # another weight
+    assert (done.removed, done.changed, done.added) == (0, 1, 0)
+    payments.edges[1, 0, "wire"] = np.float32(2)
+    check(run, payments)
+    assert run.update(added=(["n000"], ["n000"], [1.0], ["wire"])).self_loops == 1
+    other = payments.graph().subgraph(["n001", "n000", "n002"])
+    done = run.update(removed=other)
+    payments.remove([key for key in payments.edges if max(key[:2]) < 3])
+    assert done.removed == len(other.arcs().source)
+    check(run, payments)
+
+
+def test_trained_models_take_a_full_pass_with_weights(tmp_path):
+    payments = Payments(np.random.default_rng(22), "all")
+    config = rae.Config(steps=2, dims=(8,), fanout=(5,))
+    run = rae.fit_run(payments.graph(), out=tmp_path / "run", page=False, config=config)
+    rows = payments.draw(6)
+    payments.add(rows)
+    assert run.update(payments.table(rows), source="payer", target="payee", weight="amount", kind="how").in_full
+    check(run, payments)
+    assert run.embed(neighbours=["n001"], weights=2, directions="in", kinds="wire").shape == (8,)
+
+
+def test_vectors_kept_in_half_precision_on_the_way_are_updated_in_full_precision(tmp_path, small_steps):
+    payments = Payments(np.random.default_rng(23), "weighted")
+    pq.write_table(payments.graph().to_arrow(), tmp_path / "edges.parquet")
+    given = {"memory": "4GiB", "half": True, "weight": "weight"}
+    run = rae.fit_run(tmp_path / "edges.parquet", out=tmp_path / "run", page=False, **given)
+    assert run.info["reading"] == {"weight": "weight"}
+    done = run.update(added=pa.table({"source": ["n000"], "target": ["n001"], "weight": [2.0]}))
+    assert done.in_full
+    assert same_bytes(run.embeddings()[1], run.model().transform(run.graph(), units="fit"))
+    assert not run.update(added=[("n003", "n001", 2.0)]).in_full

@@ -331,7 +331,7 @@ def _read_tuples(edges: Any, form: EdgeForm, what: str) -> Batch:
         lengths = {len(row) if isinstance(row, (tuple, list)) else 0 for row in rows}
         alike = len(lengths) == 1 and lengths.isdisjoint({0, 1})
         columns = [list(column) for column in zip(*rows, strict=True)] if alike else list(two_columns(rows))
-    if len(columns) == len(wanted) - 1 and what == GONE and form.values.weighted:
+    if len(columns) != len(wanted) and what == GONE and form.values.weighted:
         wanted.remove("weight")
     if len(columns) != len(wanted):
         raise GraphError(

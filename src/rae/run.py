@@ -87,7 +87,7 @@ _PATTERN = {  # of run.json
     "training": {str: _FIT},
     "history": [{"loss": str, "step": int, "value": float}],
     "inputs": {str: {"path": str, "bytes": int}},
-    "asked?": {"key?": str, "page?": bool},
+    "asked?": {"key?": str, "page?": bool, "half?": bool},
     "reading?": {str: (str, bool, [str])},
 }
 LIBRARIES = ("numpy", "scipy", "pyarrow", "torch", "safetensors", "scikit-learn")

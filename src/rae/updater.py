@@ -121,6 +121,8 @@ def _update_live(
 ) -> Updated:
     given = _as_kept(edits.features, live)
     changes = live.update(edits.us, edits.vs, edits.edits, edits.values, new=len(edits.new_ids), features=given)
+    if state.number == 0 and run.info.get("asked", {}).get("half"):
+        changes.in_full = True  # the vectors of the fit came from rows in half precision: none of them stays
     column = pa.concat_arrays([ids.column, edits.new_ids])
     rows = changes.rows
     small = live.n_nodes * live.width <= FOLD_NUMBERS
