@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,7 @@ from rae.memory import aligned_empty
 from rae.model.exact import ExactModel
 from rae.model.structure import in_units, measure
 from rae.ops import structure
-from rae.ops.edits import EditedRows
+from rae.ops.edits import EditedRows, written
 from rae.ops.gather import moments
 from rae.ops.library import is_native
 from rae.runtime import torch_alone
@@ -377,22 +378,27 @@ class Live:
             offsets, _ = r.lists(rows)
             for channel, name in enumerate(self.base.channels):
                 known[f"strengths {name}"] = structure.strengths(offsets, r.weights(channel, rows, offsets))
-        none = dict.fromkeys(self.base.channels, np.empty(0, np.float32))
-        alone = Graph(
-            np.zeros(len(rows) + 1, np.int64), r.targets[:0], pa.nulls(len(rows)), channels=none,
-            weighted=self.base.weighted, reach=np.zeros_like(rows),
+        alone: Any = SimpleNamespace(
+            channels=self.base.channels, kinds=self.base.kinds, weighted=self.base.weighted, reach=rows,
+            measures=known | {"estimated": False},
         )  # fmt: skip
-        alone.__dict__["measures"] = known | {"estimated": False}
         return in_units(measure(alone, fitted.scales), (fitted.mean, fitted.deviation))
+
+    def _rewrite(self, name: str, k: int, rows: Ints) -> Ints:
+        """Compute these rows of what a level averages, from the levels below; those whose bytes changed."""
+        level, below = self._models[name].levels[k], self._models[name].levels[max(k - 1, 0)]
+        alike = k > 0 and level.takes_columns and len(below.ways) == 1 and not below.ways[0].channels
+        if not alike or len(rows) > 4 * FEW or level.columns != below.columns:
+            return self._write(f"{name}-{k}", rows, self._averaged(name, k, rows))
+        tables = self.tables[f"{name}-{k - 1}"], self.tables[f"{name}-{k}"]
+        changed, old = self.rows.follow(rows, *tables, spread=below.spread)
+        self._undo.append((f"{name}-{k}", changed, old))
+        return changed
 
     def _write(self, table: str, rows: Ints, values: Any) -> Ints:
         """Write rows of a table; those whose bytes changed."""
-        array = self.tables[table]
-        old = array[rows]
-        different = (old.view(np.int32) != np.ascontiguousarray(values).view(np.int32)).any(1)
-        changed: Ints = rows[different]
-        array[changed] = values[different]
-        self._undo.append((table, changed, old[different]))
+        changed, old = written(self.tables[table], rows, values)
+        self._undo.append((table, changed, old))
         return changed
 
     def _follow(
@@ -409,7 +415,7 @@ class Live:
             rows = found[-1]
             if around is not None and k > 0 and depth - k <= NEAREST:
                 rows = around[depth - k]
-            changed = self._write(f"{name}-{k}", rows, self._averaged(name, k, rows))
+            changed = self._rewrite(name, k, rows)
             is_known = around is not None and depth - k - 1 <= NEAREST  # what the next level computes
             found.append(changed if is_known else self.rows.spread(changed, also=ends))
         return found

@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import torch
 
 from rae.ops import structure
+from rae.ops.gather import moments
 from rae.ops.library import address, call, int64, is_native
 from rae.runtime import in_ranges
 
@@ -134,6 +136,23 @@ class EditedRows:
         marks[out] = 0
         return out
 
+    def follow(self, nodes: Ints, below: Floats, table: Floats, spread: int = 0) -> tuple[Ints, Floats]:
+        """Write the means over neighbours of rows `below` to these rows of a table; which changed, and what they were.
+
+        Means of the first `spread` columns are those that `moments` gives where their deviations are wanted.
+        -> (c,), (c, columns)
+        """
+        old = np.empty((len(nodes), table.shape[1]), np.float32)
+        if not is_native(self.targets):
+            new = moments(torch.from_numpy(below), *self.lists(nodes), spread=spread)[:, : table.shape[1]].numpy()
+            return written(table, nodes, new)
+        changed, rows_of = np.empty(len(nodes), np.int64), (self.extra, self.starts, self.degrees)
+        count = call(
+            "follow_rows", self.targets, len(self.targets), *rows_of, int64(nodes), len(nodes), below, below.shape[1],
+            spread, table, old, changed, index=self.targets,
+        )  # fmt: skip
+        return changed[:count], old[:count]
+
     def edit(self, us: Any, vs: Any, edits: Any, values: Any = None) -> tuple[Ints, Ints]:
         """Let edges go, come or change, in this order; whose numbers may have changed, and what those were.
 
@@ -223,3 +242,12 @@ class EditedRows:
             larger[: len(getattr(self, name))] = getattr(self, name)
             setattr(self, name, larger)
         self._make_workspace()
+
+
+def written(table: Floats, rows: Ints, values: Any) -> tuple[Ints, Floats]:
+    """Write rows of a table; those whose bytes changed, and what they were.  -> (c,), (c, columns)"""
+    old = table[rows]
+    different = (old.view(np.int32) != np.ascontiguousarray(values).view(np.int32)).any(1)
+    changed: Ints = rows[different]
+    table[changed] = values[different]
+    return changed, old[different]

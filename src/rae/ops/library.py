@@ -44,6 +44,7 @@ _BY_INDEX = {
     "count_triangles": "ppp ii",
     "count_four_cycles": ">pp i p ii",
     "core_numbers": ">pp i p",
+    "follow_rows": ">p i pppp i p ii ppp",
     "list_rows": "p i ppppp ii",
     "spread_rows": ">p i pppp i pp",
     "edit_edges": ">p i p i ppppp ppp ii pppp pp i ppp i",

@@ -163,6 +163,18 @@ EXPORT int64_t NAME(moment_half_rows)(
     return status;
 }
 
+/* table[u] = means of x over the neighbours of u in a graph that is edited (see edits.c), for each of some rows u; those of
+ * the first `spread` columns as where deviations are wanted. Both have rows of `width` numbers. Rows that are other bytes
+ * than before go to `changed`, and what they were to `old`, which has room for all. -> how many */
+EXPORT int64_t NAME(follow_rows)(
+    const INDEX *targets, int64_t base, const INDEX *extra, const int64_t *starts, const int64_t *degrees, const int64_t *rows,
+    int64_t n_rows, const float *x, int64_t width, int64_t spread, float *table, float *old, int64_t *changed)
+{
+    int64_t count;
+    GIVEN(count, follow, width, targets, base, extra, starts, degrees, rows, n_rows, x, width, spread, table, old, changed);
+    return count;
+}
+
 /* out[index[e]] += weights[e] * x[i] over the list of row i, columns left..right only: the transpose of sum_rows. */
 EXPORT void NAME(scatter_rows)(
     const int64_t *offsets, const INDEX *index, const float *weights, const float *x, int64_t width, int64_t n_rows,
@@ -307,18 +319,20 @@ INLINE void LOOP(column_spread)(
         center += weights ? weights[e] * value : value;
     }
     center /= total;
+    *mean = (float)center;
+    if (!deviation) return;
     for (int64_t e = low; e < high; e++) {
         double away = (half ? widen_half(halves[(int64_t)index[e] * stride]) : floats[(int64_t)index[e] * stride]) - center;
         squares += weights ? weights[e] * (away * away) : away * away;
     }
-    *mean = (float)center;
     *deviation = (float)sqrt(squares / total);
 }
 
-/* The moments of one list of neighbours; without weights each counts 1. */
+/* The moments of one list of neighbours, or their means alone; without weights each counts 1. Means of columns whose
+ * deviation is wanted are those that it is taken from. */
 INLINE void LOOP(list_moments)(
     int half, const INDEX *index, int64_t n_index, const float *weights, int64_t low, int64_t high, const void *x, int64_t stride,
-    int64_t width, int64_t spread, float *row)
+    int64_t width, int64_t spread, int deviations, float *row)
 {
     float factor = 1;
     double total = (double)(high - low);
@@ -332,9 +346,11 @@ INLINE void LOOP(list_moments)(
         }
     }
     float share = total > 0 ? 1.0f / (float)(total * factor) : 1.0f;
-    LOOP(all_columns)(half, 0, 1, x, stride, width, 0, index, n_index, weights, factor, low, high, share, row);
+    if (spread < width)
+        LOOP(all_columns)(half, 0, 1, x, stride, width, 0, index, n_index, weights, factor, low, high, share, row);
     for (int64_t j = 0; j < spread; j++)
-        LOOP(column_spread)(half, x, stride, j, index, weights, total, low, high, row + j, row + width + j);
+        LOOP(column_spread)(
+            half, x, stride, j, index, weights, total, low, high, row + j, deviations ? row + width + j : NULL);
 }
 
 INLINE void LOOP(plain_moments)(
@@ -344,7 +360,8 @@ INLINE void LOOP(plain_moments)(
     for (int64_t i = start; i < stop; i++) {
         int64_t list = lists ? lists[i] : i;
         LOOP(list_moments)(
-            half, index, n_index, NULL, offsets[list], offsets[list + 1], x, stride, width, spread, out + i * (width + spread));
+            half, index, n_index, NULL, offsets[list], offsets[list + 1], x, stride, width, spread, 1,
+            out + i * (width + spread));
     }
 }
 
@@ -377,7 +394,8 @@ INLINE int64_t LOOP(weighted_moments)(
         }
         for (int64_t j = 0; j < count; j++)
             LOOP(list_moments)(
-                half, chosen, size, values, ends[j], ends[j + 1], x, stride, width, spread, out + (i + j) * (width + spread));
+                half, chosen, size, values, ends[j], ends[j + 1], x, stride, width, spread, 1,
+                out + (i + j) * (width + spread));
         i += count;
     }
     free(chosen);
@@ -392,6 +410,28 @@ TARGET static int64_t LOOP(moments)(
     if (weights) return LOOP(weighted_moments)(0, offsets, index, weights, lists, x, stride, width, spread, out, start, stop);
     LOOP(plain_moments)(0, offsets, index, n_index, lists, x, stride, width, spread, out, start, stop);
     return 0;
+}
+
+TARGET static int64_t LOOP(follow)(
+    const INDEX *targets, int64_t base, const INDEX *extra, const int64_t *starts, const int64_t *degrees, const int64_t *rows,
+    int64_t n_rows, const float *x, int64_t width, int64_t spread, float *table, float *old, int64_t *changed)
+{
+    int64_t count = 0;
+    for (int64_t i = 0; i < n_rows; i++) {
+        int64_t u = rows[i], length = degrees[u];
+        float *now = old + i * width, *kept = table + u * width, *before = old + count * width;
+        LOOP(list_moments)(
+            0, starts[u] < base ? targets + starts[u] : extra + (starts[u] - base), length, NULL, 0, length, x, width, width,
+            spread, 0, now);
+        if (!memcmp(now, kept, (size_t)width * sizeof(float))) continue;
+        for (int64_t j = 0; j < width; j++) { /* `before` may be `now` */
+            float value = now[j];
+            before[j] = kept[j];
+            kept[j] = value;
+        }
+        changed[count++] = u;
+    }
+    return count;
 }
 
 TARGET static int64_t LOOP(half_moments)(
