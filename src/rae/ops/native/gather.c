@@ -18,6 +18,7 @@
 #define INNER 3
 #define BATCH_LISTS 512 /* lists of neighbours whose weights of 0 are left out at a time, and their entries, about */
 #define BATCH_ENTRIES 8192
+#define TOGETHER 8 /* columns whose means in double precision are taken at a time */
 #define LARGE_TOTAL 1e18 /* of weights: beyond it, or below its inverse, products of floats would leave their range */
 
 /* Ask for the cache lines of `bytes` bytes; where the row does not begin with a line, one more. */
@@ -319,20 +320,19 @@ INLINE void LOOP(column_spread)(
         center += weights ? weights[e] * value : value;
     }
     center /= total;
-    *mean = (float)center;
-    if (!deviation) return;
     for (int64_t e = low; e < high; e++) {
         double away = (half ? widen_half(halves[(int64_t)index[e] * stride]) : floats[(int64_t)index[e] * stride]) - center;
         squares += weights ? weights[e] * (away * away) : away * away;
     }
+    *mean = (float)center;
     *deviation = (float)sqrt(squares / total);
 }
 
-/* The moments of one list of neighbours, or their means alone; without weights each counts 1. Means of columns whose
- * deviation is wanted are those that it is taken from. */
+/* The moments of one list of neighbours; without weights each counts 1. Means of columns whose deviation is wanted are
+ * those that it is taken from. */
 INLINE void LOOP(list_moments)(
     int half, const INDEX *index, int64_t n_index, const float *weights, int64_t low, int64_t high, const void *x, int64_t stride,
-    int64_t width, int64_t spread, int deviations, float *row)
+    int64_t width, int64_t spread, float *row)
 {
     float factor = 1;
     double total = (double)(high - low);
@@ -349,8 +349,7 @@ INLINE void LOOP(list_moments)(
     if (spread < width)
         LOOP(all_columns)(half, 0, 1, x, stride, width, 0, index, n_index, weights, factor, low, high, share, row);
     for (int64_t j = 0; j < spread; j++)
-        LOOP(column_spread)(
-            half, x, stride, j, index, weights, total, low, high, row + j, deviations ? row + width + j : NULL);
+        LOOP(column_spread)(half, x, stride, j, index, weights, total, low, high, row + j, row + width + j);
 }
 
 INLINE void LOOP(plain_moments)(
@@ -360,8 +359,7 @@ INLINE void LOOP(plain_moments)(
     for (int64_t i = start; i < stop; i++) {
         int64_t list = lists ? lists[i] : i;
         LOOP(list_moments)(
-            half, index, n_index, NULL, offsets[list], offsets[list + 1], x, stride, width, spread, 1,
-            out + i * (width + spread));
+            half, index, n_index, NULL, offsets[list], offsets[list + 1], x, stride, width, spread, out + i * (width + spread));
     }
 }
 
@@ -394,8 +392,7 @@ INLINE int64_t LOOP(weighted_moments)(
         }
         for (int64_t j = 0; j < count; j++)
             LOOP(list_moments)(
-                half, chosen, size, values, ends[j], ends[j + 1], x, stride, width, spread, 1,
-                out + (i + j) * (width + spread));
+                half, chosen, size, values, ends[j], ends[j + 1], x, stride, width, spread, out + (i + j) * (width + spread));
         i += count;
     }
     free(chosen);
@@ -412,6 +409,22 @@ TARGET static int64_t LOOP(moments)(
     return 0;
 }
 
+/* The means that column_spread gives, of the first columns, of full precision and without weights: together. */
+INLINE void LOOP(centers)(const float *x, int64_t width, int64_t columns, const INDEX *index, int64_t length, float *out)
+{
+    for (int64_t at = 0; at < columns; at += TOGETHER) {
+        double center[TOGETHER] = {0};
+        int64_t count = MIN(TOGETHER, columns - at);
+        if (count == 4)
+            for (int64_t e = 0; e < length; e++)
+                for (int j = 0; j < 4; j++) center[j] += x[(int64_t)index[e] * width + at + j];
+        else
+            for (int64_t e = 0; e < length; e++)
+                for (int64_t j = 0; j < count; j++) center[j] += x[(int64_t)index[e] * width + at + j];
+        for (int64_t j = 0; j < count; j++) out[at + j] = (float)(center[j] / (double)MAX(length, 1));
+    }
+}
+
 TARGET static int64_t LOOP(follow)(
     const INDEX *targets, int64_t base, const INDEX *extra, const int64_t *starts, const int64_t *degrees, const int64_t *rows,
     int64_t n_rows, const float *x, int64_t width, int64_t spread, float *table, float *old, int64_t *changed)
@@ -419,10 +432,21 @@ TARGET static int64_t LOOP(follow)(
     int64_t count = 0;
     for (int64_t i = 0; i < n_rows; i++) {
         int64_t u = rows[i], length = degrees[u];
+        const INDEX *index = starts[u] < base ? targets + starts[u] : extra + (starts[u] - base);
         float *now = old + i * width, *kept = table + u * width, *before = old + count * width;
-        LOOP(list_moments)(
-            0, starts[u] < base ? targets + starts[u] : extra + (starts[u] - base), length, NULL, 0, length, x, width, width,
-            spread, 0, now);
+        if (i + 1 < n_rows) { /* the first rows that the next list reads */
+            int64_t v = rows[i + 1];
+            const INDEX *next = starts[v] < base ? targets + starts[v] : extra + (starts[v] - base);
+            for (int64_t e = 0; e < MIN(degrees[v], FAR); e++) PREFETCH(x + (int64_t)next[e] * width, INNER);
+            PREFETCH(table + v * width, INNER);
+        }
+        if (i + 2 < n_rows) {
+            int64_t v = rows[i + 2];
+            PREFETCH(starts[v] < base ? targets + starts[v] : extra + (starts[v] - base), INNER);
+        }
+        if (spread < width)
+            LOOP(list_moments)(0, index, length, NULL, 0, length, x, width, width, 0, now);
+        LOOP(centers)(x, width, spread, index, length, now);
         if (!memcmp(now, kept, (size_t)width * sizeof(float))) continue;
         for (int64_t j = 0; j < width; j++) { /* `before` may be `now` */
             float value = now[j];
