@@ -6,8 +6,9 @@ A sequence is a random graph of 20 to 150 nodes, without features, with dense on
 a run, then four updates: edges that come, go and change, new nodes, features that change, some folded in. After each
 the run is opened anew and compared with a full pass over a graph that is built from its edges: ids, vectors, graph,
 features. --edges all has in turn edges that are plain, weighted, directed, of kinds, and several of these, with
-features averaged by each `mix`; else they are of the form that is named. One node that is not there is embedded too. A
-kill is SIGKILL to a process that updates a run, after a random share of the time that it takes; the run must then be, byte for byte, the one before or the one after, and take the next update.
+features averaged by each `mix`; else they are of the form that is named. One node that is not there is embedded too.
+A kill is SIGKILL to a process that updates a run, after a random share of the time that it takes; the run must then be,
+byte for byte, the one before or the one after, and take the next update.
 """
 
 from __future__ import annotations

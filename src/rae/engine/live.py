@@ -195,7 +195,7 @@ class Live:
             self._undo.clear()
             return Changes({}, {}, ends, counted, in_full=True)
         columns = {}
-        with torch_alone():
+        with torch_alone(), torch.inference_mode():
             for name, model in self._models.items():
                 found = self._follow(name, model, given if name == "actions" else moved, ends)
                 rows = np.unique(np.concatenate([first_new, *found]))
@@ -223,7 +223,7 @@ class Live:
                 self.give_features([u], features)
             around = [np.array([u]), np.append(np.sort(near), u)]
             around.append(self.rows.spread(around[1], also=[u]))
-            with torch_alone():
+            with torch_alone(), torch.inference_mode():
                 for name, model in self._models.items():
                     self._follow(name, model, around[0] if name == "actions" else moved, ends, around)
                 out = np.concatenate([self._output(name, around[0])[0] for name in self._models])
@@ -266,7 +266,8 @@ class Live:
 
     @property
     def _models(self) -> Mapping[str, Model]:
-        return self._job.models
+        job: Job | None = self.__dict__.get("_job_now")
+        return (self._job if job is None else job).models
 
     @property
     def _job(self) -> Job:
@@ -291,9 +292,8 @@ class Live:
             out = np.empty((len(rows), model.levels[k].columns), np.float32)
             self._fill(self._job, name, k, out, rows)
             return out
-        with torch.inference_mode():
-            below = model.reads.take(rows) if k == 0 else self._few(name, k - 1, rows, self._lists(rows)).numpy()
-            return model.levels[k].before(below).numpy()
+        below = model.reads.take(rows) if k == 0 else self._few(name, k - 1, rows, self._lists(rows)).numpy()
+        return model.levels[k].before(below).numpy()
 
     def _lists(self, rows: Ints) -> Any:
         """The neighbours of these rows; models ask for the same rows one after the other."""
@@ -328,14 +328,13 @@ class Live:
             out = np.empty((len(rows), model.width), np.float32)
             return replace(self._job, models={name: model}).output(rows, out)
         lists, vectors, levels = self._lists(rows), [], model.levels
-        with torch.inference_mode():
-            for k in range(len(levels)):
-                if k + 1 < len(levels) and not levels[k + 1].maps_rows:
-                    vectors.append(torch.from_numpy(self.tables[f"{name}-{k + 1}"][rows]))
-                else:
-                    vectors.append(self._few(name, k, rows, lists))
-            assert model.finish is not None
-            return model.finish.columns(model.reads.take(rows), vectors).numpy()
+        for k in range(len(levels)):
+            if k + 1 < len(levels) and not levels[k + 1].maps_rows:
+                vectors.append(torch.from_numpy(self.tables[f"{name}-{k + 1}"][rows]))
+            else:
+                vectors.append(self._few(name, k, rows, lists))
+        assert model.finish is not None
+        return model.finish.columns(model.reads.take(rows), vectors).numpy()
 
     def _fill(self, job: Job, name: str, k: int, out: Floats, rows: RowSet) -> None:
         """Fill `out` with these rows of what a level averages, from the levels below."""

@@ -46,6 +46,7 @@ class EditedRows:
     _found: Ints = field(init=False)
     _work: tuple[Any, ...] = field(init=False)
     _bases: Any = field(init=False)  # where each channel begins
+    _places: Any = field(init=False, default=None)  # what `_rows_of` gives, while it is so
 
     @classmethod
     def of(cls, graph: Any, capacity: int, counts: Sequence[Any] = ()) -> EditedRows:
@@ -74,6 +75,15 @@ class EditedRows:
             *(np.zeros(n, np.uint8), np.empty(n, np.int64), np.empty((n, KEPT), np.int64)),
             *(np.zeros(5 * n, np.int64), np.zeros(2 * n, np.uint8)),
         )
+
+    @property
+    def _rows_of(self) -> tuple[int, ...]:
+        """Where the rows are, as the library asks for them; a new node asks for them a dozen times."""
+        if self._places is None:
+            first, *others = map(address, (self.targets, self.extra, self.starts, self.degrees))
+            self._places = first, len(self.targets), *others
+        places: tuple[int, ...] = self._places
+        return places
 
     @property
     def capacity(self) -> int:
@@ -124,10 +134,9 @@ class EditedRows:
         own = np.unique(int64(also))
         marks[own] = 1
         if is_native(self.targets):
-            rows_of = (self.targets, len(self.targets), self.extra, self.starts, self.degrees)
             for nodes in map(int64, groups):
                 found = self._found[count:]
-                count += call("spread_rows", *rows_of, nodes, len(nodes), marks, found, index=self.targets)
+                count += call("spread_rows", *self._rows_of, nodes, len(nodes), marks, found, index=self.targets)
             near = self._found[:count]
         else:
             near = np.unique(np.concatenate([own[:0], *(self.lists(nodes)[1] for nodes in groups)]))
@@ -146,10 +155,10 @@ class EditedRows:
         if not is_native(self.targets):
             new = moments(torch.from_numpy(below), *self.lists(nodes), spread=spread)[:, : table.shape[1]].numpy()
             return written(table, nodes, new)
-        changed, rows_of = np.empty(len(nodes), np.int64), (self.extra, self.starts, self.degrees)
+        changed = np.empty(len(nodes), np.int64)
         count = call(
-            "follow_rows", self.targets, len(self.targets), *rows_of, int64(nodes), len(nodes), below, below.shape[1],
-            spread, table, old, changed, index=self.targets,
+            "follow_rows", *self._rows_of, int64(nodes), len(nodes), below, below.shape[1], spread, table, old, changed,
+            index=self.targets,
         )  # fmt: skip
         return changed[:count], old[:count]
 
@@ -223,7 +232,7 @@ class EditedRows:
             larger[: self.used] = self.extra[: self.used]
             weights = np.empty((len(self.channels), len(larger)), np.float32)
             weights[:, : self.used] = self.extra_weights[:, : self.used]
-            self.extra, self.extra_weights = larger, weights
+            self.extra, self.extra_weights, self._places = larger, weights, None
 
     def put_rows(self, nodes: Ints, offsets: Ints, targets: Ints, weights: Any = ()) -> None:
         """Give nodes new rows, which lie one after the other, with their weights, without counting anything."""
@@ -241,6 +250,7 @@ class EditedRows:
             larger = np.zeros(capacity, np.int64)
             larger[: len(getattr(self, name))] = getattr(self, name)
             setattr(self, name, larger)
+        self._places = None
         self._make_workspace()
 
 
