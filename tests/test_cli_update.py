@@ -28,7 +28,7 @@ def test_edges_come_and_go(here, rae):
     (here / "gone.csv").write_text(f"caller,called\nu0,{run.graph().ids[first]}\n")
     code, out, _ = rae("update", "runs/edges", "--add", "today.csv", "--remove", "gone.csv", "--quiet")
     assert code == 0
-    assert "2 added, 1 removed; 0 were there already" in out
+    assert "2 added, 1 removed\n" in out
     assert "1 new; 41 in all" in out
     assert "update 1 of runs/edges, folded in" in out
     ids, z = Run.open("runs/edges").embeddings()
@@ -69,3 +69,67 @@ def test_mistakes_are_one_sentence_and_change_nothing(here, rae, arguments, mess
     assert message in err
     assert not out
     assert run.counts["nodes"] == 40
+
+
+# ------------------------------------------------------------------------------------- weights, directions, kinds
+
+
+@pytest.fixture
+def payments(tmp_path, monkeypatch, rae):
+    monkeypatch.chdir(tmp_path)
+    rows = [
+        (f"u{i}", f"u{(7 * i + j) % 30}", 10 * j + i, "card" if i % 3 else "wire") for i in range(30) for j in (1, 3)
+    ]
+    text = "".join(f"{u},{v},{amount},{how}\n" for u, v, amount, how in rows if u != v)
+    (tmp_path / "payments.csv").write_text("payer,payee,amount,how\n" + text)
+    (tmp_path / "today.csv").write_text("payer,payee,amount,how\nu0,u1,5,wire\nnewcomer,u9,7,card\nu9,u2,0,card\n")
+    (tmp_path / "gone.csv").write_text("payer,payee,how\nu0,u3,wire\n")
+    flags = ("--weight", "amount", "--directed", "--kind", "how", "--source", "payer", "--target", "payee")
+    assert rae("fit", "payments.csv", *flags, "--no-page", "--quiet")[0] == 0
+    return tmp_path
+
+
+def test_tomorrows_files_need_no_flags(payments, rae):
+    run = Run.open("runs/payments")
+    code, out, err = rae("update", "runs/payments", "--add", "today.csv", "--remove", "gone.csv")
+    assert code == 0
+    assert "1 added, 1 removed; 1 have another weight; 1 of weight 0 left out" in out
+    assert "read as at the fit: --source payer --target payee --weight amount --directed --kind how" in err
+    edges = {(row["source"], row["target"]): row for row in run.graph().to_arrow().to_pylist()}
+    assert edges["u0", "u1"] == {"source": "u0", "target": "u1", "weight": 15.0, "kind": "wire"}  # 10 were there
+    assert ("u0", "u3") not in edges
+    assert edges["newcomer", "u9"]["weight"] == 7
+    full = run.model().transform(run.graph(), units="fit")
+    assert np.array_equal(run.embeddings()[1].view(np.int32), full.view(np.int32))
+    code, out, err = rae("embed", "runs/payments", "payments.csv", "--out", "z.parquet")
+    assert code == 0
+    assert "read as at the fit: --source payer" in err
+    code, _, err = rae("embed", "runs/payments/model.safetensors", "payments.csv", "--out", "y.parquet")
+    assert code == 2
+    assert "was fitted on edges that are directed, weighted, of kinds card, wire" in err
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("u0,u1,-5,wire", "today.csv: --weight must hold finite numbers from 0 up, got -5 in line 2"),
+        ("u0,u1,nan,wire", "got a missing one (NaN) in line 2"),
+        ("u0,u1,inf,wire", "got inf in line 2"),
+        ("u0,u1,much,wire", "--weight must hold numbers, got 'much' in line 2"),
+        ("u0,u1,5,loan", "the kind 'loan' was not there when the model was fitted, its kinds are 'card', 'wire'"),
+        ("u0,u1,5,", "--kind must be"),
+        (",u1,5,wire", "today.csv"),
+    ],
+)
+def test_rows_that_no_edge_can_have_are_one_sentence(payments, rae, row, message):
+    (payments / "today.csv").write_text(f"payer,payee,amount,how\n{row}\n")
+    code, _, err = rae("update", "runs/payments", "--add", "today.csv", "--quiet")
+    assert (code, Run.open("runs/payments").n_updates) == (2, 0)
+    assert message in err
+    assert len(err.strip().splitlines()) == 1
+
+
+def test_nothing_to_do_is_said(here, rae):
+    code, out, err = rae("update", "runs/edges")
+    assert (code, out) == (2, "")
+    assert "nothing to do: give edges by --add or --remove" in err

@@ -1,32 +1,42 @@
-"""What an update asks for: edges that come and go, new nodes, features; checked against the graph as it is."""
+"""What an update asks for: edges that come, go and change, new nodes, features; checked against the graph as it is.
+
+Edges are read as the fit read them: with weights, directions and kinds where the run has these, doubled ones merged by
+its rule. One that is there already is merged with that too: weights are added, or the larger one stays. An edge goes
+whole, with its weight; that of one direction and kind goes alone.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import scipy.sparse as sp
 
-from rae.errors import Argument, FeatureError, GraphError
+from rae.errors import Argument, ConfigError, FeatureError, GraphError
 from rae.features import FeatureTable, check_matrix, is_sparse
 from rae.graph import Graph
-from rae.graph.column_names import edge_columns
+from rae.graph.builder import Batch
+from rae.graph.channels import IN, OUT, EdgeValues, checked_weights, kind_column, kinds_of, mirrored
 from rae.graph.frames import as_table, is_frame
-from rae.graph.graph import two_columns
+from rae.graph.graph import frame_columns, two_columns
 from rae.graph.id_numbering import ONE_KIND
 from rae.graph.ids import distinct, id_array, index_in, is_text, one_kind, shown
 from rae.inputs import Reading, named_header, read_features_of
-from rae.io.edges import open_edges
+from rae.io.edges import EdgeOptions, open_edges
+from rae.io.tables import open_table
+from rae.model.channels import in_words, refuse_others, refuse_unknown_kinds
+from rae.ops.edits import CHANGES, COMES, GOES, EditedRows
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
-Adjacent = Callable[[Ints, Ints], Any]
+Floats = np.ndarray[Any, np.dtype[np.float32]]
 
 STRANGE = 10  # edges without one known end from which on they are taken for those of another graph
+GONE, COME = "edges to remove", "edges to add"
 
 
 class Ids:
@@ -70,24 +80,73 @@ class Ids:
 
 
 @dataclass(frozen=True)
+class EdgeForm:
+    """What the edges of a run are: the channels they have, and how rows of a table become weights in these."""
+
+    channels: tuple[str, ...] = ()
+    weighted: bool = False
+    values: EdgeValues = field(default_factory=EdgeValues)
+
+    @classmethod
+    def of(cls, graph: Graph, reading: Reading, record: Mapping[str, Any]) -> EdgeForm:
+        """The form of a graph whose fit kept this record of how it was read; what contradicts it is refused."""
+        said = in_words(tuple(graph.channels), graph.weighted)
+        asked = {"weight": graph.weighted, "directed": graph.directed, "kind": bool(graph.kinds)}
+        for name, there in asked.items():
+            if not there and reading.given(name):
+                raise GraphError(Argument(name), f" does not go with the run, whose edges are {said}; leave it out")
+        weight, doubled = (getattr(reading, name) or record.get(name) for name in ("weight", "doubled"))
+        if doubled in ("add", "count") and not graph.weighted:
+            raise ConfigError(
+                Argument("doubled", doubled), f" makes weights, and the edges of the run are {said}; leave it out"
+            )
+        counts_rows = weight is None and doubled in ("add", "count")
+        values = EdgeValues(
+            graph.weighted and not counts_rows, graph.directed, bool(graph.kinds), doubled or graph.values.doubled
+        )
+        return cls(tuple(graph.channels), graph.weighted, values if graph.channels else EdgeValues())
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        return kinds_of(self.channels)
+
+    @property
+    def mirror(self) -> list[int]:
+        """The place of each channel as seen from the other end of an edge."""
+        return [self.channels.index(mirrored(name)) for name in self.channels]
+
+    @property
+    def columns(self) -> list[str]:
+        """What a row of a table of edges has after its ends."""
+        return [*(["weight"] if self.values.weighted else []), *(["kind"] if self.kinds else [])]
+
+
+class Arcs(NamedTuple):
+    """Edges by row, merged: each direction and kind once, an undirected edge once, with source < target."""
+
+    source: Ints
+    target: Ints
+    weight: Floats
+    kind: Ints
+    n_self_loops: int = 0
+
+
+@dataclass(frozen=True)
 class Edits:
-    """Edges as rows, those that go first, then those that come; ids of new nodes; features of some rows."""
+    """Edges as rows and what becomes of each, for `EditedRows.edit`; ids of new nodes; features of some rows."""
 
     us: Ints
     vs: Ints
-    adds: Any  # (e,) bool
+    edits: Any  # (e,) GOES, COMES or CHANGES
+    values: Any  # (e, 2, channels)
     new_ids: pa.Array
     features: tuple[Ints, Any] | None
+    n_added: int = 0
+    n_removed: int = 0
+    n_changed: int = 0  # edges that were there and have another weight now
     n_already_there: int = 0
     n_self_loops: int = 0
-
-    @property
-    def n_removed(self) -> int:
-        return int((~self.adds).sum())
-
-    @property
-    def n_added(self) -> int:
-        return int(self.adds.sum())
+    n_zeros: int = 0
 
     @property
     def is_empty(self) -> bool:
@@ -96,37 +155,89 @@ class Edits:
 
 
 def check_edits(
-    ids: Ids, adjacent: Adjacent, added: Any, removed: Any, features: Any, reading: Reading, width: int, names: Any
+    ids: Ids,
+    rows: EditedRows,
+    form: EdgeForm,
+    added: Any,
+    removed: Any,
+    features: Any,
+    reading: Reading,
+    width: int,
+    names: Any,
 ) -> Edits:
     """The edits that these edges and features are; what is not possible is refused, in one sentence.
 
     `width` and `names` are those of the feature columns that the model reads, 0 for structure alone.
     """
-    gone = [ids.as_own_kind(column, "edges to remove") for column in _columns(removed, reading, ids.kind)]
-    come = [ids.as_own_kind(column, "edges to add") for column in _columns(added, reading, ids.kind)]
-    gone_rows = _pairs(*(ids.find(column) for column in gone))
-    _refuse_absent(gone, gone_rows, adjacent)
+    gone, _ = _read(removed, reading, ids, form, GONE)
+    come, zeros = _read(added, reading, ids, form, COME)
+    gone_rows = [ids.find(column) for column in gone[:2]]
     table = _feature_table(features, reading, width, names, ids)
-    wanted = [*come, *([] if table is None or reading.unknown == "drop" else [table.id_column])]
-    known = ids.find(joined := pa.concat_arrays([column.cast(ids.kind) for column in wanted] or [_no_ids(ids)]))
-    _refuse_strange(come, known)
+    wanted = [*come[:2], *([] if table is None or reading.unknown == "drop" else [table.id_column])]
+    known = ids.find(joined := pa.concat_arrays([column.cast(ids.kind) for column in wanted]))
+    _refuse_strange(come[:2], known)
     new_ids = distinct(joined.filter(pa.array(known < 0)))
+    _refuse_nameless(new_ids)
     if table is not None and reading.unknown == "error" and (known[2 * len(come[0]) :] < 0).any():
         unknown = table.id_column.filter(pa.array(known[2 * len(come[0]) :] < 0))
         raise FeatureError(f"{len(unknown):,} feature rows are of ids that are not in the run, first {shown(unknown)}")
     now = Ids(_Appended(ids), new_ids)  # type: ignore[arg-type]  # as good as a graph for looking ids up
-    pairs = _pairs(*(now.find(column) for column in come))
-    loops = pairs[:, 0] == pairs[:, 1]
-    pairs = np.unique(pairs[~loops], axis=0)
-    there = np.zeros(len(pairs), bool)
-    old = (pairs < len(ids)).all(1)
-    there[old] = adjacent(pairs[old, 0], pairs[old, 1])
-    gone_rows = np.unique(gone_rows, axis=0)
-    _refuse_both(ids, gone_rows, pairs)
-    us, vs = np.concatenate([gone_rows, pairs[~there]]).T
-    adds = np.arange(len(us)) >= len(gone_rows)
+    come_rows = [now.find(column) for column in come[:2]]
+    _refuse_absent(gone, gone_rows)
+    changes = _compiled(
+        ids, rows, form, _merged(gone_rows, gone, form), _merged(come_rows, come, form), gone.weight is not None
+    )
     given = _feature_rows(table, now, len(ids), new_ids, reading, width)
-    return Edits(us, vs, adds, new_ids, given, int(there.sum()), int(loops.sum()))
+    return Edits(**changes, new_ids=new_ids, features=given, n_zeros=zeros)
+
+
+def edges_of_new_node(
+    ids: Ids, rows: EditedRows, form: EdgeForm, near: Ints, weights: Any, directions: Any, kinds: Any
+) -> tuple[Ints, Any]:
+    """The neighbours of a node that is not there yet, each once, and the weights of its edges, for `Live.embed`.
+
+    Weights, directions ("out": from the new node) and kinds are one for each neighbour, or one for all.
+    """
+    given = {"weights": weights, "directions": directions, "kinds": kinds}
+    asked = {"weights": form.values.weighted, "directions": form.values.directed, "kinds": bool(form.kinds)}
+    for name, value in given.items():
+        if value is not None and not asked[name]:
+            said = in_words(form.channels, form.weighted)
+            raise GraphError(Argument(name), f" do not go with the run, whose edges are {said}; leave them out")
+        if value is None and asked[name]:
+            raise GraphError(
+                *(f"the edges of the run have {name}, got none for the {len(near):,} neighbours; pass "),
+                *(Argument(name, ...), ", one for each, or one for all"),
+            )
+    if not form.channels:
+        return np.unique(near), None
+    weight, way, kind = (_one_each(name, value, len(near)) for name, value in given.items())
+    out = np.ones(len(near), bool)
+    if way is not None:
+        if wrong := [value for value in way if value not in (OUT, IN)]:
+            raise GraphError(
+                Argument("directions"),
+                f" must be 'out' (from the new node) or 'in' (to it), got {wrong[0]!r}; give one of both",
+            )
+        out = np.array([value == OUT for value in way], bool)
+    n = len(ids)
+    ends = pa.array(np.where(out, n, near)), pa.array(np.where(out, near, n))
+    batch, _ = _checked(Batch(*ends, weight, kind), form)
+    come = _merged((batch.source.to_numpy(), batch.target.to_numpy()), batch, form)
+    changes = _compiled(ids, rows, form, _merged((near[:0], near[:0]), batch, form), come)
+    values: Any = changes["values"]
+    return changes["us"], values[:, ::-1]  # the new node is the second of each pair, having the largest number
+
+
+def _one_each(name: str, value: Any, count: int) -> Any:
+    if value is None:
+        return None
+    if isinstance(value, (str, int, float)):
+        return [value] * count
+    values = list(value)
+    if len(values) != count:
+        raise GraphError(Argument(name), f" must be one for each of {count:,} neighbours, got {len(values):,}")
+    return values
 
 
 def one_row(features: Any, width: int, names: Sequence[str] | None, like: Any) -> Any:
@@ -154,6 +265,212 @@ def one_row(features: Any, width: int, names: Sequence[str] | None, like: Any) -
     return sp.csr_array(row) if is_sparse(like) else check_matrix(row, 1)
 
 
+# ------------------------------------------------------------------------------------- edges
+
+
+def _no_edges(ids: Ids) -> Batch:
+    return Batch(pa.array([], ids.kind), pa.array([], ids.kind))
+
+
+def _read(edges: Any, reading: Reading, ids: Ids, form: EdgeForm, what: str) -> tuple[Batch, int]:
+    """Edges of a file, a data frame, a graph, pairs or arrays, as the run's are; and how many have the weight 0."""
+    if edges is None or (not isinstance(edges, tuple) and hasattr(edges, "__len__") and len(edges) == 0):
+        return _no_edges(ids), 0
+    if isinstance(edges, Graph):
+        if form.channels:
+            refuse_others(edges, form.channels, form.weighted)
+        edges, reading = edges.to_arrow(), Reading()
+    if isinstance(edges, (str, os.PathLike)):
+        batch = _read_file(edges, _named(reading, form, what, lambda: _columns_of_file(edges, reading)), ids)
+    elif is_frame(edges):
+        named = _named(reading, form, what, lambda: as_table(edges).column_names)
+        columns = (named.source, named.target, named.weight, named.kind)
+        batch = frame_columns(edges, *columns, time=named.time, since=named.since, until=named.until)
+    else:
+        batch = _read_tuples(edges, form, what)
+    batch = batch._replace(source=ids.as_own_kind(batch.source, what), target=ids.as_own_kind(batch.target, what))
+    return _checked(batch, form)
+
+
+def _named(reading: Reading, form: EdgeForm, what: str, columns: Callable[[], Sequence[str]]) -> Reading:
+    """The reading that names the columns of this form; edges that go need no weights, so theirs may be absent."""
+    weight, kind = (getattr(reading, name) or name if name in form.columns else None for name in ("weight", "kind"))
+    if what == GONE and weight is not None and weight not in columns():
+        weight = None
+    return replace(reading, weight=weight, kind=kind, directed=False, doubled=None)
+
+
+def _columns_of_file(path: Any, reading: Reading) -> Sequence[str]:
+    return open_table(path, named_header(reading.header, reading.source, reading.target, reading.weight)).names
+
+
+def _read_file(path: Any, reading: Reading, ids: Ids) -> Batch:
+    names = (reading.source, reading.target, reading.weight, reading.kind, reading.time)
+    options = EdgeOptions(**reading.edge_options)
+    header = named_header(reading.header, *names)
+    opened = open_edges(path, source=reading.source, target=reading.target, header=header, options=options)
+    batches = opened.feed(list, ids=pa.array([], ids.kind), as_text=is_text(ids.kind))
+    if not batches:
+        return _no_edges(ids)
+    columns = list(zip(*batches, strict=True))
+    source, target = (id_array(pa.chunked_array(column)) for column in columns[:2])
+    weight = None if reading.weight is None else np.concatenate(columns[2])
+    kind = None if reading.kind is None else pa.chunked_array([kind_column(part) for part in columns[3]])
+    return Batch(source, target, weight, kind, sum(columns[4]))
+
+
+def _read_tuples(edges: Any, form: EdgeForm, what: str) -> Batch:
+    """Pairs with what the edges of the run have beside their ends, or as many arrays."""
+    wanted = ["source", "target", *form.columns]
+    if isinstance(edges, tuple) and len(edges) > 1 and not any(isinstance(e, (tuple, str, bytes)) for e in edges):
+        columns = list(edges)
+    elif isinstance(edges, np.ndarray) or hasattr(edges, "detach") or not isinstance(edges, Iterable):
+        columns = list(two_columns(edges))
+    else:
+        rows = list(edges)
+        lengths = {len(row) if isinstance(row, (tuple, list)) else 0 for row in rows}
+        alike = len(lengths) == 1 and lengths.isdisjoint({0, 1})
+        columns = [list(column) for column in zip(*rows, strict=True)] if alike else list(two_columns(rows))
+    if len(columns) != len(wanted) and what == GONE and form.values.weighted:
+        wanted.remove("weight")
+    if len(columns) != len(wanted):
+        raise GraphError(
+            f"{what} must be ({', '.join(wanted)}) each, since the edges of the run are "
+            f"{in_words(form.channels, form.weighted)}, got {len(columns)} entries; "
+            "pass tuples of these, as many arrays, a table or a file"
+        )
+    ends = two_columns((columns[0], columns[1]))
+    more = dict(zip(wanted[2:], columns[2:], strict=True))
+    return Batch(*ends, more.get("weight"), more.get("kind"))
+
+
+def _checked(batch: Batch, form: EdgeForm) -> tuple[Batch, int]:
+    """The rows that count, with weights and kinds that the run can have; and how many have the weight 0."""
+    weight, kind, zeros = batch.weight, batch.kind, 0
+    if kind is not None:
+        kind = kind_column(kind)
+        refuse_unknown_kinds([str(name) for name in kind.unique().to_pylist() if name], form.channels)
+    if weight is not None:
+        weight = checked_weights(weight)
+        there = weight > 0
+        if zeros := int(len(weight) - there.sum()):
+            mask, weight = pa.array(there), weight[there]
+            kind = None if kind is None else kind.filter(mask)
+            batch = batch._replace(source=batch.source.filter(mask), target=batch.target.filter(mask))
+    return batch._replace(weight=weight, kind=kind), zeros
+
+
+def _merged(rows: Sequence[Ints], batch: Batch, form: EdgeForm) -> Arcs:
+    """Edges whose ends are these rows, doubled ones merged, as the graph builder does it."""
+    us, vs = rows
+    if not len(us):
+        return Arcs(us, vs, np.empty(0, np.float32), us)
+    values = replace(form.values, weighted=batch.weight is not None)
+    nodes, codes = np.unique(np.concatenate([us, vs]), return_inverse=True)
+    ends, column = codes.reshape(2, -1), pa.array(np.arange(len(nodes)))
+    small = Graph._from_rows(ends[0], ends[1], column, values, batch.weight, batch.kind)
+    arcs, places = small.arcs(), np.array([form.kinds.index(kind) for kind in small.kinds] or [0])
+    return Arcs(nodes[arcs.source], nodes[arcs.target], arcs.weight, places[arcs.kind], small.counts.self_loops)
+
+
+def _compiled(
+    ids: Ids, rows: EditedRows, form: EdgeForm, gone: Arcs, come: Arcs, gone_weights: bool = False
+) -> dict[str, Any]:
+    """What becomes of each pair of nodes, with weights; `gone_weights`: those of edges that go were given."""
+    source, target = np.append(gone.source, come.source), np.append(gone.target, come.target)
+    kind = np.append(gone.kind, come.kind)
+    low, high = np.minimum(source, target), np.maximum(source, target)
+    pairs, pair = np.unique(np.stack([low, high], 1), axis=0, return_inverse=True)
+    there, before = np.zeros(len(pairs), bool), np.zeros((len(pairs), max(1, len(form.channels))), np.float32)
+    old = (pairs < len(ids)).all(1)
+    there[old], values = rows.values(pairs[old, 0], pairs[old, 1])
+    before[old] = values if form.channels else there[old, None]
+    channel = kind * len(form.values.directions) + (form.values.directed & (source > target))
+    slots = pair.reshape(-1), channel
+    goes, comes = tuple(s[: len(gone.source)] for s in slots), tuple(s[len(gone.source) :] for s in slots)
+    _refuse_gone(ids, gone, before[goes], gone_weights, form)
+    now = before.copy()
+    now[goes] = 0
+    if not form.weighted and (now[comes] != before[comes]).any():
+        first = int(np.flatnonzero(now[comes] != before[comes])[0])
+        u, v = (ids.column[int(end[first])].as_py() for end in come[:2])
+        raise GraphError(f"edges are to be removed and added, first {u!r} to {v!r}; do one of both")
+    if form.values.keeps_largest:
+        now[comes] = np.maximum(now[comes], come.weight)
+    else:
+        with np.errstate(over="ignore"):
+            now[comes] = (now[comes].astype(np.float64) + come.weight).astype(np.float32)
+    if not np.isfinite(now).all():
+        raise GraphError("the weights of doubled edges add up to more than 3.4e+38; give them in a larger unit")
+    after, differ = now.any(1), (now != before).any(1)
+    edits = np.where(there & after, CHANGES, np.where(after, COMES, GOES))
+    kept = differ & (there | after)
+    was, stays = before[comes] > 0, now[goes] > 0
+    return {
+        "us": pairs[kept, 0],
+        "vs": pairs[kept, 1],
+        "edits": edits[kept],
+        "values": np.stack([now, now[:, form.mirror]], 1)[kept] if form.channels else None,
+        "n_added": int((~was).sum()),
+        "n_removed": int((~stays).sum()),
+        "n_changed": int((was & (now[comes] != before[comes])).sum()),
+        "n_already_there": int((was & (now[comes] == before[comes])).sum()),
+        "n_self_loops": come.n_self_loops,
+    }
+
+
+def _refuse_absent(gone: Batch, ends: Sequence[Ints]) -> None:
+    """Refuse edges to remove whose ends are not both nodes."""
+    unknown = (ends[0] < 0) | (ends[1] < 0)
+    if unknown.any():
+        first = int(np.flatnonzero(unknown)[0])
+        edge = " to ".join(repr(column[first].as_py()) for column in gone[:2])
+        raise GraphError(
+            f"{int(unknown.sum()):,} of {len(unknown):,} edges to remove are not in the graph, first {edge}, whose "
+            "ends are not both nodes of the run; nothing was changed: is this the right run? leave those edges out"
+        )
+
+
+def _refuse_gone(ids: Ids, gone: Arcs, weights: Floats, with_weights: bool, form: EdgeForm) -> None:
+    """Refuse edges to remove that are not in the graph, or have another weight there."""
+
+    def edge(i: int) -> str:
+        ends = " to ".join(repr(ids.column[int(end[i])].as_py()) for end in gone[:2])
+        return f"{ends} of kind {form.kinds[int(gone.kind[i])]!r}" if form.kinds else ends
+
+    if (absent := weights == 0).any():
+        raise GraphError(
+            f"{int(absent.sum()):,} of {len(weights):,} edges to remove are not in the graph, first "
+            f"{edge(int(np.flatnonzero(absent)[0]))}; nothing was changed: is this the right run? leave those edges out"
+        )
+    if with_weights and (other := weights != gone.weight).any():
+        first = int(np.flatnonzero(other)[0])
+        raise GraphError(
+            f"{int(other.sum()):,} of {len(weights):,} edges to remove have another weight in the graph, first "
+            f"{edge(first)}: {weights[first]:g}, got {gone.weight[first]:g}; an edge goes with all of its weight: "
+            "leave the weights out, and add the edge with what is left of it"
+        )
+
+
+def _refuse_nameless(new_ids: pa.Array) -> None:
+    """Refuse a new node whose id is empty text."""
+    if is_text(new_ids.type) and pc.any(pc.equal(new_ids, "")).as_py():
+        raise GraphError("a new node has an empty id (''); nothing was changed: name it, or leave its rows out")
+
+
+def _refuse_strange(come: Sequence[pa.Array], known: Ints) -> None:
+    """Refuse many edges none of which has an end in the graph: they are of another one."""
+    n = len(come[0])
+    if n >= STRANGE and (known[: 2 * n] < 0).all():
+        raise GraphError(
+            f"none of the {n:,} edges to add has an end that is a node of the run, first {shown(come[0], 1)}; "
+            "nothing was changed: is this another graph?"
+        )
+
+
+# ------------------------------------------------------------------------------------- ids and features
+
+
 class _Appended:
     """Ids in the place of a graph's: what `Ids` asks of a graph."""
 
@@ -175,75 +492,10 @@ def _same_kind(first: pa.DataType, second: pa.DataType) -> bool:
     )
 
 
-def _no_ids(ids: Ids) -> pa.Array:
-    return pa.array([], ids.kind)
-
-
 def _positions(found: pa.Array) -> Ints:
     """Positions of `index_in`, -1 for null."""
     out: Ints = pc.fill_null(found, -1).to_numpy(zero_copy_only=False).astype(np.int64)
     return out
-
-
-def _pairs(us: Ints, vs: Ints) -> Ints:
-    """Both ends of each edge, the smaller row first.  -> (m, 2)"""
-    return np.stack([np.minimum(us, vs), np.maximum(us, vs)], 1)
-
-
-def _columns(edges: Any, reading: Reading, kind: pa.DataType) -> tuple[pa.Array, pa.Array]:
-    """The two columns of ids of edges in a file, a data frame, pairs or arrays."""
-    empty = pa.array([], kind)
-    if edges is None:
-        return empty, empty
-    if isinstance(edges, (str, os.PathLike)):
-        header = named_header(reading.header, reading.source, reading.target)
-        opened = open_edges(edges, source=reading.source, target=reading.target, header=header)
-        batches = opened.feed(list, ids=empty, as_text=is_text(kind))
-        sources, targets = ([batch[i] for batch in batches] for i in (0, 1))
-        return (id_array(pa.chunked_array(sources)), id_array(pa.chunked_array(targets))) if batches else (empty, empty)
-    if is_frame(edges):
-        table = as_table(edges)
-        ends, _ = edge_columns(table.column_names, reading.source, reading.target)
-        return id_array(table.column(ends[0])), id_array(table.column(ends[1]))
-    if isinstance(edges, Graph):
-        table = edges.to_arrow()
-        return id_array(table.column(0)), id_array(table.column(1))
-    if not isinstance(edges, tuple) and hasattr(edges, "__len__") and len(edges) == 0:
-        return empty, empty
-    return two_columns(edges)
-
-
-def _refuse_absent(gone: Sequence[pa.Array], rows: Ints, adjacent: Adjacent) -> None:
-    """Refuse edges to remove that are not in the graph."""
-    known: Any = (rows >= 0).all(1)
-    there = np.zeros(len(rows), bool)
-    there[known] = adjacent(rows[known, 0], rows[known, 1])
-    if not there.all():
-        first = int(np.flatnonzero(~there)[0])
-        edge = " to ".join(repr(column[first].as_py()) for column in gone)
-        why = "" if known[first] else ", whose ends are not both nodes of the run"
-        raise GraphError(
-            f"{int((~there).sum()):,} of {len(rows):,} edges to remove are not in the graph, first {edge}{why}; "
-            "nothing was changed: is this the right run? leave those edges out"
-        )
-
-
-def _refuse_strange(come: Sequence[pa.Array], known: Ints) -> None:
-    """Refuse many edges none of which has an end in the graph: they are of another one."""
-    n = len(come[0])
-    if n >= STRANGE and (known[: 2 * n] < 0).all():
-        raise GraphError(
-            f"none of the {n:,} edges to add has an end that is a node of the run, first {shown(come[0], 1)}; "
-            "nothing was changed: is this another graph?"
-        )
-
-
-def _refuse_both(ids: Ids, gone: Ints, come: Ints) -> None:
-    """Refuse edges that are to be removed and added."""
-    both = set(map(tuple, gone.tolist())) & set(map(tuple, come.tolist()))
-    if both:
-        u, v = (ids.column[row].as_py() for row in min(both))
-        raise GraphError(f"{len(both):,} edges are to be removed and added, first {u!r} to {v!r}; do one of both")
 
 
 def _feature_table(features: Any, reading: Reading, width: int, names: Any, ids: Ids) -> FeatureTable | None:

@@ -29,6 +29,7 @@ log = logging.getLogger("rae.inputs")
 
 BUILD_BYTES = 400_000_000  # of a graph build, without the program and the edges in memory; text ids take the most
 _OF_EDGES = ("weight", "directed", "kind", "doubled", "time", "since", "until")
+_OF_FEATURES = ("features_header", "id", "columns", "drop", "categories", "feature", "value", "name")
 _CHOICES = {"missing": ("error", "zero"), "unknown": ("isolated", "drop", "error")}
 
 
@@ -75,6 +76,28 @@ class Reading:
     def edge_options(self) -> dict[str, Any]:
         """What is read of the edges beside their ends, by name; those of a graph that is there already are its own."""
         return {name: getattr(self, name) for name in _OF_EDGES}
+
+    def record(self) -> dict[str, Any]:
+        """What tomorrow's files of the same shape are read by: columns and what they mean, not which times count."""
+        names = ("source", "target", "header", *_OF_EDGES, *_OF_FEATURES)
+        kept = {name: getattr(self, name) for name in names if name not in ("since", "until")}
+        return {
+            name: value if isinstance(value, (str, bool)) else list(value)
+            for name, value in kept.items()
+            if value is not None and (value is not False or name in ("header", "features_header"))
+        }
+
+    def as_at_the_fit(self, record: Mapping[str, Any], *, edges: bool, features: bool) -> Reading:
+        """This reading, with what it leaves open of tables of edges or features as the fit had it; that is logged."""
+        names = [*(("source", "target", "header", *_OF_EDGES) if edges else ()), *(_OF_FEATURES if features else ())]
+        open_now = [name for name in names if getattr(self, name) is None or (name == "directed" and not self.directed)]
+        taken = {name: record[name] for name in open_now if name in record}
+        if self.since is None and self.until is None:
+            taken.pop("time", None)
+        if taken:
+            parts = [part for name, value in taken.items() for part in (" ", Argument(name, value))]
+            log.info(Sentence("read as at the fit:", *parts))
+        return replace(self, **taken)
 
     def given(self, *names: str) -> str | None:
         """The first of these options that is set, None where none is."""
@@ -533,6 +556,14 @@ def _in_kind(ids: Any, graph: Graph) -> Any:
             f"{shown(ids)}, and {in_words(graph.id_column.type)} in the edges; write both in one kind, or pass ",
             Argument("unknown", "drop"),
         ) from None
+
+
+def is_table(value: Any) -> bool:
+    """Whether this is a file that is read, or a data frame."""
+    from rae.graph.folder import is_graph_folder
+    from rae.graph.frames import is_frame
+
+    return not is_graph_folder(value) if _is_path(value) else is_frame(value)
 
 
 def _is_path(value: Any) -> bool:

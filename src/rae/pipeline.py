@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from rae.config import ExactConfig, Settings
 from rae.errors import Argument, ConfigError, FeatureError, FileError, MemoryWarning, Sentence, size
-from rae.inputs import Inputs, Reading, check_output, dataset_inputs, read_inputs
+from rae.inputs import Inputs, Reading, check_output, dataset_inputs, is_table, read_inputs
 from rae.progress import Asked, Progress, shown
 from rae.resume import VectorCache, fit_key, vectors_key
 from rae.run import EMBEDDINGS, INFO, PAGE, Run, check_free, finish_moves, load_model, model_checksum
@@ -94,15 +94,17 @@ def fit_run(
         inputs = _inputs(edges, features, reading, memory, folder, report)
         display_names = _display_names(inputs, features, names, name, reading.get("id"))
         with_page = _wants_page(page, inputs.counts["nodes"])
-        asked = {"key": _fit_key(inputs, config, display_names, half=half, dtype=dtype, lean=lean), "page": with_page}
+        key = _fit_key(inputs, config, display_names, half=half, dtype=dtype, lean=lean)
+        asked = {"key": key, "page": with_page} | ({"half": True} if half else {})
         if begun is not None and begun.info["asked"] == asked:
             log.info("a killed fit had written the vectors in %s, they are taken", folder)
             run = begun
         else:
             check_free(folder, force=force)
             warn_of_memory(inputs, config, memory=memory, half=half)
+            record = Reading(**reading).record() if is_table(edges) else {}
             run = _write_run(
-                *(inputs, config, folder, display_names, asked),
+                *(inputs, config, folder, display_names, asked, record),
                 memory=memory, half=half, dtype=dtype, lean=lean, force=force, progress=report,
             )  # fmt: skip
         VectorCache(folder).remove()
@@ -166,7 +168,8 @@ def embed_file(
 ) -> EmbeddedFile:
     """The file of another graph's vectors by a fitted model, as `rae embed` writes it.
 
-    `model` is a run folder or a model file, `out` a .parquet or .csv file; everything else as in `fit_run`.
+    `model` is a run folder or a model file, `out` a .parquet or .csv file; everything else as in `fit_run`. A run knows
+    how the tables of its fit were read, and reads those of today so, but for what `reading` says.
     """
     check_output(memory, half, dtype)
     target = Path(out)
@@ -182,7 +185,8 @@ def embed_file(
             " with the same columns for these nodes",
         )
     with shown(progress) as report:
-        inputs = _inputs(edges, features, reading, memory, target, report, like=fitted.feature_names)
+        record = {} if Path(model).is_file() else Run.open(os.fspath(model)).info.get("reading", {})
+        inputs = _inputs(edges, features, reading, memory, target, report, like=fitted.feature_names, record=record)
         if memory is not None:
             from rae.plan import check_budget
 
@@ -271,15 +275,17 @@ def _inputs(
     out: Path,
     progress: Progress | None,
     like: Sequence[str] | None = None,
+    record: Mapping[str, Any] | None = None,
 ) -> Inputs:
-    """The inputs that were given, or those that are read now."""
+    """The inputs that were given, or those that are read now; `record` is how those of a fit were read."""
     if not isinstance(edges, Inputs):
         known = [field.name for field in fields(Reading)]
         for name in [name for name in reading if name not in known]:
             near = difflib.get_close_matches(name, known, n=1)
             hint = f"did you mean {near[0]!r}?" if near else "settings go into config=rae.Config(...)"
             raise ConfigError(f"unknown argument {name!r}; {hint}", argument=name)
-        return read_inputs(edges, features, Reading(**reading), memory=memory, out=out, like=like, progress=progress)
+        how = Reading(**reading).as_at_the_fit(record or {}, edges=is_table(edges), features=is_table(features))
+        return read_inputs(edges, features, how, memory=memory, out=out, like=like, progress=progress)
     if features is not None or reading:
         name = "features" if features is not None else next(iter(reading))
         raise ConfigError(Argument(name), " is part of what was read before, or of the data set; leave it out")
@@ -314,6 +320,7 @@ def _write_run(
     folder: Path,
     names: Any,
     asked: Mapping[str, Any],
+    reading: Mapping[str, Any],
     *,
     memory: int | str | None,
     half: bool,
@@ -354,6 +361,7 @@ def _write_run(
         inputs=inputs.files,
         names=names,
         asked=asked,
+        reading=reading,
         force=force,
     )
 

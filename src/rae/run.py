@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from rae.errors import Argument, RaeError, RunError
-from rae.updates import FOLDER, STATE, State, UpdateFolder
+from rae.updates import CHANNEL_FILES, FOLDER, GRAPH_FILES, STATE, State, UpdateFolder
 from rae.version import versions_of
 
 if TYPE_CHECKING:
@@ -66,8 +66,6 @@ FORMAT, FORMAT_VERSION = "rae run", 1
 MODEL, EMBEDDINGS, INFO = "model.safetensors", "embeddings.parquet", "run.json"
 PAGE, NOTICE = "explore/index.html", "explore/NOTICE.txt"
 GRAPH, SPARSE, DENSE, NAMES = "graph", "features.npz", "features.npy", "names.parquet"
-GRAPH_FILES = tuple(f"{GRAPH}/{name}" for name in ("graph.json", "offsets.npy", "targets.npy", "ids.arrow"))
-CHANNEL_FILES = tuple(f"{GRAPH}/channel-{number:02}.npy" for number in range(32))  # as many as a graph can have
 ROLES, CARDS, FITTED_ROLES = "roles.parquet", "roles.json", "roles.safetensors"
 # Every file of a run, in the order of removal: the model last, so that a graph folder without a model
 # is never taken for part of a run. No other file is ever replaced.
@@ -89,7 +87,8 @@ _PATTERN = {  # of run.json
     "training": {str: _FIT},
     "history": [{"loss": str, "step": int, "value": float}],
     "inputs": {str: {"path": str, "bytes": int}},
-    "asked?": {"key?": str, "page?": bool},
+    "asked?": {"key?": str, "page?": bool, "half?": bool},
+    "reading?": {str: (str, bool, [str])},
 }
 LIBRARIES = ("numpy", "scipy", "pyarrow", "torch", "safetensors", "scikit-learn")
 
@@ -129,6 +128,7 @@ class Run:
         inputs: Mapping[str, Any] | None = None,
         names: pa.Array | None = None,
         asked: Mapping[str, Any] | None = None,
+        reading: Mapping[str, Any] | None = None,
         dtype: str = "float32",
         force: bool = False,
     ) -> Run:
@@ -138,7 +138,8 @@ class Run:
         need them to describe members, the page to draw neighbourhoods. `embeddings` is a matrix in the order of
         ids, a Parquet file of one, which is moved into the run, or a function of a path and the model's checksum
         that writes such a file and returns the width of the vectors; its duration is the timing "embed".
-        `names` are display names in the order of ids; `asked` is what tells this fit from others, for `fit_run`.
+        `names` are display names in the order of ids; `asked` is what tells this fit from others, for `fit_run`;
+        `reading` how its tables were read (`Reading.record`), for those of tomorrow.
         """
         from rae.graph.folder import checksum, write_graph
         from rae.storage.atomic import write_json
@@ -173,6 +174,7 @@ class Run:
                 "history": list(model.history),
                 "inputs": dict(inputs or {}),
                 "asked": dict(asked or {}),
+                "reading": dict(reading or {}),
             }
             info = json.loads(json.dumps(info, sort_keys=True))  # as `open` will read it
             write_json(new / INFO, info)
@@ -298,7 +300,13 @@ class Run:
 
         `added` and `removed` are edges by id: pairs, two arrays, a data frame, a Graph or an edge file. Ids that exist
         keep their rows, new ones are appended. `features` is a table keyed by id (a file, a data frame, a
-        FeatureTable): rows that changed, and those of new nodes. `reading` are fields of `rae.inputs.Reading`.
+        FeatureTable): rows that changed, and those of new nodes. Tables are read as at the fit; `reading` are fields of
+        `rae.inputs.Reading` where they are to be read otherwise.
+
+        Where the edges of the run have weights, directions or kinds, so have those that come: tuples are (source,
+        target, weight, kind), as far as the run has these. One that is there already is merged by the rule of the fit
+        (`doubled`): weights are added, or the larger one stays. An edge goes whole, that of one direction and kind
+        alone; one that is removed and added has the new weight.
 
         A full pass in the units of the fit, `model.transform(run.graph(), run.features(), units="fit")`, gives the same
         bytes. Only what is near the changes is computed, unless a full pass is cheaper. Nothing is
@@ -328,18 +336,29 @@ class Run:
         """Write what is current to embeddings.parquet and graph/, which are not there while the log has updates."""
         self.update(fold=True, progress=progress)
 
-    def embed(self, node: Any = None, *, neighbours: Any = (), features: Any = None) -> np.ndarray[Any, Any]:
+    def embed(
+        self,
+        node: Any = None,
+        *,
+        neighbours: Any = (),
+        features: Any = None,
+        weights: Any = None,
+        directions: Any = None,
+        kinds: Any = None,
+    ) -> np.ndarray[Any, Any]:
         """The vector of a node that is not in the graph yet, as if it were added with these neighbours.  -> (width,)
 
         It is the row that a full pass over the graph with that node would give. Nothing is kept. `node` is the id that
         it will have; an id of the run is refused. `features` are its features: numbers in the order of the columns, or
-        a mapping by name. The first call keeps what each level averages in memory, the next ones take milliseconds.
+        a mapping by name. Where the edges of the run have these, `weights`, `directions` ("out": from the new node to
+        the neighbour, or "in") and `kinds` are one for each neighbour, or one for all; a neighbour may be there several
+        times. The first call keeps what each level averages in memory, the next ones take milliseconds.
         """
         from rae.updater import embed_new, refuse_lean
 
         if "_live" not in self.__dict__:
             refuse_lean(self)
-        vector: np.ndarray[Any, Any] = embed_new(self, node, neighbours, features)
+        vector: np.ndarray[Any, Any] = embed_new(self, node, neighbours, features, weights, directions, kinds)
         return vector
 
     @property

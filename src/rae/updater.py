@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,15 +10,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from rae.edits import Edits, Ids, check_edits, one_row
-from rae.engine.live import Changes, Live, can_follow
+from rae.edits import EdgeForm, Edits, Ids, check_edits, edges_of_new_node, one_row
+from rae.engine.live import Changes, Live, can_follow, edited_graph
 from rae.errors import GraphError, RunError
 from rae.graph import Graph
-from rae.graph.csr_writer import channel_file
 from rae.graph.folder import write_graph
 from rae.graph.ids import id_array, shown
-from rae.inputs import Reading
+from rae.inputs import Reading, is_table
 from rae.io.embeddings import GROUP_BYTES, EmbeddingWriter, embeddings_dtype
+from rae.ops.edits import COMES, EditedRows
 from rae.progress import Progress
 from rae.roles.storage import read_table, write_table
 from rae.updates import (
@@ -51,8 +50,10 @@ class Updated:
     new_nodes: int
     features: int  # rows that changed
     moved: pa.Array  # the ids whose vectors were computed anew
-    already_there: int = 0  # edges to add that were in the graph
+    already_there: int = 0  # edges to add that were in the graph, and are as they were
+    changed: int = 0  # edges to add that were in the graph, and have another weight now
     self_loops: int = 0
+    zeros: int = 0  # rows of weight 0, which are left out
     in_full: bool = False  # whether a full pass was cheaper, or the only way
     folded: bool = False  # whether embeddings.parquet was written anew
     seconds: float = 0.0
@@ -76,15 +77,20 @@ def update_run(
             live = _current_live(run, folder, state)
             graph = live.base if live is not None else folder.graph(state)
             ids = Ids(graph, _later_ids(run, folder, state) if live is not None else graph.id_column.slice(0, 0))
-            model = run.model()
+            rows = EditedRows.of(graph, graph.n_nodes) if live is None else live.rows
+            model, record = run.model(), run.info.get("reading", {})
+            form = EdgeForm.of(graph, reading, record)
+            reading = reading.as_at_the_fit(
+                record, edges=is_table(added) or is_table(removed), features=is_table(features)
+            )
             edits = check_edits(
-                ids, graph.adjacent if live is None else _adjacent(live), added, removed, features, reading,
+                ids, rows, form, added, removed, features, reading,
                 0 if model.structural else _width(run, folder, state), model.feature_names,
             )  # fmt: skip
             out = Updated(
                 state.number, edits.n_added, edits.n_removed, len(edits.new_ids),
                 0 if edits.features is None else len(edits.features[0]), ids.column.slice(0, 0),
-                edits.n_already_there, edits.n_self_loops,
+                edits.n_already_there, edits.n_changed, edits.n_self_loops, edits.n_zeros,
             )  # fmt: skip
             if edits.is_empty:
                 done = replace(out, moved=ids.column.slice(0, 0))
@@ -114,7 +120,9 @@ def _update_live(
     progress: Any,
 ) -> Updated:
     given = _as_kept(edits.features, live)
-    changes = live.update(edits.us, edits.vs, edits.adds, new=len(edits.new_ids), features=given)
+    changes = live.update(edits.us, edits.vs, edits.edits, edits.values, new=len(edits.new_ids), features=given)
+    if state.number == 0 and run.info.get("asked", {}).get("half"):
+        changes.in_full = True  # the vectors of the fit came from rows in half precision: none of them stays
     column = pa.concat_arrays([ids.column, edits.new_ids])
     rows = changes.rows
     small = live.n_nodes * live.width <= FOLD_NUMBERS
@@ -138,7 +146,9 @@ def _update_live(
     return replace(out, number=state.number + 1, moved=moved, in_full=changes.in_full, folded=bool(fold))
 
 
-def embed_new(run: Any, node: Any, neighbours: Any, features: Any) -> Any:
+def embed_new(
+    run: Any, node: Any, neighbours: Any, features: Any, weights: Any = None, directions: Any = None, kinds: Any = None
+) -> Any:
     """The vector of a node that is not in the graph yet; see `Run.embed`."""
     folder = UpdateFolder(run.path)
     state = folder.state()
@@ -154,16 +164,18 @@ def embed_new(run: Any, node: Any, neighbours: Any, features: Any) -> Any:
     if (rows < 0).any():
         unknown = column.filter(pa.array(rows < 0))
         raise GraphError(f"{len(unknown):,} of {len(column):,} neighbours are not in the graph, first {shown(unknown)}")
-    near = np.unique(rows)
+    base = graph if live is None else live.base
+    edited = EditedRows.of(base, base.n_nodes + 1) if live is None else live.rows
+    form = _form(run, base)
+    near, values = edges_of_new_node(ids, edited, form, rows, weights, directions, kinds)
     if live is not None:
         like = None if live.features is None else live.features.matrix
-        return live.embed(
-            near, one_row(features, model.n_features if like is not None else 0, model.feature_names, like)
-        )
+        given = one_row(features, model.n_features if like is not None else 0, model.feature_names, like)
+        return live.embed(near, given, values)
     n, matrix = graph.n_nodes, run.features()
     given = one_row(features, 0 if matrix is None else matrix.shape[1], model.feature_names, matrix)
-    edges = np.concatenate([graph.edges(), np.stack([near, np.full(len(near), n)], 1)])
-    grown = Graph._from_rows(edges[:, 0], edges[:, 1], pa.array(np.arange(n + 1)))
+    edited.replace(np.full(len(near), n), near, np.full(len(near), COMES), values)
+    grown = edited_graph(graph, edited, pa.array(np.arange(n + 1)))
     whole = None if matrix is None else _patched(matrix, (np.array([n]), given), n + 1)
     return model.transform(grown, whole, nodes=[n], units="fit")[0]
 
@@ -244,17 +256,12 @@ def _capacity(folder: UpdateFolder, state: State) -> int:
     return len(map_array(next((folder.folder / state.base / TABLES).glob("*-0.npy"))))
 
 
-def _adjacent(live: Live) -> Callable[[Any, Any], Any]:
-    """Whether pairs of rows share an edge in the graph as it is."""
-
-    def adjacent(us: Any, vs: Any) -> Any:
-        offsets, targets = live.rows.lists(us)
-        edge = np.repeat(np.arange(len(us)), np.diff(offsets))
-        out = np.zeros(len(us), bool)
-        out[edge[targets == np.asarray(vs)[edge]]] = True
-        return out
-
-    return adjacent
+def _form(run: Any, graph: Graph) -> EdgeForm:
+    """What the edges of the run are; known after the first call."""
+    form: EdgeForm | None = run.__dict__.get("_form")
+    if form is None:
+        form = run.__dict__["_form"] = EdgeForm.of(graph, Reading(), run.info.get("reading", {}))
+    return form
 
 
 def _width(run: Any, folder: UpdateFolder, state: State) -> int:
@@ -294,14 +301,9 @@ def _update_in_full(
 ) -> pa.Array:
     """Update a run whose vectors cannot follow: by a full pass."""
     column = pa.concat_arrays([graph.id_column, edits.new_ids])
-    gone = {*map(tuple, np.stack([edits.us, edits.vs], 1)[~edits.adds].tolist())}
-    edges = graph.edges()
-    if gone:
-        keys = edges[:, 0].astype(np.int64) * len(column) + edges[:, 1]
-        edges = edges[~np.isin(keys, [u * len(column) + v for u, v in gone])]
-    come = np.stack([edits.us, edits.vs], 1)[edits.adds]
-    edges = np.concatenate([edges, come])
-    changed = Graph._from_rows(edges[:, 0], edges[:, 1], column)
+    rows = EditedRows.of(graph, len(column))
+    rows.replace(edits.us, edits.vs, edits.edits, edits.values)
+    changed = edited_graph(graph, rows, column)
     matrix = run.features()
     if matrix is not None and edits.features is not None:
         matrix = _patched(matrix, edits.features, len(column))
@@ -407,13 +409,8 @@ def role_table_of(folder: UpdateFolder, state: State | None) -> tuple[Any, Any, 
 
 
 def refuse_lean(run: Any) -> None:
-    """Refuse to update a run that keeps no graph, or not the features of its fit, or whose edges have weights."""
+    """Refuse to update a run that keeps no graph, or not the features of its fit."""
     if not run.has_graph:
         run.graph()  # says so
-    if (run.path / GRAPH / channel_file(0)).is_file():
-        raise RunError(
-            f"the edges of the run in {run.path} have weights, directions or kinds, which updates do not follow; fit "
-            "it again, or embed the new graph with its model (`rae embed`)"
-        )
     if not run.model_kept.structural and not run.has_features:
         raise RunError(f"the run in {run.path} keeps no features; fit it again without lean=True")

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from rae.features import Matrix
     from rae.graph import Graph
     from rae.model.exact import ExactModel
-    from rae.ops.edits import EditedRows
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -47,7 +46,8 @@ FORMAT, FORMAT_VERSION, HEADER = "rae updates", 1, "rae update"
 FOLDER, STATE = "updates", "updates/state.json"
 VECTORS, GRAPH, SPARSE, DENSE, ROLES = "embeddings.parquet", "graph", "features.npz", "features.npy", "roles.parquet"
 GRAPH_FILES = tuple(f"{GRAPH}/{name}" for name in ("graph.json", "offsets.npy", "targets.npy", "ids.arrow"))
-SHOWN = (*GRAPH_FILES, SPARSE, DENSE, VECTORS, ROLES)  # files of a run that an update makes stale
+CHANNEL_FILES = tuple(f"{GRAPH}/channel-{number:02}.npy" for number in range(32))  # as many as a graph can have
+SHOWN = (*GRAPH_FILES, *CHANNEL_FILES, SPARSE, DENSE, VECTORS, ROLES)  # files of a run that an update makes stale
 TABLES, COUNTS = "tables", ("triangles", "four_cycles", "core_numbers")
 SPARE_SHARE, SPARE_LEAST = 16, 1024  # room for further nodes: a 16th of the nodes, or so many
 _BASE = re.compile(r"base-\d{4,}")
@@ -90,6 +90,12 @@ class Update:
     def names(self, kind: str) -> list[str]:
         """What it has rows of: "table" or "columns"."""
         return [name.removesuffix(".rows") for name in self.arrays if name.startswith(kind) and name.endswith(".rows")]
+
+    @property
+    def graph_rows(self) -> tuple[Ints, Ints, Ints, Any]:
+        """The rows of the graph that are new: nodes, offsets, neighbours, and their weights in each channel."""
+        nodes, offsets, targets = (self.arrays[f"graph.{part}"] for part in ("nodes", "offsets", "targets"))
+        return nodes, offsets, targets, self.arrays.get("graph.weights", ())
 
     @property
     def new_ids(self) -> pa.Array:
@@ -166,18 +172,17 @@ class UpdateFolder:
 
     def graph(self, state: State) -> Graph:
         """The graph as it is; mapped where nothing came since the base."""
-        from rae.graph import Graph
+        from rae.engine.live import edited_graph
         from rae.graph.folder import open_graph
+        from rae.ops.edits import EditedRows
 
         base = open_graph(self.file(state, GRAPH))
         if not state.log:
             return base
-        n = state.counts["nodes"]
-        rows = edited_rows(base, n)
+        rows = EditedRows.of(base, state.counts["nodes"])
         for update in self.updates(state):
-            rows.put_rows(update.arrays["graph.nodes"], update.arrays["graph.offsets"], update.arrays["graph.targets"])
-        offsets, targets = rows.lists(np.arange(n))
-        return Graph(offsets, targets, self.ids(state), base.counts)
+            rows.put_rows(*update.graph_rows)
+        return edited_graph(base, rows, self.ids(state))
 
     def vectors(self, state: State) -> tuple[pa.Array, Any]:
         """The ids and the vectors as they are.  -> (n,), (n, width)"""
@@ -251,7 +256,7 @@ class UpdateFolder:
         """Let tables follow an update that another process computed."""
         arrays = update.arrays
         live.n_nodes += len(update.new_ids)
-        live.rows.put_rows(arrays["graph.nodes"], arrays["graph.offsets"], arrays["graph.targets"])
+        live.rows.put_rows(*update.graph_rows)
         counted = arrays["counts.rows"]
         for column, values in enumerate((live.rows.triangles, live.rows.cycles, live.rows.core)):
             values[counted] = arrays["counts.values"][:, column]
@@ -294,6 +299,8 @@ class UpdateFolder:
             "counts.values": np.stack([v[touched] for v in (live.rows.triangles, live.rows.cycles, live.rows.core)], 1),
             "paths": np.array([live.paths]),
         }
+        if channels := range(len(live.rows.channels)):
+            arrays["graph.weights"] = np.stack([live.rows.weights(channel, ends, offsets) for channel in channels])
         for table, (rows, values) in changes.tables.items():
             arrays |= {f"table.{table}.rows": rows, f"table.{table}.values": values}
         for model, (rows, values) in changes.columns.items():
@@ -406,20 +413,6 @@ def write_counts(folder: Path, live: Live) -> None:
     for name, values in zip(COUNTS, counted, strict=True) if live.model.structure is not None else ():
         with (place / f"{name}.npy").open("wb") as file:
             np.lib.format.write_array(file, values[: live.n_nodes], allow_pickle=False)
-
-
-def edited_rows(graph: Graph, capacity: int) -> EditedRows:
-    """Rows of a graph that can be replaced, without counts."""
-    from rae.ops.edits import EditedRows
-
-    def roomy(values: Any) -> Ints:
-        out = np.zeros(capacity, np.int64)
-        out[: len(values)] = values
-        return out
-
-    none = [np.zeros(capacity, np.int64) for _ in range(3)]
-    extra = np.empty(0, graph.targets.dtype)
-    return EditedRows(graph.targets, extra, 0, roomy(graph.offsets[:-1]), roomy(graph.degrees), *none)
 
 
 def _id_bytes(ids: pa.Array) -> bytes:

@@ -38,8 +38,9 @@ def embed(
     """Embed the graph in EDGES with the model of RUN, without learning anything new.
 
     RUN is a run folder or a model.safetensors file. The graph may be the same one grown, or another
-    one; features must be of the kind the model was fitted with. One file comes out, with a row per node:
-    id, embedding.
+    one; features must be of the kind the model was fitted with. A run folder knows the columns of its fit
+    (--weight, --directed, --id-column, ...), so files of the same shape need no such flags. One file comes
+    out, with a row per node: id, embedding.
 
     With --memory the rows between two levels lie on disk, in FILE.parts, until the file is whole. The
     same command goes on where a killed one was; the bytes are the same for any budget.

@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
 from rae.cli.console import Console, columns, global_options, size
-from rae.cli.reading_options import edge_options
+from rae.cli.reading_options import with_edge_options
 from rae.inputs import named_header, stages
 from rae.progress import seconds
 
 _COLUMNS = ("source", "target", "weight", "kind", "time")
-
-
-def _edge_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The command with the options that say how EDGES is read."""
-    for option in edge_options():
-        command = option(command)
-    return command
 
 
 @click.group(short_help="store a graph as a folder that opens at once")
@@ -45,7 +37,7 @@ def graph() -> None:
     show_default=True,
     help="order of the rows: as the ids ascend, or neighbours near each other, which embeds large graphs faster",
 )
-@_edge_options
+@with_edge_options("EDGES")
 @click.option("--force", is_flag=True, help="replace an existing graph folder")
 @global_options
 @click.pass_obj

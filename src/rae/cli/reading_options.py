@@ -17,7 +17,18 @@ def _names(_: click.Context, __: click.Parameter, value: str | None) -> list[str
     return value.split(",") if value else None
 
 
-def edge_options() -> list[Callable[..., Any]]:
+def with_edge_options(files: str) -> Callable[..., Any]:
+    """A decorator that gives a command the options that say how these files of edges are read."""
+
+    def decorated(command: Callable[..., Any]) -> Callable[..., Any]:
+        for option in edge_options(files):
+            command = option(command)
+        return command
+
+    return decorated
+
+
+def edge_options(files: str) -> list[Callable[..., Any]]:
     """The options that say how an edge file is read, the last one first."""
     return [
         click.option(
@@ -29,7 +40,7 @@ def edge_options() -> list[Callable[..., Any]]:
         click.option(
             "--time",
             metavar="NAME",
-            help="column of EDGES that holds times, of which --since and --until choose rows",
+            help=f"column of {files} that holds times, of which --since and --until choose rows",
         ),
         click.option(
             "--doubled",
@@ -38,17 +49,19 @@ def edge_options() -> list[Callable[..., Any]]:
             "[default: add with --weight, else they count once]",
         ),
         click.option(
-            "--kind", metavar="NAME", help="column of EDGES that holds the kind of the edge, at most 16 different ones"
+            "--kind",
+            metavar="NAME",
+            help=f"column of {files} that holds the kind of the edge, at most 16 different ones",
         ),
         click.option("--directed", is_flag=True, help="edges go from --source to --target"),
         click.option(
             "--weight",
             metavar="NAME",
-            help="column of EDGES that holds weights, 0 or more; rows of weight 0 are left out",
+            help=f"column of {files} that holds weights, 0 or more; rows of weight 0 are left out",
         ),
-        click.option("--header/--no-header", default=None, help="whether EDGES begins with column names"),
-        click.option("--target", metavar="NAME", help="column of EDGES that holds the other end"),
-        click.option("--source", metavar="NAME", help="column of EDGES that holds one end"),
+        click.option("--header/--no-header", default=None, help=f"whether {files} begins with column names"),
+        click.option("--target", metavar="NAME", help=f"column of {files} that holds the other end"),
+        click.option("--source", metavar="NAME", help=f"column of {files} that holds one end"),
     ]
 
 
@@ -114,7 +127,7 @@ def reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--features-header/--no-features-header", default=None, help="whether --features begins with column names"
         ),
-        *edge_options(),
+        *edge_options("EDGES"),
         click.option("--features", metavar="FILE", help="action features: Parquet, CSV, TSV, JSON, .npz or .npy"),
         click.argument("edges", metavar="EDGES"),
     ):

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from rae.cli.console import Console, columns, global_options
+from rae.cli.reading_options import with_edge_options
 from rae.progress import seconds
+
+if TYPE_CHECKING:
+    from rae.updater import Updated
 
 SHOWN = 1_000  # ids that --json lists, at most
 
@@ -19,9 +23,7 @@ SHOWN = 1_000  # ids that --json lists, at most
 )
 @click.option("--remove", "removed", metavar="FILE", help="edges that are gone; each must be in the graph")
 @click.option("--features", metavar="FILE", help="feature rows that changed, and those of new nodes, by id")
-@click.option("--source", metavar="NAME", help="column of --add and --remove that holds one end")
-@click.option("--target", metavar="NAME", help="column of --add and --remove that holds the other end")
-@click.option("--header/--no-header", default=None, help="whether --add and --remove begin with column names")
+@with_edge_options("--add and --remove")
 @click.option("--id-column", "id", metavar="NAME", help="column of --features that holds the node's id")
 @click.option(
     "--missing",
@@ -49,8 +51,12 @@ def update(console: Console, /, run: str, fold: bool | None, **given: Any) -> No
 
     Only what is near the changes is computed. The vectors are then, byte for byte, those of a full pass
     over the new graph in the units of the fit. Nodes that exist keep their rows, new ones are appended. Roles
-    stay those that were found; nodes that changed are assigned to them. A run whose edges have weights, directions
-    or kinds cannot be updated yet.
+    stay those that were found; nodes that changed are assigned to them.
+
+    Files are read as those of the fit were: the run knows their columns, and whether edges have weights,
+    directions and kinds. An edge of --add that is there already is merged by the rule of the fit: weights are
+    added, or the larger one stays (--doubled). --remove takes edges out whole, that of one direction and kind
+    alone, and needs no weights; an edge in both files has the new weight.
 
     A killed update leaves the run as it was before or as it is after. While the run has updates that are not folded in,
     it has no embeddings.parquet, which would be stale; the other commands read what is current, and --fold
@@ -59,17 +65,20 @@ def update(console: Console, /, run: str, fold: bool | None, **given: Any) -> No
     \b
     rae update runs/calls --add today.csv --remove gone.csv
     rae update runs/users --add today.parquet --features users.csv --source caller --target called
+    rae update runs/payments --add today.csv --time booked --since 2026-11-18
     rae update runs/calls --fold
     """
     from rae.run import Run
 
+    if not any(given[name] for name in ("added", "removed", "features")) and fold is None:
+        raise click.UsageError("nothing to do: give edges by --add or --remove, features by --features, or --fold")
     console.use_threads()
     opened = Run.open(run)
     with console.progress() as progress:
         done = opened.update(fold=fold, progress=progress or False, **given)
     how = "all of them, by a full pass" if done.in_full else "near the changes"
     rows = [
-        ("edges", f"{done.added:,} added, {done.removed:,} removed; {done.already_there:,} were there already"),
+        ("edges", _edges(done)),
         ("nodes", f"{done.new_nodes:,} new; {opened.counts['nodes']:,} in all"),
         ("vectors", f"{len(done.moved):,} computed, {how}"),
         ("time", seconds(done.seconds)),
@@ -83,7 +92,9 @@ def update(console: Console, /, run: str, fold: bool | None, **given: Any) -> No
         "added": done.added,
         "removed": done.removed,
         "already_there": done.already_there,
+        "changed": done.changed,
         "self_loops": done.self_loops,
+        "zeros": done.zeros,
         "new_nodes": done.new_nodes,
         "features": done.features,
         "moved": len(done.moved),
@@ -94,3 +105,15 @@ def update(console: Console, /, run: str, fold: bool | None, **given: Any) -> No
         "seconds": round(done.seconds, 4),
     }
     console.result(columns(rows), data)
+
+
+def _edges(done: Updated) -> str:
+    """What became of the edges, in words."""
+    said = (
+        (done.changed, "have another weight"),
+        (done.already_there, "were there already"),
+        (done.self_loops, "join a node with itself"),
+        (done.zeros, "of weight 0 left out"),
+    )
+    more = [f"{count:,} {what}" for count, what in said if count]
+    return "; ".join([f"{done.added:,} added, {done.removed:,} removed", *more])

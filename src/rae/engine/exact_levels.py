@@ -119,6 +119,11 @@ class MomentLevel:
     def maps_rows(self) -> bool:
         return self.maps is not None
 
+    @property
+    def takes_columns(self) -> bool:
+        """Whether the rows that are averaged are the first columns of the vectors below, as they are."""
+        return self.maps is None or getattr(self.maps, "func", None) is _first_columns
+
     def before(self, x: Any) -> Tensor:
         return as_rows(x) if self.maps is None else self.maps(x)
 
@@ -145,7 +150,11 @@ class Place:
 
     def own(self, x: Any) -> Tensor:
         """The measures as they count."""
-        return weighted_measures(as_rows(x), self.config)
+        return as_rows(x) * self._factors
+
+    @cached_property
+    def _factors(self) -> Tensor:
+        return weighted_measures(torch.ones((1, len(self.fitted.mean))), self.config)
 
     def first(self, x: Any) -> Tensor:
         """What the first level averages: the measures that are averaged."""
@@ -190,8 +199,12 @@ class Around:
         return waves(as_rows(x)[:, : len(self.fitted.frequencies)].contiguous(), *self._waves)
 
     def columns(self, x: Any, vectors: Sequence[Tensor]) -> Tensor:
-        f = self.fitted.n_frequencies
-        factor = self.scale * self.config.around_scale / math.sqrt(3 * f)
-        near = torch.arange(2 * f).view(2, f)[:, : f // 2].reshape(-1)  # half of the frequencies, cosine and sine
+        factor = self.scale * self.config.around_scale / math.sqrt(3 * self.fitted.n_frequencies)
         own, first, *farther = [self.first(x), *vectors]
-        return torch.cat([own[:, near], first[:, near], *farther], 1) * factor
+        return torch.cat([own[:, self._near], first[:, self._near], *farther], 1) * factor
+
+    @cached_property
+    def _near(self) -> Tensor:
+        """Half of the frequencies, cosine and sine."""
+        f = self.fitted.n_frequencies
+        return torch.arange(2 * f).view(2, f)[:, : f // 2].reshape(-1)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from torch import Tensor
 
 from rae.engine.exact_levels import PLAIN, action_model, structure_models
 from rae.engine.layout import TILE, Layout
-from rae.engine.levels import Model, RowSet, WholeGraph
+from rae.engine.levels import Model, RowSet, WholeGraph, sum_of_channels
 from rae.engine.stores import MemoryStore, as_tensor
 from rae.engine.tasks import Job
 from rae.errors import FeatureError
@@ -29,7 +30,8 @@ from rae.graph import Graph
 from rae.memory import aligned_empty
 from rae.model.exact import ExactModel
 from rae.model.structure import in_units, measure
-from rae.ops.edits import EditedRows
+from rae.ops import structure
+from rae.ops.edits import EditedRows, written
 from rae.ops.gather import moments
 from rae.ops.library import is_native
 from rae.runtime import torch_alone
@@ -46,9 +48,11 @@ NEAREST = 2  # edges around a new node within which all rows are computed anew, 
 
 
 def can_follow(model: Any, graph: Graph) -> bool:
-    """Whether vectors of this model can follow this graph: an exact model, cycles that are not estimated."""
-    if not isinstance(model, ExactModel) or graph.channels or not is_native(graph.offsets, graph.targets):
+    """Whether vectors of this model can follow this graph: an exact model of such a graph, cycles not estimated."""
+    if not isinstance(model, ExactModel) or not is_native(graph.offsets, graph.targets):
         return False
+    if (tuple(graph.channels), graph.weighted) != (model.channels, model.weighted):
+        return False  # the model reads less than there is
     return model.structure is None or 2 * measures.paths_counted(graph) <= measures.MOST_PATHS
 
 
@@ -96,15 +100,7 @@ class Live:
         """The state that tables and counts of this graph describe; tables are written to, counts are copied."""
         model = replace(fitted, config=fitted.config.replace(relative=False))
         capacity = len(next(iter(tables.values())))
-
-        def roomy(values: Any) -> Ints:
-            out = np.zeros(capacity, np.int64)
-            out[: len(values)] = values
-            return out
-
-        counted = [roomy(counts[name]) if name in counts else np.zeros(capacity, np.int64) for name in COUNTED]
-        extra = np.empty(0, graph.targets.dtype)
-        rows = EditedRows(graph.targets, extra, 0, roomy(graph.offsets[:-1]), roomy(graph.degrees), *counted)
+        rows = EditedRows.of(graph, capacity, [counts[name] for name in COUNTED if name in counts])
         features = None
         if model.actions is not None:
             matrix = Features.of(graph, given, PLAIN, check=False)
@@ -143,8 +139,7 @@ class Live:
 
     def graph(self, ids: pa.Array) -> Graph:
         """The graph as it is, with these ids."""
-        offsets, targets = self.rows.lists(np.arange(self.n_nodes))
-        graph = Graph(offsets, targets, ids)
+        graph = edited_graph(self.base, self.rows, ids)
         if self.model.structure is not None:
             counted = (self.rows.triangles, self.rows.cycles, self.rows.core)
             known = {name: values[: self.n_nodes].copy() for name, values in zip(COUNTED, counted, strict=True)}
@@ -180,14 +175,16 @@ class Live:
             for name, k, _ in _levels(self._models):
                 self._fill(job, name, k, self.tables[f"{name}-{k}"][: self.n_nodes], (0, self.n_nodes))
 
-    def update(self, us: Any, vs: Any, adds: Any, *, new: int = 0, features: Any = None) -> Changes:
-        """Let edges come and go, in this order, add `new` nodes first, and replace feature rows (rows, values).
+    def update(
+        self, us: Any, vs: Any, edits: Any, values: Any = None, *, new: int = 0, features: Any = None
+    ) -> Changes:
+        """Let edges go, come or change, in this order, add `new` nodes first, and replace feature rows (rows, values).
 
-        An edge that comes must not be there, one that goes must be.
+        An edge that comes must not be there, one that goes or changes must be; `values` as in `EditedRows.edit`.
         """
         self._undo.clear()
         first_new = self._add_nodes(new)
-        ends, moved = self._edit(us, vs, adds, first_new)
+        ends, moved = self._edit(us, vs, edits, values, first_new)
         counted = np.union1d(self._undo[0][1], first_new)
         given = np.empty(0, np.int64)
         if features is not None and self.features is not None:
@@ -198,7 +195,7 @@ class Live:
             self._undo.clear()
             return Changes({}, {}, ends, counted, in_full=True)
         columns = {}
-        with torch_alone():
+        with torch_alone(), torch.inference_mode():
             for name, model in self._models.items():
                 found = self._follow(name, model, given if name == "actions" else moved, ends)
                 rows = np.unique(np.concatenate([first_new, *found]))
@@ -211,22 +208,22 @@ class Live:
         self._undo.clear()
         return Changes(columns, tables, ends, counted)
 
-    def embed(self, neighbors: Any, features: Any = None) -> Floats:
+    def embed(self, neighbors: Any, features: Any = None, values: Any = None) -> Floats:
         """The vector of a node that is not there yet, as if it were added with these neighbours.  -> (width,)
 
-        Everything is as before afterwards.
+        `values` are the weights of its edges, as seen from it and from its neighbours. Nothing of it stays.
         """
         kept, n, used = self.features, self.n_nodes, self.rows.used
         u = int(self._add_nodes(1)[0])
         self._undo.clear()
         try:
             near = np.asarray(neighbors, np.int64)
-            ends, moved = self._edit(np.full(len(near), u), near, np.ones(len(near)), np.array([u]))
+            ends, moved = self._edit(np.full(len(near), u), near, np.ones(len(near)), values, np.array([u]))
             if self.features is not None:
                 self.give_features([u], features)
             around = [np.array([u]), np.append(np.sort(near), u)]
             around.append(self.rows.spread(around[1], also=[u]))
-            with torch_alone():
+            with torch_alone(), torch.inference_mode():
                 for name, model in self._models.items():
                     self._follow(name, model, around[0] if name == "actions" else moved, ends, around)
                 out = np.concatenate([self._output(name, around[0])[0] for name in self._models])
@@ -269,7 +266,8 @@ class Live:
 
     @property
     def _models(self) -> Mapping[str, Model]:
-        return self._job.models
+        job: Job | None = self.__dict__.get("_job_now")
+        return (self._job if job is None else job).models
 
     @property
     def _job(self) -> Job:
@@ -294,22 +292,34 @@ class Live:
             out = np.empty((len(rows), model.levels[k].columns), np.float32)
             self._fill(self._job, name, k, out, rows)
             return out
-        with torch.inference_mode():
-            below = model.reads.take(rows) if k == 0 else self._few(name, k - 1, rows, self._lists(rows)).numpy()
-            return model.levels[k].before(below).numpy()
+        below = model.reads.take(rows) if k == 0 else self._few(name, k - 1, rows, self._lists(rows)).numpy()
+        return model.levels[k].before(below).numpy()
 
     def _lists(self, rows: Ints) -> Any:
         """The neighbours of these rows; models ask for the same rows one after the other."""
         known: dict[int, Any] = self.__dict__.setdefault("_listed", {})
         if id(rows) not in known:
-            known[id(rows)] = rows, self.rows.lists(rows)
+            known[id(rows)] = rows, self.rows.lists(rows), {}
         return known[id(rows)][1]
+
+    def _weights(self, rows: Ints, channels: tuple[str, ...]) -> Any:
+        """The weights in these channels, added up, of what `_lists` gives for these rows."""
+        (offsets, _), known = self._lists(rows), self.__dict__["_listed"][id(rows)][2]
+        if channels not in known:
+            known[channels] = _weights_of(self.rows, self.base, rows, offsets, channels)
+        return known[channels]
 
     def _few(self, name: str, k: int, rows: Ints, lists: Any) -> Tensor:
         """The vectors of a level of few rows: what a task does, without the tiles and threads of many."""
-        level = self._models[name].levels[k]
+        level, table = self._models[name].levels[k], as_tensor(self.tables[f"{name}-{k}"])
         assert not level.with_ego
-        return level.after(moments(as_tensor(self.tables[f"{name}-{k}"]), *lists, spread=level.spread))
+        parts = []
+        for way in level.ways:
+            columns = table if way.right - way.left == table.shape[1] else table[:, way.left : way.right]
+            spread = min(level.spread, way.right - way.left)
+            weights = self._weights(rows, way.channels) if way.channels else None
+            parts.append(moments(columns, *lists, spread=spread, weights=weights))
+        return level.after(parts[0] if len(parts) == 1 else torch.cat(parts, 1))
 
     def _output(self, name: str, rows: Ints) -> Floats:
         """The columns of a model for these rows, from its tables."""
@@ -318,14 +328,13 @@ class Live:
             out = np.empty((len(rows), model.width), np.float32)
             return replace(self._job, models={name: model}).output(rows, out)
         lists, vectors, levels = self._lists(rows), [], model.levels
-        with torch.inference_mode():
-            for k in range(len(levels)):
-                if k + 1 < len(levels) and not levels[k + 1].maps_rows:
-                    vectors.append(torch.from_numpy(self.tables[f"{name}-{k + 1}"][rows]))
-                else:
-                    vectors.append(self._few(name, k, rows, lists))
-            assert model.finish is not None
-            return model.finish.columns(model.reads.take(rows), vectors).numpy()
+        for k in range(len(levels)):
+            if k + 1 < len(levels) and not levels[k + 1].maps_rows:
+                vectors.append(torch.from_numpy(self.tables[f"{name}-{k + 1}"][rows]))
+            else:
+                vectors.append(self._few(name, k, rows, lists))
+        assert model.finish is not None
+        return model.finish.columns(model.reads.take(rows), vectors).numpy()
 
     def _fill(self, job: Job, name: str, k: int, out: Floats, rows: RowSet) -> None:
         """Fill `out` with these rows of what a level averages, from the levels below."""
@@ -345,10 +354,10 @@ class Live:
         self.n_nodes += count
         return rows
 
-    def _edit(self, us: Any, vs: Any, adds: Any, new: Ints) -> tuple[Ints, Ints]:
+    def _edit(self, us: Any, vs: Any, edits: Any, values: Any, new: Ints) -> tuple[Ints, Ints]:
         """Edit the graph and its measures; the nodes whose neighbours changed, and those whose measures did."""
         self.__dict__["_listed"] = {}
-        touched, kept = self.rows.edit(us, vs, adds)
+        touched, kept = self.rows.edit(us, vs, edits, values)
         self._undo.append((None, touched, kept))
         ends = np.unique(np.concatenate([np.asarray(us, np.int64), np.asarray(vs, np.int64), new]))
         if self.model.structure is None:
@@ -360,22 +369,35 @@ class Live:
 
     def _measured(self, rows: Ints) -> Floats:
         """The measures of these rows in units: measured in a stand-in that has their counts."""
-        r = self.rows
-        alone = Graph(np.zeros(len(rows) + 1, np.int64), r.targets[:0], pa.nulls(len(rows)), reach=np.zeros_like(rows))
+        r, fitted = self.rows, self.model.structure
+        assert fitted is not None
         counted = {"degrees": r.degrees, "triangles": r.triangles, "four_cycles": r.cycles, "core_numbers": r.core}
         known: dict[str, Any] = {name: values[rows] for name, values in counted.items()}
-        alone.__dict__["measures"] = known | {"estimated": False}
-        assert self.model.structure is not None
-        return in_units(measure(alone), (self.model.structure.mean, self.model.structure.deviation))
+        if self.base.channels:
+            offsets, _ = r.lists(rows)
+            for channel, name in enumerate(self.base.channels):
+                known[f"strengths {name}"] = structure.strengths(offsets, r.weights(channel, rows, offsets))
+        alone: Any = SimpleNamespace(
+            channels=self.base.channels, kinds=self.base.kinds, weighted=self.base.weighted, reach=rows,
+            measures=known | {"estimated": False},
+        )  # fmt: skip
+        return in_units(measure(alone, fitted.scales), (fitted.mean, fitted.deviation))
+
+    def _rewrite(self, name: str, k: int, rows: Ints) -> Ints:
+        """Compute these rows of what a level averages, from the levels below; those whose bytes changed."""
+        level, below = self._models[name].levels[k], self._models[name].levels[max(k - 1, 0)]
+        alike = k > 0 and level.takes_columns and len(below.ways) == 1 and not below.ways[0].channels
+        if not alike or len(rows) > 4 * FEW or level.columns != below.columns:
+            return self._write(f"{name}-{k}", rows, self._averaged(name, k, rows))
+        tables = self.tables[f"{name}-{k - 1}"], self.tables[f"{name}-{k}"]
+        changed, old = self.rows.follow(rows, *tables, spread=below.spread)
+        self._undo.append((f"{name}-{k}", changed, old))
+        return changed
 
     def _write(self, table: str, rows: Ints, values: Any) -> Ints:
         """Write rows of a table; those whose bytes changed."""
-        array = self.tables[table]
-        old = array[rows]
-        different = (old.view(np.int32) != np.ascontiguousarray(values).view(np.int32)).any(1)
-        changed: Ints = rows[different]
-        array[changed] = values[different]
-        self._undo.append((table, changed, old[different]))
+        changed, old = written(self.tables[table], rows, values)
+        self._undo.append((table, changed, old))
         return changed
 
     def _follow(
@@ -392,7 +414,7 @@ class Live:
             rows = found[-1]
             if around is not None and k > 0 and depth - k <= NEAREST:
                 rows = around[depth - k]
-            changed = self._write(f"{name}-{k}", rows, self._averaged(name, k, rows))
+            changed = self._rewrite(name, k, rows)
             is_known = around is not None and depth - k - 1 <= NEAREST  # what the next level computes
             found.append(changed if is_known else self.rows.spread(changed, also=ends))
         return found
@@ -430,6 +452,7 @@ class _EditedLists:
     graph: Graph
     n_nodes: int = 0
     last: tuple[Any, Any] = (None, None)  # rows, and what `lists` gives for them
+    channels: dict[tuple[str, ...], Any] = field(default_factory=dict)  # weights of these
     nodes: None = None
 
     def n_rows(self, k: int) -> int:
@@ -438,15 +461,34 @@ class _EditedLists:
     def lists(self, k: int, rows: RowSet) -> tuple[Any, Any, Any, Any]:
         if self.last[0] is not rows:  # one model asks for the same rows level by level
             nodes = np.arange(*rows) if isinstance(rows, tuple) else rows
+            self.channels = {}
             self.last = rows, (*self.rows_now.lists(nodes), nodes, None)
         lists: tuple[Any, Any, Any, Any] = self.last[1]
         return lists
 
     def weights(self, k: int, channels: tuple[str, ...], first: int, last: int) -> Any:
-        raise NotImplementedError("edges that are edited have no weights, directions or kinds")
+        if channels not in self.channels:
+            offsets, _, nodes, _ = self.last[1]
+            self.channels[channels] = _weights_of(self.rows_now, self.graph, nodes, offsets, channels)
+        return self.channels[channels][first:last]
 
     def places(self, k: int, rows: RowSet) -> RowSet:
         return rows
+
+
+def _weights_of(rows: EditedRows, base: Graph, nodes: Ints, offsets: Any, channels: tuple[str, ...]) -> Any:
+    """The weights in these channels, added up, of the entries of these nodes."""
+    names = list(base.channels)
+    arrays = [rows.weights(names.index(name), nodes, offsets) for name in channels]
+    return sum_of_channels(arrays, 0, int(offsets[-1]))
+
+
+def edited_graph(base: Graph, rows: EditedRows, ids: pa.Array) -> Graph:
+    """The graph of these rows, which were those of a base, with these ids."""
+    nodes = np.arange(len(ids))
+    offsets, targets = rows.lists(nodes)
+    channels = {name: rows.weights(channel, nodes, offsets) for channel, name in enumerate(base.channels)}
+    return Graph(offsets, targets, ids, base.counts, channels, base.weighted)
 
 
 def _models(model: ExactModel, graph: Graph, own: Any, features: Features | None) -> dict[str, Model]:

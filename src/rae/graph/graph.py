@@ -458,29 +458,10 @@ class Graph:
         >>> list(Graph.from_dataframe(pa.table({"weight": [0.5], "source": ["ann"], "target": ["bob"]})).ids)
         ['ann', 'bob']
         """
-        table = as_table(df)
-        names = table.column_names
-        ends, guessed = edge_columns(names, source, target)
-        if guessed:
-            first, second = (names[i] for i in ends)
-            log.warning(
-                Sentence(
-                    f"edges are taken from the first two columns, {first!r} and {second!r}; pass ",
-                    *(Argument("source", ...), " and ", Argument("target", ...), " if that is wrong"),
-                )
-            )
         values = EdgeValues(weight is not None, bool(directed), kind is not None, doubled)
-        others = named_columns(names, ends, {"weight": weight, "kind": kind, "time": time})
-        window = TimeWindow.of(time, since, until)
-        outside = 0
-        if window is not None:
-            inside = window.contains(table.column(others["time"]))
-            outside = table.num_rows - int(pc.sum(inside).as_py() or 0)
-            if outside == table.num_rows > 0 and ids is None:
-                raise window.empty(table.column(others["time"]))
-            table = table.filter(inside)
-        first, second = (id_array(table.column(i)) for i in ends)
-        given = [table.column(others[name]) if name in others else None for name in ("weight", "kind")]
+        times, may_be_empty = {"time": time, "since": since, "until": until}, ids is not None
+        *columns, outside = frame_columns(df, source, target, weight, kind, **times, may_be_empty=may_be_empty)
+        first, second, *given = columns
         graph = cls._from_columns(first, second, None if ids is None else id_array(ids), values, *given)
         counts = replace(graph.counts, rows=graph.counts.rows + outside, outside=outside)
         return replace(graph, counts=counts)
@@ -657,6 +638,43 @@ def two_columns(edges: Any) -> tuple[pa.Array, pa.Array]:
         if isinstance(pair, (str, bytes)) or not hasattr(pair, "__len__") or len(pair) != 2:
             raise GraphError(f"every edge must be a pair, got {pair!r} at position {i}")
     return id_array([p[0] for p in pairs]), id_array([p[1] for p in pairs])
+
+
+def frame_columns(
+    df: Any,
+    source: str | None = None,
+    target: str | None = None,
+    weight: str | None = None,
+    kind: str | None = None,
+    *,
+    time: str | None = None,
+    since: Any = None,
+    until: Any = None,
+    may_be_empty: bool = True,
+) -> Batch:
+    """The edges of a data frame of any library: the columns that `Graph.from_dataframe` reads."""
+    table = as_table(df)
+    names = table.column_names
+    ends, guessed = edge_columns(names, source, target)
+    if guessed:
+        first, second = (names[i] for i in ends)
+        log.warning(
+            Sentence(
+                f"edges are taken from the first two columns, {first!r} and {second!r}; pass ",
+                *(Argument("source", ...), " and ", Argument("target", ...), " if that is wrong"),
+            )
+        )
+    others = named_columns(names, ends, {"weight": weight, "kind": kind, "time": time})
+    window = TimeWindow.of(time, since, until)
+    outside = 0
+    if window is not None:
+        inside = window.contains(table.column(others["time"]))
+        outside = table.num_rows - int(pc.sum(inside).as_py() or 0)
+        if outside == table.num_rows > 0 and not may_be_empty:
+            raise window.empty(table.column(others["time"]))
+        table = table.filter(inside)
+    weights, kinds = (table.column(others[name]) if name in others else None for name in ("weight", "kind"))
+    return Batch(id_array(table.column(ends[0])), id_array(table.column(ends[1])), weights, kinds, outside)
 
 
 def _hashable(value: Any) -> Any:

@@ -139,7 +139,7 @@ def conform(graph: Graph, channels: Sequence[str], weighted: bool) -> Graph:
     if names == tuple(channels) and (graph.weighted == weighted or not names):
         return graph
     if channels:
-        _refuse_others(graph, tuple(channels), weighted)
+        refuse_others(graph, tuple(channels), weighted)
     absent = np.zeros(0 if set(channels) <= set(names) else len(graph.targets), np.float32)
     absent.flags.writeable = False
     kept = {name: graph.channels.get(name, absent) for name in channels}
@@ -148,7 +148,8 @@ def conform(graph: Graph, channels: Sequence[str], weighted: bool) -> Graph:
     return out
 
 
-def _refuse_others(graph: Graph, channels: tuple[str, ...], weighted: bool) -> None:
+def refuse_others(graph: Graph, channels: tuple[str, ...], weighted: bool) -> None:
+    """Refuse a graph whose edges are not of the kind that a model with these channels was fitted on."""
     fitted = in_words(channels, weighted)
     for ours, theirs, what in (
         (is_directed(channels), graph.directed, "directed"),
@@ -160,7 +161,12 @@ def _refuse_others(graph: Graph, channels: tuple[str, ...], weighted: bool) -> N
                 f"the model was fitted on edges that are {fitted}, and those of this graph are "
                 f"{'' if theirs else 'not '}{what}; read the graph in the same way, or fit a model of its own"
             )
-    if unknown := [kind for kind in graph.kinds if kind not in kinds_of(channels)]:
+    refuse_unknown_kinds(graph.kinds, channels)
+
+
+def refuse_unknown_kinds(kinds: Sequence[str], channels: Sequence[str]) -> None:
+    """Refuse kinds of edges that a model with these channels has never seen."""
+    if unknown := [kind for kind in kinds if kind not in kinds_of(channels)]:
         raise GraphError(
             f"the kind {unknown[0]!r} was not there when the model was fitted, its kinds are "
             f"{', '.join(map(repr, kinds_of(channels)))}; leave such edges out, give them a known kind, or fit again"

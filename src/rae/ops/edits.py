@@ -1,20 +1,25 @@
-"""A graph that is edited in place: its rows, and counts of cycles and cores that follow each edge."""
+"""A graph that is edited in place: its rows and their weights, and counts of cycles and cores that follow each edge."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import torch
 
 from rae.ops import structure
-from rae.ops.library import call, int64, is_native
+from rae.ops.gather import moments
+from rae.ops.library import address, call, int64, is_native
 from rae.runtime import in_ranges
 
 Ints = np.ndarray[Any, np.dtype[np.integer[Any]]]
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+Floats = np.ndarray[Any, np.dtype[np.float32]]
 
 KEPT = 5  # numbers of a node that are kept before it changes, as in edits.c
+GOES, COMES, CHANGES = 0, 1, 2  # what becomes of an edge, as in edits.c; one that changes has other weights
 
 
 @dataclass
@@ -22,7 +27,9 @@ class EditedRows:
     """Rows of neighbours that change edge by edge, and per node triangles, 4-cycles and core number.
 
     Rows lie in `targets`, which is only read, or in `extra`, where rows that changed are written anew: row u from
-    starts[u] on, `extra` coming after `targets`, degrees[u] entries, ascending. Arrays have room for `capacity` nodes.
+    starts[u] on, `extra` coming after `targets`, degrees[u] entries, ascending. Each of the `channels` has a weight for
+    every entry of `targets`, and a row of `extra_weights` one for every entry of `extra`. Arrays of nodes have room for
+    `capacity` of them.
     """
 
     targets: Ints
@@ -33,11 +40,34 @@ class EditedRows:
     triangles: Ints
     cycles: Ints
     core: Ints
+    channels: Sequence[Floats] = ()
+    extra_weights: Floats = field(init=False)  # (channels, as many as `extra`)
     _marks: Bytes = field(init=False)
     _found: Ints = field(init=False)
     _work: tuple[Any, ...] = field(init=False)
+    _bases: Any = field(init=False)  # where each channel begins
+    _places: Any = field(init=False, default=None)  # what `_rows_of` gives, while it is so
+
+    @classmethod
+    def of(cls, graph: Any, capacity: int, counts: Sequence[Any] = ()) -> EditedRows:
+        """The rows of a graph with room for so many nodes; `counts` are its triangles, 4-cycles and core numbers."""
+
+        def roomy(values: Any) -> Ints:
+            out = np.zeros(capacity, np.int64)
+            out[: len(values)] = values
+            return out
+
+        numbers = [roomy(values) for values in counts] or [np.zeros(capacity, np.int64) for _ in range(3)]
+        extra, channels = np.empty(0, graph.targets.dtype), tuple(graph.channels.values())
+        starts, degrees, (triangles, cycles, core) = roomy(graph.offsets[:-1]), roomy(graph.degrees), numbers
+        return cls(graph.targets, extra, 0, starts, degrees, triangles, cycles, core, channels)
 
     def __post_init__(self) -> None:
+        self.extra_weights = np.empty((len(self.channels), len(self.extra)), np.float32)
+        self._bases = np.array([address(channel) for channel in self.channels], np.uint64) if self.channels else None
+        self._make_workspace()
+
+    def _make_workspace(self) -> None:
         n = len(self.starts)
         self._marks, self._found = np.zeros(n, np.uint8), np.empty(n, np.int64)
         # touched, changed, kept, scratch, flags: memory is taken where it is written
@@ -45,6 +75,15 @@ class EditedRows:
             *(np.zeros(n, np.uint8), np.empty(n, np.int64), np.empty((n, KEPT), np.int64)),
             *(np.zeros(5 * n, np.int64), np.zeros(2 * n, np.uint8)),
         )
+
+    @property
+    def _rows_of(self) -> tuple[int, ...]:
+        """Where the rows are, as the library asks for them; a new node asks for them a dozen times."""
+        if self._places is None:
+            first, *others = map(address, (self.targets, self.extra, self.starts, self.degrees))
+            self._places = first, len(self.targets), *others
+        places: tuple[int, ...] = self._places
+        return places
 
     @property
     def capacity(self) -> int:
@@ -55,18 +94,39 @@ class EditedRows:
         nodes = int64(nodes)
         offsets = np.zeros(len(nodes) + 1, np.int64)
         np.cumsum(self.degrees[nodes], out=offsets[1:])
-        if not is_native(self.targets):
-            rows = [self._row(int(u)) for u in nodes]
-            return offsets, np.concatenate([self.targets[:0], *rows])
-        out = np.empty(int(offsets[-1]), self.targets.dtype)
-        rows_of = (self.targets, len(self.targets), self.extra, self.starts)
-        in_ranges(lambda a, b: call("list_rows", *rows_of, nodes, offsets, out, a, b, index=out), len(nodes), 4096)
-        return offsets, out
+        return offsets, self._entries(self.targets, self.extra, nodes, offsets)
 
-    def _row(self, u: int) -> Ints:
-        start, base = int(self.starts[u]), len(self.targets)
-        whole, start = (self.targets, start) if start < base else (self.extra, start - base)
+    def weights(self, channel: int, nodes: Any, offsets: Ints) -> Floats:
+        """The weights in a channel of the entries that `lists` gives for these nodes, with these offsets."""
+        numbers = self.channels[channel].view(np.int32), self.extra_weights[channel].view(np.int32)
+        weights: Floats = self._entries(*numbers, int64(nodes), offsets).view(np.float32)
+        return weights
+
+    def _entries(self, base: Any, extra: Any, nodes: Ints, offsets: Ints) -> Any:
+        """What two arrays, one after the other, have for the rows of these nodes."""
+        if not is_native(base):
+            return np.concatenate([base[:0], *(self._row(base, extra, int(u)) for u in nodes)])
+        out = np.empty(int(offsets[-1]), base.dtype)
+        rows_of = (base, len(base), extra, self.starts)
+        in_ranges(lambda a, b: call("list_rows", *rows_of, nodes, offsets, out, a, b, index=out), len(nodes), 4096)
+        return out
+
+    def _row(self, base: Any, extra: Any, u: int) -> Any:
+        start = int(self.starts[u])
+        whole, start = (base, start) if start < len(base) else (extra, start - len(base))
         return whole[start : start + int(self.degrees[u])]
+
+    def values(self, us: Any, vs: Any) -> tuple[Any, Floats]:
+        """Whether each pair of nodes shares an edge, and its weights as seen from the first.  -> (b,), (b, channels)"""
+        us, vs = int64(us), int64(vs)
+        offsets, targets = self.lists(us)
+        pair = np.repeat(np.arange(len(us)), np.diff(offsets))
+        at = np.flatnonzero(targets == vs[pair])
+        there, out = np.zeros(len(us), bool), np.zeros((len(us), len(self.channels)), np.float32)
+        there[pair[at]] = True
+        for channel in range(len(self.channels)):
+            out[pair[at], channel] = self.weights(channel, us, offsets)[at]
+        return there, out
 
     def spread(self, *groups: Any, also: Any = ()) -> Ints:
         """All that is next to one of these nodes, and the nodes of `also`, each once, ascending."""
@@ -74,10 +134,9 @@ class EditedRows:
         own = np.unique(int64(also))
         marks[own] = 1
         if is_native(self.targets):
-            rows_of = (self.targets, len(self.targets), self.extra, self.starts, self.degrees)
             for nodes in map(int64, groups):
                 found = self._found[count:]
-                count += call("spread_rows", *rows_of, nodes, len(nodes), marks, found, index=self.targets)
+                count += call("spread_rows", *self._rows_of, nodes, len(nodes), marks, found, index=self.targets)
             near = self._found[:count]
         else:
             near = np.unique(np.concatenate([own[:0], *(self.lists(nodes)[1] for nodes in groups)]))
@@ -86,42 +145,76 @@ class EditedRows:
         marks[out] = 0
         return out
 
-    def edit(self, us: Any, vs: Any, adds: Any) -> tuple[Ints, Ints]:
-        """Let edges come and go, in this order; whose numbers may have changed, and what those were.  -> (c,), (c, 5)
+    def follow(self, nodes: Ints, below: Floats, table: Floats, spread: int = 0) -> tuple[Ints, Floats]:
+        """Write the means over neighbours of rows `below` to these rows of a table; which changed, and what they were.
 
-        An edge that comes must not be there, one that goes must be.
+        Means of the first `spread` columns are those that `moments` gives where their deviations are wanted.
+        -> (c,), (c, columns)
         """
-        us, vs, adds = int64(us), int64(vs), np.ascontiguousarray(adds, np.uint8)
+        old = np.empty((len(nodes), table.shape[1]), np.float32)
         if not is_native(self.targets):
-            return self._edit_plainly(us, vs, adds)
+            new = moments(torch.from_numpy(below), *self.lists(nodes), spread=spread)[:, : table.shape[1]].numpy()
+            return written(table, nodes, new)
+        changed = np.empty(len(nodes), np.int64)
+        count = call(
+            "follow_rows", *self._rows_of, int64(nodes), len(nodes), below, below.shape[1], spread, table, old, changed,
+            index=self.targets,
+        )  # fmt: skip
+        return changed[:count], old[:count]
+
+    def edit(self, us: Any, vs: Any, edits: Any, values: Any = None) -> tuple[Ints, Ints]:
+        """Let edges go, come or change, in this order; whose numbers may have changed, and what those were.
+
+        -> (c,), (c, 5). An edge that comes must not be there, one that goes or changes must be. `values` are the
+        weights of those that come or change, as seen from the first node and from the second: (e, 2, channels).
+        """
+        us, vs, edits = int64(us), int64(vs), np.ascontiguousarray(edits, np.uint8)
+        values = None if not self.channels else np.ascontiguousarray(values, np.float32)
+        if not is_native(self.targets):
+            return self._edit_plainly(us, vs, edits, values)
         touched, changed, kept, scratch, flags = self._work
         ends, done = np.array([self.used, 0]), 0
         rows = self.starts, self.degrees, self.triangles, self.cycles, self.core
         while done < len(us):
             self._make_room(int(self.degrees[us[done]] + self.degrees[vs[done]]) + 2)
+            weights = (self._bases, self.extra_weights, values) if self.channels else (None, None, None)
             done = call(
-                "edit_edges", self.targets, len(self.targets), self.extra, len(self.extra), *rows, us, vs, adds, done,
-                len(us), touched, changed, kept, ends, scratch, flags, self.capacity, index=self.targets,
+                "edit_edges", self.targets, len(self.targets), self.extra, len(self.extra), *rows, us, vs, edits, done,
+                len(us), touched, changed, kept, ends, scratch, flags, self.capacity, *weights, len(self.channels),
+                index=self.targets,
             )  # fmt: skip
             self.used = int(ends[0])
         nodes = changed[: ends[1]].copy()
         touched[nodes] = 0
         return nodes, kept[: ends[1]].copy()
 
-    def _edit_plainly(self, us: Ints, vs: Ints, adds: Bytes) -> tuple[Ints, Ints]:
-        """`edit` without the library: rows are written one by one, and all is counted anew."""
+    def _edit_plainly(self, us: Ints, vs: Ints, edits: Bytes, values: Any) -> tuple[Ints, Ints]:
+        """`edit` without the library: rows are written anew, and all is counted anew."""
         before = self._numbers().copy()
-        for u, v, add in zip(us.tolist(), vs.tolist(), adds.tolist(), strict=True):
-            for here, there in ((u, v), (v, u)):
-                row = np.union1d(self._row(here), [there]) if add else np.setdiff1d(self._row(here), [there])
-                self._make_room(len(row))
-                self.extra[self.used : self.used + len(row)] = row
-                self.starts[here], self.degrees[here] = len(self.targets) + self.used, len(row)
-                self.used += len(row)
+        self.replace(us, vs, edits, values)
         graph = self.lists(np.arange(self.capacity))
         self.triangles[:], self.cycles[:], self.core[:] = structure.counts_of_nodes(*graph)
         nodes = np.flatnonzero((before != self._numbers()).any(1))
         return nodes, before[nodes]
+
+    def replace(self, us: Any, vs: Any, edits: Any, values: Any = None) -> None:
+        """Write the rows anew that `edit` changes, without counting anything; the last edit of an edge counts."""
+        us, vs, edits = int64(us), int64(vs), np.asarray(edits)
+        nodes, there = np.unique(np.concatenate([us, vs])), len(self.channels)
+        offsets, targets = self.lists(nodes)
+        weights = [self.weights(channel, nodes, offsets) for channel in range(there)]
+        old = np.stack([np.repeat(nodes, np.diff(offsets)), targets], 1).astype(np.int64)
+        new = np.concatenate([np.stack([us, vs], 1), np.stack([vs, us], 1)])
+        given = np.zeros((2 * len(us), 0), np.float32) if not there else np.concatenate([values[:, 0], values[:, 1]])
+        entries = np.concatenate([old, new])
+        numbers = np.concatenate([np.stack(weights, 1) if there else np.zeros((len(old), 0), np.float32), given])
+        stays = np.concatenate([np.ones(len(old), bool), np.tile(edits != GOES, 2)])
+        order = np.lexsort((np.arange(len(entries)), entries[:, 1], entries[:, 0]))
+        entries, numbers, stays = entries[order], numbers[order], stays[order]
+        last = np.append((entries[1:] != entries[:-1]).any(1), True)[: len(entries)]  # of each edge
+        entries, numbers = entries[last & stays], numbers[last & stays]
+        lengths = np.bincount(np.searchsorted(nodes, entries[:, 0]), minlength=len(nodes))
+        self.put_rows(nodes, np.concatenate([[0], np.cumsum(lengths)]), entries[:, 1], numbers.T)
 
     def _numbers(self) -> Ints:
         return np.stack([self.degrees, self.triangles, self.cycles, self.core, self.starts], 1)
@@ -136,12 +229,16 @@ class EditedRows:
         if self.used + entries > len(self.extra):
             larger = np.empty(2 * len(self.extra) + entries + 1024, self.extra.dtype)
             larger[: self.used] = self.extra[: self.used]
-            self.extra = larger
+            weights = np.empty((len(self.channels), len(larger)), np.float32)
+            weights[:, : self.used] = self.extra_weights[:, : self.used]
+            self.extra, self.extra_weights, self._places = larger, weights, None
 
-    def put_rows(self, nodes: Ints, offsets: Ints, targets: Ints) -> None:
-        """Give nodes new rows, which lie one after the other, without counting anything."""
+    def put_rows(self, nodes: Ints, offsets: Ints, targets: Ints, weights: Any = ()) -> None:
+        """Give nodes new rows, which lie one after the other, with their weights, without counting anything."""
         self._make_room(len(targets))
         self.extra[self.used : self.used + len(targets)] = targets
+        for channel, numbers in zip(self.extra_weights, weights, strict=True):
+            channel[self.used : self.used + len(targets)] = numbers
         self.starts[nodes] = len(self.targets) + self.used + offsets[:-1]
         self.degrees[nodes] = np.diff(offsets)
         self.used += len(targets)
@@ -152,4 +249,14 @@ class EditedRows:
             larger = np.zeros(capacity, np.int64)
             larger[: len(getattr(self, name))] = getattr(self, name)
             setattr(self, name, larger)
-        self.__post_init__()
+        self._places = None
+        self._make_workspace()
+
+
+def written(table: Floats, rows: Ints, values: Any) -> tuple[Ints, Floats]:
+    """Write rows of a table; those whose bytes changed, and what they were.  -> (c,), (c, columns)"""
+    old = table[rows]
+    different = (old.view(np.int32) != np.ascontiguousarray(values).view(np.int32)).any(1)
+    changed: Ints = rows[different]
+    table[changed] = values[different]
+    return changed, old[different]

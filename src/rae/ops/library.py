@@ -43,9 +43,10 @@ _BY_INDEX = {
     "ranked_rows": "ppppp ii",
     "count_cycles": ">pp i p ii",
     "core_numbers": ">pp i p",
+    "follow_rows": ">p i pppp i p ii ppp",
     "list_rows": "p i ppppp ii",
     "spread_rows": ">p i pppp i pp",
-    "edit_edges": ">p i p i ppppp ppp ii pppp pp i",
+    "edit_edges": ">p i p i ppppp ppp ii pppp pp i ppp i",
     "number_ids": ">p i p i p i p",
     "look_up": "p ii ppp",
     "deal": ">pp ii p i p",
@@ -133,14 +134,14 @@ def call(name: str, *arguments: Any, index: Any = None) -> Any:
     if index is not None:
         name += "_32" if index.dtype.itemsize == 4 else "_64"
     status = getattr(library(), name)(
-        *[x if x is None or isinstance(x, (int, float)) else _address(x) for x in arguments]
+        *[x if x is None or isinstance(x, (int, float)) else address(x) for x in arguments]
     )
     if status is not None and status < 0:
         raise MemoryError(f"not enough memory in {name}")
     return status
 
 
-def _address(array: Any) -> int:
+def address(array: Any) -> int:
     """Where an array begins. A step, or a small graph, makes hundreds of calls, so this takes the quickest way."""
     if isinstance(array, np.ndarray):
         flags = array.flags

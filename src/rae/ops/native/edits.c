@@ -1,13 +1,24 @@
 /* A graph that is edited in place: single edges come and go, and triangles, 4-cycles and core numbers follow.
  *
  * Row u has degrees[u] neighbours, ascending. They lie in `targets`, of `base` entries, or, where starts[u] is not below
- * `base`, in `extra` from starts[u] - base on. A row that changes is written anew at the end of `extra`.
+ * `base`, in `extra` from starts[u] - base on. A row that changes is written anew at the end of `extra`, with its weights
+ * in each channel, which lie in `weights` and `extra_weights` as the neighbours do in `targets` and `extra`.
  */
 #ifndef INDEX
 #include "common.h"
 
 #define KEPT 5        /* numbers of a node that are kept before it changes: degree, triangles, 4-cycles, core, start */
 #define FAR_LONGER 16 /* a list so many times longer than another is searched, not read */
+
+enum { GOES = 0, COMES = 1, CHANGES = 2 }; /* what becomes of an edge; one that changes has other weights */
+
+/* Copy a row: entry `at` is left out where it goes, has a gap before it where it comes, and is there where it changes. */
+INLINE void copy_row(void *to, const void *from, int64_t length, int64_t at, int64_t edit, size_t size)
+{
+    size_t before = (size_t)at * size, gone = edit != COMES ? size : 0, new = edit != GOES ? size : 0;
+    memcpy(to, from, before);
+    memcpy((char *)to + before + new, (const char *)from + before + gone, (size_t)length * size - before - gone);
+}
 
 #define INDEX int32_t
 #define NAME(name) name##_32
@@ -27,6 +38,9 @@ typedef struct {
     int64_t *starts, *degrees, *triangles, *cycles, *core;
     uint8_t *touched; /* 1: the node is in `changed` already */
     int64_t *changed, *kept, n_changed;
+    const float *const *weights; /* of each channel */
+    float *extra_weights;        /* `room` numbers of each channel */
+    int64_t channels, room;
 } NAME(edited);
 
 INLINE const INDEX *NAME(row)(const NAME(edited) *g, int64_t u)
@@ -153,17 +167,21 @@ INLINE void NAME(count_through)(NAME(edited) *g, int64_t a, int64_t b, int64_t s
     g->cycles[b] += sign * cycles;
 }
 
-/* Write the row of u anew, with v or without it. -> where `extra` ends now */
-INLINE int64_t NAME(rewrite)(NAME(edited) *g, int64_t u, int64_t v, int add, int64_t used)
+/* Write the row of u anew, with v, without it, or with other weights: values[c] in channel c. -> where `extra` ends now */
+INLINE int64_t NAME(rewrite)(NAME(edited) *g, int64_t u, int64_t v, int64_t edit, const float *values, int64_t used)
 {
     const INDEX *row = NAME(row)(g, u);
-    int64_t length = g->degrees[u], at = NAME(position)(row, length, v);
-    INDEX *to = g->extra + used;
-    memcpy(to, row, (size_t)at * sizeof(INDEX));
-    if (add) to[at] = (INDEX)v;
-    memcpy(to + at + (add ? 1 : 0), row + at + (add ? 0 : 1), (size_t)(length - at - (add ? 0 : 1)) * sizeof(INDEX));
+    int64_t length = g->degrees[u], at = NAME(position)(row, length, v), start = g->starts[u];
+    copy_row(g->extra + used, row, length, at, edit, sizeof(INDEX));
+    if (edit != GOES) g->extra[used + at] = (INDEX)v;
+    for (int64_t c = 0; c < g->channels; c++) {
+        float *extra = g->extra_weights + c * g->room;
+        copy_row(
+            extra + used, start < g->base ? g->weights[c] + start : extra + (start - g->base), length, at, edit, sizeof(float));
+        if (edit != GOES) extra[used + at] = values[c];
+    }
     g->starts[u] = g->base + used;
-    g->degrees[u] = length + (add ? 1 : -1);
+    g->degrees[u] = length + (edit == COMES) - (edit == GOES);
     return used + g->degrees[u];
 }
 
@@ -294,27 +312,31 @@ INLINE void NAME(lower_cores)(NAME(edited) *g, NAME(search) *s, int64_t u, int64
     NAME(forget_all)(s);
 }
 
-/* Do edits first..last while `extra` has room for them: edge us[i] vs[i] comes where adds[i], else goes. Whoever calls has
- * made sure that it is not there, or is. `ends` is where `extra` ends and how many nodes are in `changed`; both go on.
- * `scratch` is 5 n numbers and `flags` 2 n, all zero before and after. -> the first edit that was not done */
+/* Do edits first..last while `extra` has room for them: edge us[i] vs[i] goes, comes, or changes its weights, which are
+ * values[i] as seen from us[i] and then from vs[i]. Whoever calls has made sure that it is there, or not. `ends` is where
+ * `extra` ends and how many nodes are in `changed`; both go on. `scratch` is 5 n numbers and `flags` 2 n, all zero before
+ * and after. -> the first edit that was not done */
 EXPORT int64_t NAME(edit_edges)(
     const INDEX *targets, int64_t base, INDEX *extra, int64_t room, int64_t *starts, int64_t *degrees, int64_t *triangles,
-    int64_t *cycles, int64_t *core, const int64_t *us, const int64_t *vs, const uint8_t *adds, int64_t first, int64_t last,
-    uint8_t *touched, int64_t *changed, int64_t *kept, int64_t *ends, int64_t *scratch, uint8_t *flags, int64_t n)
+    int64_t *cycles, int64_t *core, const int64_t *us, const int64_t *vs, const uint8_t *edits, int64_t first, int64_t last,
+    uint8_t *touched, int64_t *changed, int64_t *kept, int64_t *ends, int64_t *scratch, uint8_t *flags, int64_t n,
+    const float *const *weights, float *extra_weights, const float *values, int64_t channels)
 {
-    NAME(edited) g = {targets, base, extra, starts, degrees, triangles, cycles, core, touched, changed, kept, ends[1]};
+    NAME(edited) g = {targets, base, extra, starts, degrees, triangles, cycles, core, touched, changed, kept, ends[1],
+                      weights, extra_weights, channels, room};
     NAME(search) s = {scratch, scratch + n, scratch + 2 * n, scratch + 3 * n, scratch + 4 * n, 0, flags};
     int64_t i = first;
     for (; i < last; i++) {
-        int64_t u = us[i], v = vs[i], add = adds[i];
+        int64_t u = us[i], v = vs[i], edit = edits[i];
+        const float *of_u = channels ? values + 2 * i * channels : NULL;
         if (ends[0] + degrees[u] + degrees[v] + 2 > room) break;
         NAME(touch)(&g, u);
         NAME(touch)(&g, v);
-        NAME(count_through)(&g, u, v, add ? 1 : -1, flags + n);
-        ends[0] = NAME(rewrite)(&g, u, v, (int)add, ends[0]);
-        ends[0] = NAME(rewrite)(&g, v, u, (int)add, ends[0]);
-        if (add) NAME(raise_cores)(&g, &s, u, v);
-        else NAME(lower_cores)(&g, &s, u, v);
+        if (edit != CHANGES) NAME(count_through)(&g, u, v, edit == COMES ? 1 : -1, flags + n);
+        ends[0] = NAME(rewrite)(&g, u, v, edit, of_u, ends[0]);
+        ends[0] = NAME(rewrite)(&g, v, u, edit, channels ? of_u + channels : NULL, ends[0]);
+        if (edit == COMES) NAME(raise_cores)(&g, &s, u, v);
+        if (edit == GOES) NAME(lower_cores)(&g, &s, u, v);
     }
     ends[1] = g.n_changed;
     return i;

@@ -16,7 +16,7 @@
 #define NEAR 12
 #define OUTER 2 /* locality hints of a prefetch: all caches but the nearest, and all caches */
 #define INNER 3
-#define TOGETHER 4 /* columns whose deviations are taken at a time */
+#define TOGETHER 4 /* columns whose means in double precision, and deviations, are taken at a time */
 #define BATCH_LISTS 512 /* lists of neighbours whose weights of 0 are left out at a time, and their entries, about */
 #define BATCH_ENTRIES 8192
 #define LARGE_TOTAL 1e18 /* of weights: beyond it, or below its inverse, products of floats would leave their range */
@@ -162,6 +162,18 @@ EXPORT int64_t NAME(moment_half_rows)(
     int64_t status;
     GIVEN(status, half_moments, width, offsets, index, n_index, weights, lists, x, stride, width, spread, out, start, stop);
     return status;
+}
+
+/* table[u] = means of x over the neighbours of u in a graph that is edited (see edits.c), for each of some rows u; those of
+ * the first `spread` columns as where deviations are wanted. Both have rows of `width` numbers. Rows that are other bytes
+ * than before go to `changed`, and what they were to `old`, which has room for all. -> how many */
+EXPORT int64_t NAME(follow_rows)(
+    const INDEX *targets, int64_t base, const INDEX *extra, const int64_t *starts, const int64_t *degrees, const int64_t *rows,
+    int64_t n_rows, const float *x, int64_t width, int64_t spread, float *table, float *old, int64_t *changed)
+{
+    int64_t count;
+    GIVEN(count, follow, width, targets, base, extra, starts, degrees, rows, n_rows, x, width, spread, table, old, changed);
+    return count;
 }
 
 /* out[index[e]] += weights[e] * x[i] over the list of row i, columns left..right only: the transpose of sum_rows. */
@@ -324,7 +336,8 @@ INLINE void LOOP(column_spread)(
     }
 }
 
-/* The moments of one list of neighbours; without weights each counts 1. */
+/* The moments of one list of neighbours; without weights each counts 1. Means of columns whose deviation is wanted are
+ * those that it is taken from. */
 INLINE void LOOP(list_moments)(
     int half, const INDEX *index, int64_t n_index, const float *weights, int64_t low, int64_t high, const void *x, int64_t stride,
     int64_t width, int64_t spread, float *row)
@@ -405,6 +418,55 @@ TARGET static int64_t LOOP(moments)(
     if (weights) return LOOP(weighted_moments)(0, offsets, index, weights, lists, x, stride, width, spread, out, start, stop);
     LOOP(plain_moments)(0, offsets, index, n_index, lists, x, stride, width, spread, out, start, stop);
     return 0;
+}
+
+/* The means that column_spread gives, of the first columns, of full precision and without weights: together. */
+INLINE void LOOP(centers)(const float *x, int64_t width, int64_t columns, const INDEX *index, int64_t length, float *out)
+{
+    for (int64_t at = 0; at < columns; at += TOGETHER) {
+        double center[TOGETHER] = {0};
+        int64_t count = MIN(TOGETHER, columns - at);
+        if (count == 4)
+            for (int64_t e = 0; e < length; e++)
+                for (int j = 0; j < 4; j++) center[j] += x[(int64_t)index[e] * width + at + j];
+        else
+            for (int64_t e = 0; e < length; e++)
+                for (int64_t j = 0; j < count; j++) center[j] += x[(int64_t)index[e] * width + at + j];
+        for (int64_t j = 0; j < count; j++) out[at + j] = (float)(center[j] / (double)MAX(length, 1));
+    }
+}
+
+TARGET static int64_t LOOP(follow)(
+    const INDEX *targets, int64_t base, const INDEX *extra, const int64_t *starts, const int64_t *degrees, const int64_t *rows,
+    int64_t n_rows, const float *x, int64_t width, int64_t spread, float *table, float *old, int64_t *changed)
+{
+    int64_t count = 0;
+    for (int64_t i = 0; i < n_rows; i++) {
+        int64_t u = rows[i], length = degrees[u];
+        const INDEX *index = starts[u] < base ? targets + starts[u] : extra + (starts[u] - base);
+        float *now = old + i * width, *kept = table + u * width, *before = old + count * width;
+        if (i + 1 < n_rows) { /* the first rows that the next list reads */
+            int64_t v = rows[i + 1];
+            const INDEX *next = starts[v] < base ? targets + starts[v] : extra + (starts[v] - base);
+            for (int64_t e = 0; e < MIN(degrees[v], FAR); e++) PREFETCH(x + (int64_t)next[e] * width, INNER);
+            PREFETCH(table + v * width, INNER);
+        }
+        if (i + 2 < n_rows) {
+            int64_t v = rows[i + 2];
+            PREFETCH(starts[v] < base ? targets + starts[v] : extra + (starts[v] - base), INNER);
+        }
+        if (spread < width)
+            LOOP(list_moments)(0, index, length, NULL, 0, length, x, width, width, 0, now);
+        LOOP(centers)(x, width, spread, index, length, now);
+        if (!memcmp(now, kept, (size_t)width * sizeof(float))) continue;
+        for (int64_t j = 0; j < width; j++) { /* `before` may be `now` */
+            float value = now[j];
+            before[j] = kept[j];
+            kept[j] = value;
+        }
+        changed[count++] = u;
+    }
+    return count;
 }
 
 TARGET static int64_t LOOP(half_moments)(
