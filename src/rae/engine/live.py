@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from types import SimpleNamespace
 from typing import Any
 
@@ -31,7 +32,7 @@ from rae.memory import aligned_empty
 from rae.model.exact import ExactModel
 from rae.model.structure import in_units, measure
 from rae.ops import structure
-from rae.ops.edits import EditedRows, written
+from rae.ops.edits import EditedRows, union, written
 from rae.ops.gather import moments
 from rae.ops.library import is_native
 from rae.runtime import torch_alone
@@ -66,10 +67,10 @@ class Changes:
     counted: Ints  # the nodes whose counts may have
     in_full: bool = False  # whether everything was computed anew; both are then empty
 
-    @property
+    @cached_property
     def rows(self) -> Ints:
         """The rows whose vectors are new."""
-        return np.unique(np.concatenate([np.empty(0, np.int64), *(rows for rows, _ in self.columns.values())]))
+        return union(*(rows for rows, _ in self.columns.values()))
 
 
 @dataclass
@@ -198,7 +199,7 @@ class Live:
         with torch_alone(), torch.inference_mode():
             for name, model in self._models.items():
                 found = self._follow(name, model, given if name == "actions" else moved, ends)
-                rows = np.unique(np.concatenate([first_new, *found]))
+                rows = union(first_new, *found)
                 columns[name] = rows, self._output(name, rows)
         self.__dict__["_listed"] = {}
         tables: dict[str, tuple[Ints, Any]] = {}

@@ -19,6 +19,7 @@ Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 Floats = np.ndarray[Any, np.dtype[np.float32]]
 
 KEPT = 5  # numbers of a node that are kept before it changes, as in edits.c
+MANY = 1 << 15  # row numbers
 GOES, COMES, CHANGES = 0, 1, 2  # what becomes of an edge, as in edits.c; one that changes has other weights
 
 
@@ -260,3 +261,13 @@ def written(table: Floats, rows: Ints, values: Any) -> tuple[Ints, Floats]:
     changed: Ints = rows[different]
     table[changed] = values[different]
     return changed, old[different]
+
+
+def union(*groups: Ints) -> Ints:
+    """The row numbers that are in some of these groups, each once, ascending."""
+    rows: Ints = np.concatenate([np.empty(0, np.int64), *groups])
+    if len(rows) < MANY:
+        return np.unique(rows)
+    marks = np.zeros(int(rows.max()) + 1, bool)  # sorting or hashing so many takes longer
+    marks[rows] = True
+    return np.flatnonzero(marks)
