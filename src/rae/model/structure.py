@@ -198,18 +198,18 @@ def statistics(graph: Graph, own: Floats, config: ExactConfig, rows: Any) -> Ten
     return weighted_levels(levels, config).double()
 
 
-def view(graph: Graph, config: ExactConfig, number: int) -> Graph:
-    """The graph with a share of its edges dropped and as many random pairs added; the same for the same seed.
+def view(graph: Graph, config: ExactConfig, number: int, added: int | None = None) -> Graph:
+    """The graph with a share of its edges dropped and as many random pairs added, or `added`; one seed, one view.
 
     A dropped edge takes its weights along, an added pair has those of a random edge, and its direction and kind.
     """
     rng, n = generator(config.seed, "view", number), graph.n_nodes
-    count = int(rng.binomial(graph.n_edges, config.noise))
+    count = int(rng.binomial(graph.n_edges, config.noise)) if added is None else added
     ends = rng.integers(n, size=(2, count), dtype=graph.targets.dtype)
     ids = pa.array(np.arange(n))
-    added = Graph.from_edges((ends[0], ends[1]), ids=ids)
+    pairs = Graph.from_edges((ends[0], ends[1]), ids=ids)
     salt = key(config.seed, "view", number, "dropped")
-    arguments = graph.offsets, graph.targets, (added.offsets, added.targets), salt, config.noise
+    arguments = graph.offsets, graph.targets, (pairs.offsets, pairs.targets), salt, config.noise
     rows = structure_ops.view(*arguments)
     channels = {
         name: structure_ops.view_weights(arguments, rows, array, graph.channels[mirrored(name)])
