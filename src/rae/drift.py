@@ -4,18 +4,18 @@ Two moments are embedded by one model. The yardstick is noise: as many changes a
 (`rae.stability`). If nothing but that happened, the second moment is one more such view of the first, so whatever is
 counted in it can be compared with the same count in the views, exactly and whatever depends on what:
 
-    score     how far a node moved, in units of its own spread over the views; a spread of few views is drawn to that of
-              nodes of like degree
+    score     how far a node moved, over its own spread: how far the noise of the fit moves it (its views drop a tenth of
+              the edges); then over what is rare in the views for nodes of like degree
     q         for a score: nodes of an average view that reach it, over nodes of the second moment that do
-    alarm     q at most the rate. Of the alarms about that share is noise; where nothing but noise happened, the chance
-              of any alarm is about the rate too
+    overall   how often noise alone gives a q as low as the lowest one: every view is judged against the others, too
+    alarm     q at most the rate, and overall at most the rate. Of the alarms about that share is noise, at most; where
+              nothing but noise happened, the chance of any alarm is at most the rate
 """
 
 from __future__ import annotations
 
 import importlib
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -47,7 +47,10 @@ Floats = np.ndarray[Any, np.dtype[np.float32]]
 Doubles = np.ndarray[Any, np.dtype[np.float64]]
 
 RATE = 0.05
+SPREAD_VIEWS = 8  # views that say how far noise moves each node
 PRIOR = 4  # views that the spread of nodes of like degree counts for beside a node's own
+RARE = 0.99  # of the moves in the views, the share below what is rare
+CLASS = 50  # nodes of like degree, at least
 NAMED, LISTED = 5, 1_000  # alarms in a sentence, and in JSON
 
 
@@ -76,6 +79,7 @@ class Drift:
 
     comparison: Comparison  # roles before and after, who is new and gone, who changed role
     table: pa.Table  # per id in both: id, from, to, distance, noise, score, p, q, alarm
+    overall: float  # how often noise alone looks as unlike noise as this
     role_p: Doubles  # (k,) how often noise alone changes the size of a role as much
     threshold: float  # the least score of an alarm; infinite where there is none
     by_chance: Ints  # (views,) nodes of each view whose score is as high
@@ -98,6 +102,7 @@ class Drift:
         return facts | {
             "units": self.units,
             "rate": self.rate,
+            "overall": round(self.overall, 6),
             "noise": vars(self.noise),
             "n_alarms": self.alarms.num_rows,
             "by_chance": round(float(self.by_chance.mean()), 4) if len(self.by_chance) else 0.0,
@@ -276,7 +281,7 @@ def _changes(before: Moment, after: Moment, model: Any, noise: float | None) -> 
     if noise is None and after.graph is not None:
         gone, come = (edges_without(a, b) for a, b in ((before.graph, after.graph), (after.graph, before.graph)))
         return gone / max(edges, 1), come
-    share = float(getattr(model.config, "noise", ExactConfig().noise) if noise is None else noise)
+    share = _fit_noise(model) if noise is None else float(noise)
     return share, round(share * edges)
 
 
@@ -307,35 +312,56 @@ def _compared(
     there = _counted(roles, before.z)
     unit = Scale.of(there).unit
     moved = np.sqrt(squared_distances(_counted(roles, after.z[matched]), there[rows])) / unit
+
+    def shift(z: Floats) -> Doubles:
+        out: Doubles = np.sqrt(squared_distances(_counted(roles, z[rows]), there[rows])) / unit
+        return out
+
     shifts, sizes = np.zeros((noise.views, len(rows))), np.tile(comparison.before, (noise.views, 1))
-    for number, z in enumerate(_noisy(model, before.graph, features, noise, units, progress)):
-        shifts[number] = np.sqrt(squared_distances(_counted(roles, z[rows]), there[rows])) / unit
-        sizes[number] = roles.assign(z).sizes
-    score, by_view = scores(moved, shifts, degrees(before.graph)[rows])
+    squares = np.zeros(len(rows))
+    if noise.dropped or noise.added:  # else every view is the graph itself
+        given: Any = {"model": model, "graph": before.graph, "features": features, "units": units}
+        done = _counter(progress, SPREAD_VIEWS + noise.views)
+        for z in noisy_vectors(**given, views=SPREAD_VIEWS, dropped=_fit_noise(model), first=noise.views, progress=done):
+            squares += shift(z) ** 2
+        noisy = noisy_vectors(**given, views=noise.views, dropped=noise.dropped, added=noise.added, progress=done)
+        for number, z in enumerate(noisy):
+            shifts[number], sizes[number] = shift(z), roles.assign(z).sizes
+    classes = like_degrees(degrees(before.graph)[rows])
+    spread = moderated(squares / SPREAD_VIEWS, classes)
+    score, by_view = scores(moved, shifts, spread, classes)
     p, q = chances(score, by_view)
-    alarm = (q <= rate + 1e-12) & (score > 0)
+    overall = chance_of_all(score, by_view)
+    alarm = (q <= rate + 1e-12) & (score > 0) & (overall <= rate + 1e-12)
     threshold = float(score[alarm].min()) if alarm.any() else math.inf
     column = comparison.table.column("id").combine_chunks()
     table = pa.table(
         {name: comparison.table.column(name) for name in ("id", "from", "to")}
-        | {"distance": moved, "noise": np.sqrt((shifts**2).mean(0)), "score": score, "p": p, "q": q, "alarm": alarm}
+        | {"distance": moved, "noise": spread, "score": score, "p": p, "q": q, "alarm": alarm}
     )
     by_chance = (by_view >= threshold).sum(1) if alarm.any() else np.zeros(noise.views, np.int64)
     change = np.abs(comparison.after - comparison.before)
     role_p = (1 + (np.abs(sizes - comparison.before) >= change).sum(0)) / (noise.views + 1)
     named = _names(names, before.ids, column.filter(pa.array(alarm)))
-    return Drift(comparison, table, role_p, threshold, by_chance, noise, rate, units, named)
+    return Drift(comparison, table, overall, role_p, threshold, by_chance, noise, rate, units, named)
 
 
-def _noisy(
-    model: Any, graph: Graph, features: Any, noise: Noise, units: str, progress: Progress | None
-) -> Iterator[Floats]:
-    """The vectors of each view; none where there is no noise, since every view is then the graph itself."""
-    if noise.dropped or noise.added:
-        yield from noisy_vectors(
-            model, graph, features, views=noise.views, dropped=noise.dropped, added=noise.added, units=units,
-            progress=progress,
-        )  # fmt: skip
+def _counter(progress: Progress | None, total: int) -> Progress | None:
+    """A progress callback that counts the views of both kinds together."""
+    count = 0
+
+    def done(stage: str, _: int, __: int, info: Any) -> None:
+        nonlocal count
+        count += 1
+        if progress is not None:
+            progress(stage, count, total, info)
+
+    return done
+
+
+def _fit_noise(model: Any) -> float:
+    """The share of edges that the views of a fit drop; of a trained model, which has none, that of an exact one."""
+    return float(getattr(model.config, "noise", ExactConfig().noise))
 
 
 def _counted(roles: Roles, z: Floats) -> Floats:
@@ -354,29 +380,42 @@ def _names(names: pa.Array | None, ids: pa.Array, wanted: pa.Array) -> dict[Any,
 # ----------------------------------------------------------------------------- the test
 
 
-def scores(moved: Doubles, shifts: Doubles, degree: Any) -> tuple[Doubles, Doubles]:
-    """How far each node moved in units of its spread, and the same of every view.  (n,), (v, n), (n,) -> (n,), (v, n)
+def like_degrees(degree: Any) -> Ints:
+    """Classes of nodes of like degree, by powers of two, each of 50 nodes or more where there are as many.  (n,) -> (n,)"""
+    powers = np.log2(np.maximum(np.asarray(degree, np.float64), 0.5)).astype(np.int64)
+    values, place, count = np.unique(powers, return_inverse=True, return_counts=True)
+    number, room = np.zeros(len(values), np.int64), 0
+    for i in range(1, len(values)):
+        room += int(count[i - 1])
+        full = room >= CLASS and int(count[i:].sum()) >= CLASS
+        number[i] = number[i - 1] + full
+        room = 0 if full else room
+    out: Ints = number[place]
+    return out
 
-    The spread of a view is that over the other views, so that a view is judged as the second moment is, by strangers. One
-    view fewer makes its scores a little higher, and the test a little strict.
+
+def moderated(squares: Doubles, classes: Ints) -> Doubles:
+    """The spread of each node: root mean squares of few views, drawn to those of its class.  (n,), (n,) -> (n,)"""
+    typical = np.bincount(classes, squares) / np.bincount(classes)
+    share = SPREAD_VIEWS / (SPREAD_VIEWS + PRIOR)
+    out: Doubles = np.sqrt(share * squares + (1 - share) * typical[classes])
+    return out
+
+
+def scores(moved: Doubles, shifts: Doubles, spread: Doubles, classes: Ints) -> tuple[Doubles, Doubles]:
+    """How far each node moved over its spread, then over what is rare in its class; and the same of every view.
+
+    (n,), (v, n), (n,), (n,) -> (n,), (v, n)
     """
-    views = len(shifts)
-    classes = np.unique(np.log2(np.maximum(np.asarray(degree, np.float64), 0.5)).astype(np.int64), return_inverse=True)[1]
-    count = np.bincount(classes)
-    squares = shifts**2
-    total = squares.sum(0)
-    by_class = np.stack([np.bincount(classes, row, len(count)) for row in squares]) / count
-    class_total = by_class.sum(0)
-
-    def spread(own: Doubles, like: Doubles, n: int) -> Doubles:
-        out: Doubles = np.sqrt((own + PRIOR * like[classes] / n) / (n + PRIOR))
-        return out
-
-    of_views = [
-        _over(shifts[i], spread(np.maximum(total - squares[i], 0), np.maximum(class_total - by_class[i], 0), views - 1))
-        for i in range(views)
-    ]
-    return _over(moved, spread(total, class_total, views)), np.stack(of_views)
+    own, views = _over(moved, spread), _over(shifts, spread)
+    everywhere = views[(views > 0) & np.isfinite(views)]
+    rare = np.full(int(classes.max()) + 1, np.quantile(everywhere, RARE) if len(everywhere) else 1.0)
+    for number in range(len(rare)):
+        here = views[:, classes == number]
+        here = here[(here > 0) & np.isfinite(here)]
+        if len(here) >= CLASS:
+            rare[number] = np.quantile(here, RARE)
+    return own / rare[classes], views / rare[classes]
 
 
 def _over(distance: Doubles, spread: Doubles) -> Doubles:
@@ -405,3 +444,24 @@ def chances(score: Doubles, by_view: Doubles) -> tuple[Doubles, Doubles]:
     q = np.empty_like(share)
     q[order] = np.minimum.accumulate(share[order])
     return p, q
+
+
+def chance_of_all(score: Doubles, by_view: Doubles) -> float:
+    """How often noise alone gives a lowest q as low as that of these scores: each view is judged as they are.
+
+    (n,), (v, n) -> a multiple of 1 / (v + 1). Scores that are one more view have any such chance alike.
+    """
+    values = np.concatenate([score[None], by_view])
+    among, n = values.shape
+    order = np.argsort(-values, axis=None, kind="stable")
+    ordered = values.ravel()[order]
+    whose = order // n
+    ends = np.append(np.flatnonzero(ordered[1:] != ordered[:-1]), len(ordered) - 1)  # the last of equal scores
+    ends = ends[ordered[ends] > 0]
+    lowest = np.full(among, np.inf)
+    for one in range(among):
+        own = np.cumsum(whose == one)[ends]
+        some = own > 0
+        if some.any():
+            lowest[one] = ((2 + ends[some] - own[some]) / own[some]).min()
+    return float((lowest <= lowest[0]).sum() / among)

@@ -48,13 +48,17 @@ def noisy_vectors(
     views: int,
     dropped: float,
     added: int | None = None,
+    first: int = 0,
     units: str | None = "fit",
     progress: Progress | None = None,
 ) -> Iterator[Floats]:
-    """The vectors of each view: a share of the edges dropped and `added` random pairs added, by default as many."""
+    """The vectors of each view: a share of the edges dropped and `added` random pairs added, by default as many.
+
+    Views from another `first` are others.
+    """
     config = ExactConfig(noise=dropped, seed=model.config.seed)
     for number in range(views):
-        noisy = view(graph, config, FIRST_VIEW + number, added)
+        noisy = view(graph, config, FIRST_VIEW + first + number, added)
         yield model.transform(noisy, features, units=units, progress=False)
         if progress is not None:
             progress("views", number + 1, views, {})
