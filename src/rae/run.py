@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from rae.features import Matrix
     from rae.graph import Graph
     from rae.progress import Asked
+    from rae.reasons import Why
     from rae.roles import LabelTable, Roles
     from rae.roles.cards import Card
     from rae.search import Similar
@@ -359,6 +360,19 @@ class Run:
 
         with shown(progress) as report:
             return reliability_of(self, noise=noise, views=views, progress=report)
+
+    def why(self, node: Any, *, to: int | None = None, most_edges: int = 5) -> Why:
+        """Why a node plays its role: measures, neighbours, and the smallest change of its edges that was found. Print it.
+
+        `node` is an id or a display name. The measures and features are compared with members of the role it plays
+        second most, or of the role `to`; what they add to its lead is exact and adds up. Neighbours are left out in turn.
+        The change is searched greedily, up to `most_edges` edges of the node; each step is made in the graph, the role
+        is read, and the graph is as before afterwards. The first call of a process keeps what each level averages in
+        memory, as `embed` does. Not to be called in two threads at once.
+        """
+        from rae.reasons import why_of
+
+        return why_of(self, node, to=to, most_edges=most_edges)
 
     def drift(
         self,
