@@ -4,8 +4,8 @@ Two moments are embedded by one model. The yardstick is noise: as many changes a
 (`rae.stability`). If nothing but that happened, the second moment is one more such view of the first, so whatever is
 counted in it can be compared with the same count in the views, exactly and whatever depends on what:
 
-    score     how far a node moved, over its own spread: how far the noise of the fit moves it (its views drop a tenth of
-              the edges); then over what is rare in the views for nodes of like degree
+    score     how far a node moved, over its own spread: how far the noise of the fit moves it, which drops a tenth of
+              the edges; then over what is rare in the views for nodes of like degree
     q         for a score: nodes of an average view that reach it, over nodes of the second moment that do
     overall   how often noise alone gives a q as low as the lowest one: every view is judged against the others, too
     alarm     q at most the rate, and overall at most the rate. Of the alarms about that share is noise, at most; where
@@ -124,7 +124,9 @@ class Drift:
             f"{facts['common']:,} nodes are in both, {facts['new']:,} are new, {facts['gone']:,} are gone; "
             f"{facts['moved']:,} play another role",
             self._noise_in_words(),
-            f"sizes that noise does not explain: {', '.join(sizes)}" if sizes else "noise explains the size of each role",
+            f"sizes that noise does not explain: {', '.join(sizes)}"
+            if sizes
+            else "noise explains the size of each role",
             self._alarms_in_words(),
         ]
         return [printable(text) for text in said]
@@ -133,8 +135,8 @@ class Drift:
         noise = self.noise
         what = "as many changes as there are between the two" if noise.measured else "the noise"
         return (
-            f"{what}, at random places: {100 * noise.dropped:.3g} % of the edges dropped and {noise.added:,} random pairs "
-            f"added, {noise.views} times"
+            f"{what}, at random places: {100 * noise.dropped:.3g} % of the edges dropped and {noise.added:,} random "
+            f"pairs added, {noise.views} times"
         )
 
     def _alarms_in_words(self) -> str:
@@ -265,8 +267,8 @@ def _features(run: Any, other: Any) -> Any:
         return matrix
     if other.feature_names is None:
         raise RunError(
-            f"the feature columns of {other.path} have no names, so the model of {run.path} cannot know which they are; "
-            f"embed that graph with it: rae embed {run.path} EDGES --features FILE --out z.parquet"
+            f"the feature columns of {other.path} have no names, so the model of {run.path} cannot know which they "
+            f"are; embed that graph with it: rae embed {run.path} EDGES --features FILE --out z.parquet"
         )
     return FeatureTable(other.ids(), matrix, other.feature_names)
 
@@ -322,7 +324,9 @@ def _compared(
     if noise.dropped or noise.added:  # else every view is the graph itself
         given: Any = {"model": model, "graph": before.graph, "features": features, "units": units}
         done = _counter(progress, SPREAD_VIEWS + noise.views)
-        for z in noisy_vectors(**given, views=SPREAD_VIEWS, dropped=_fit_noise(model), first=noise.views, progress=done):
+        for z in noisy_vectors(
+            **given, views=SPREAD_VIEWS, dropped=_fit_noise(model), first=noise.views, progress=done
+        ):
             squares += shift(z) ** 2
         noisy = noisy_vectors(**given, views=noise.views, dropped=noise.dropped, added=noise.added, progress=done)
         for number, z in enumerate(noisy):
@@ -381,7 +385,7 @@ def _names(names: pa.Array | None, ids: pa.Array, wanted: pa.Array) -> dict[Any,
 
 
 def like_degrees(degree: Any) -> Ints:
-    """Classes of nodes of like degree, by powers of two, each of 50 nodes or more where there are as many.  (n,) -> (n,)"""
+    """Classes of nodes of like degree, by powers of two, of 50 nodes or more where there are as many.  (n,) -> (n,)"""
     powers = np.log2(np.maximum(np.asarray(degree, np.float64), 0.5)).astype(np.int64)
     values, place, count = np.unique(powers, return_inverse=True, return_counts=True)
     number, room = np.zeros(len(values), np.int64), 0

@@ -1,9 +1,9 @@
 """Why a node plays its role: which measures and which neighbours put it there, and which few edges would move it.
 
 The lead of a role is how much nearer the node is to its centre than to that of the next role, in squared distances.
-It is linear in the vector, and `place` is linear in the statistics of the node's surroundings, so what each of them adds
-to the lead, compared with the members of the next role, is exact and adds up. Neighbours are left out one by one. The
-change is searched greedily among edges of the node, and every step of it is made and its role read again.
+It is linear in the vector, and `place` is linear in the statistics of the node's surroundings, so what each of them
+adds to the lead, compared with the members of the next role, is exact and adds up. Neighbours are left out one by one.
+The change is searched greedily among edges of the node, and every step of it is made and its role read again.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ IN_FULL = 12  # neighbours and candidates where each trial is a full pass
 MEMBERS = 200  # of the next role, that a node is compared with
 NAMED, LISTED = 4, 20  # reasons in a sentence, and in JSON
 LEAST_SHARE = 0.03  # of the lead that is worth a line
+WORDS = {"core": "core number", "four_cycles": "4-cycles"}
 DISTANCES = {2: "two", 3: "three", 4: "four"}
 BLOCKS = {
     "own": "what it does",
@@ -100,16 +101,16 @@ class Why:
     about: str
     confidence: float
     next_role: int | None  # the role it plays second most; None where there is one role alone
-    next_about: str
-    next_membership: float
-    lead: float  # over the next role, in squared distances
-    gained: float  # the lead less that of the members of the next role: what the reasons add up to
-    reasons: tuple[Reason, ...]
-    degree: int
-    neighbours: tuple[Neighbour, ...]  # that were left out in turn, those that hold it in its role first
-    change: Change | None
-    most_edges: int
-    trials: int  # changes that were made and taken back
+    next_about: str = ""
+    next_membership: float = 0.0
+    lead: float = 0.0  # over the next role, in squared distances
+    gained: float = 0.0  # the lead less that of the members of the next role: what the reasons add up to
+    reasons: tuple[Reason, ...] = ()
+    degree: int = 0
+    neighbours: tuple[Neighbour, ...] = ()  # that were left out in turn, those that hold it in its role first
+    change: Change | None = None
+    most_edges: int = MOST_EDGES
+    trials: int = 0  # changes that were made and taken back
     to: int | None = None  # the role that was asked for
     names: dict[Any, str] = field(default_factory=dict)  # display names of the nodes that are spoken of
 
@@ -153,8 +154,8 @@ class Why:
         if self.next_role is None:
             return [printable(f"{said[0]}: there is one role alone")]
         said.append(
-            f"next is role {self.next_role}{_in_brackets(self.next_about)}, {self.next_membership:.2f}; compared with its "
-            f"members: {', '.join(map(str, self._telling())) or 'no measure stands out'}"
+            f"next is role {self.next_role}{_in_brackets(self.next_about)}, {self.next_membership:.2f}; compared with "
+            f"its members: {', '.join(map(str, self._telling())) or 'no measure stands out'}"
         )
         said += [self._neighbours_in_words(), self._change_in_words()]
         return [printable(text) for text in said if text]
@@ -191,7 +192,9 @@ class Why:
             for word, ids in (("without the edge to", self.change.removed), ("with an edge to", self.change.added))
             if ids
         ]
-        parts = [part.replace("the edge to", "the edges to") if len(self.change.removed) > 1 else part for part in parts]
+        parts = [
+            part.replace("the edge to", "the edges to") if len(self.change.removed) > 1 else part for part in parts
+        ]
         parts = [part.replace("an edge to", "edges to") if len(self.change.added) > 1 else part for part in parts]
         return (
             f"{' and '.join(parts)} it would play role {self.change.role}, sure {self.change.confidence:.2f} "
@@ -220,8 +223,8 @@ def why_of(run: Any, node: Any, *, to: int | None = None, most_edges: int = MOST
     fitted = model.fitted
     if not isinstance(fitted, ExactModel):
         raise RunError(
-            f"the run in {run.path} has a trained model, whose vectors are no sums of measures; fit the exact one to ask "
-            "why: rae fit EDGES --out RUN"
+            f"the run in {run.path} has a trained model, whose vectors are no sums of measures; fit the exact one to "
+            "ask why: rae fit EDGES --out RUN"
         )
     if isinstance(most_edges, bool) or not isinstance(most_edges, int) or not 1 <= most_edges <= 100:
         raise ConfigError(Argument("most_edges"), f" must be a whole number from 1 to 100, got {most_edges!r}")
@@ -233,20 +236,23 @@ def why_of(run: Any, node: Any, *, to: int | None = None, most_edges: int = MOST
     squared, found = trials.squared([]), roles.assign(trials.vector([])[None])
     own = int(found.labels[0])
     next_role = _second(squared, own, to)
-    _, labels, _, _ = run.role_table()
-    cards = run.role_record()["cards"]
-    lead = 0.0 if next_role is None else float(squared[next_role] - squared[own])
-    reasons: tuple[Reason, ...] = ()
-    gained, left_out, change = 0.0, {}, None
-    if next_role is not None:
-        members = _sampled(np.flatnonzero((labels == next_role) & (np.arange(len(labels)) != row)), MEMBERS, row)
-        if len(members):
-            reasons, gained = attributions(fitted, roles, graph, features, row, members, own, next_role)
-        left_out, change = _changed(trials, graph, labels, own, next_role, to, most_edges)
-    return _told(
-        run, graph, names, row, own, next_role, cards, found, labels, lead, gained, reasons, left_out, change, most_edges,
-        trials.count, to,
+    labels, cards = run.role_table()[1], run.role_record()["cards"]
+    answer = Why(
+        graph.id_column[row].as_py(), None, own, _about(cards, own), float(found.confidence[0]), next_role,
+        degree=int(degrees(graph)[row]), most_edges=most_edges, to=to,
     )  # fmt: skip
+    if next_role is None:
+        return _named(answer, graph, names, [row])
+    members = _sampled(np.flatnonzero((labels == next_role) & (np.arange(len(labels)) != row)), MEMBERS, row)
+    reasons, gained = attributions(fitted, roles, graph, features, row, members, own, next_role)
+    lead = float(squared[next_role] - squared[own])
+    left_out, change = _changed(trials, graph, labels, own, next_role, to, most_edges)
+    answer = replace(
+        answer, next_about=_about(cards, next_role), next_membership=float(found.memberships[0, next_role]), lead=lead,
+        gained=gained, reasons=reasons, trials=trials.count,
+        neighbours=_neighbours(graph, labels, left_out, lead), change=_as_ids(graph, change),
+    )  # fmt: skip
+    return _named(answer, graph, names, [row, *left_out, *((end for end, _ in change[0]) if change else ())])
 
 
 def _second(squared: Doubles, own: int, to: int | None) -> int | None:
@@ -258,33 +264,29 @@ def _second(squared: Doubles, own: int, to: int | None) -> int | None:
     return int(np.argsort(squared, kind="stable")[np.argsort(squared, kind="stable") != own][0])
 
 
-def _told(
-    run: Any, graph: Graph, names: Any, row: int, own: int, next_role: int | None, cards: Any, found: Any, labels: Any,
-    lead: float, gained: float, reasons: tuple[Reason, ...], left_out: dict[int, float], change: Any, most_edges: int,
-    trials: int, to: int | None,
-) -> Why:  # fmt: skip
-    """The answer, with ids and names for rows."""
-
-    def id_of(at: int) -> Any:
-        return graph.id_column[int(at)].as_py()
-
-    spoken = {row, *left_out, *((end for end, _ in change[0]) if change else ())}
-    called = {} if names is None else {id_of(at): names[int(at)].as_py() for at in spoken if names[int(at)].is_valid}
+def _neighbours(graph: Graph, labels: Ints, left_out: dict[int, float], lead: float) -> tuple[Neighbour, ...]:
+    """The neighbours that were left out, those that hold the node in its role first."""
     shares = {at: effect / lead if lead else 0.0 for at, effect in left_out.items()}
     order = sorted(shares, key=lambda at: (-shares[at], at))
-    made = change and Change(
-        tuple(id_of(end) for end, comes in change[0] if not comes),
-        tuple(id_of(end) for end, comes in change[0] if comes),
-        int(change[1].labels[0]),
-        float(change[1].confidence[0]),
-    )
-    membership = 0.0 if next_role is None else float(found.memberships[0, next_role])
-    return Why(
-        id_of(row), called.get(id_of(row)), own, _about(cards, own), float(found.confidence[0]), next_role,
-        _about(cards, next_role), membership, lead, gained, reasons, int(degrees(graph)[row]),
-        tuple(Neighbour(id_of(at), int(labels[at]), round(shares[at], 6), called.get(id_of(at))) for at in order),
-        made, most_edges, trials, to, called,
-    )  # fmt: skip
+    return tuple(Neighbour(graph.id_column[at].as_py(), int(labels[at]), round(shares[at], 6)) for at in order)
+
+
+def _as_ids(graph: Graph, change: tuple[list[Edge], Any] | None) -> Change | None:
+    """A change with ids for rows."""
+    if change is None:
+        return None
+    edges, found = change
+    gone, come = ([graph.id_column[end].as_py() for end, comes in edges if comes == kind] for kind in (False, True))
+    return Change(tuple(gone), tuple(come), int(found.labels[0]), float(found.confidence[0]))
+
+
+def _named(answer: Why, graph: Graph, names: pa.Array | None, rows: Sequence[int]) -> Why:
+    """The answer with the display names of the nodes that it speaks of."""
+    if names is None:
+        return answer
+    called = {graph.id_column[at].as_py(): names[at].as_py() for at in rows if names[at].is_valid}
+    neighbours = tuple(replace(n, name=called.get(n.id)) for n in answer.neighbours)
+    return replace(answer, name=called.get(answer.id), names=called, neighbours=neighbours)
 
 
 def _about(cards: Any, role: int | None) -> str:
@@ -297,8 +299,8 @@ def _sampled(rows: Any, most: int, *keys: Any) -> Ints:
     rows = np.asarray(rows, np.int64)
     if len(rows) <= most:
         return rows
-    chosen: Ints = np.sort(generator(0, "why", *keys).choice(rows, most, replace=False))
-    return chosen
+    chosen: Any = generator(0, "why", *keys).choice(rows, most, replace=False)
+    return np.sort(chosen)
 
 
 # ----------------------------------------------------------------------------- measures and features
@@ -331,9 +333,15 @@ def attributions(
         elif block.name in ("own", "near") and len(graph.channels) == 0:
             inside = _columns(fitted, features, graph, rows, slope, block.name)
         parts += inside
-        parts.append((BLOCKS.get(block.name, "rounding"), whole - sum(part[1] for part in inside), None, None))
+        parts.append((_rest(block.name, inside), whole - sum(part[1] for part in inside), None, None))
     reasons = [Reason(what, c, c / total if total else 0.0, value, like) for what, c, value, like in parts if c]
     return tuple(sorted(reasons, key=lambda reason: -abs(reason.contribution))), total
+
+
+def _rest(block: str, inside: Sequence[Any]) -> str:
+    """What a block adds beside the columns that are named apart."""
+    named = [part[0].removesuffix(" of its neighbours") for part in inside[:3]]
+    return BLOCKS.get(block, "rounding") + (f", beside {', '.join(named)}" if named and block in BLOCKS else "")
 
 
 def _slopes(roles: Roles, fitted: ExactModel, own: int, other: int) -> dict[str, Doubles]:
@@ -375,7 +383,7 @@ def _measures(fitted: ExactModel, graph: Graph, rows: Ints, slope: Doubles) -> l
 def _statistic_names(fitted: ExactModel) -> list[tuple[str, int, float, bool]]:
     """For each statistic its words, its measure, its weight, and whether it is a spread; in their order."""
     config, channels, weighted = fitted.config, fitted.channels, fitted.weighted
-    names = [*(name.replace("_", " ") for name in MEASURES), *measure_names(channels, weighted)]
+    names = [*(WORDS.get(name, name) for name in MEASURES), *measure_names(channels, weighted)]
     weights = [*config.measure_weights, *[config.channel_weight] * (len(names) - len(MEASURES))]
     averaged = range(n_averaged(channels, weighted))
     out = [(names[m], m, weights[m], False) for m in range(len(names))]
@@ -395,9 +403,10 @@ def _columns(
     """What each feature column of a node, or of its neighbours, adds by itself; the few that add the most."""
     actions = fitted.actions
     assert actions is not None
-    raw = _rows_of(features, rows) if block == "own" else _neighbour_means(graph, features, rows)
-    counted = _as_csr(actions.prepared(_rows_of(features, rows))) if block == "own" else _neighbour_means(
-        graph, features, rows, actions)  # fmt: skip
+    if block == "own":
+        raw, counted = _as_csr(features[rows]), _as_csr(actions.prepared(features[rows]))
+    else:
+        raw, counted = (_neighbour_means(graph, features, rows, how) for how in (None, actions))
     axes = actions.own_axes if block == "own" else actions.axes.double() @ actions.near_map
     worth = axes.double().numpy() @ slope
     if actions.words:
@@ -406,19 +415,14 @@ def _columns(
     there = np.asarray(counted[1:].mean(0)).ravel()
     added = (here - there) * worth
     largest = np.argsort(-np.abs(added), kind="stable")[:LISTED]
-    names = fitted.feature_names
+    names, means = fitted.feature_names, np.asarray(raw[1:].mean(0)).ravel()
     out: list[tuple[str, float, float | None, float | None]] = []
     for column in largest[added[largest] != 0].tolist():
         called = f"feature {column}" if names is None else names[column]
         of = "" if block == "own" else " of its neighbours"
-        value, typical = float(raw[[0]].toarray()[0, column]), float(raw[1:].mean(0)[column])
+        value, typical = float(raw[0, column]), float(means[column])
         out.append((f"{called}{of}", float(added[column]), round(value, 6), round(typical, 6)))
     return out
-
-
-def _rows_of(features: Any, rows: Any) -> Any:
-    """Some feature rows as a CSR."""
-    return sp.csr_array(features[rows], dtype=np.float32)
 
 
 def _as_csr(rows: Any) -> Any:
@@ -431,15 +435,11 @@ def _neighbour_means(graph: Graph, features: Any, rows: Ints, actions: Actions |
     sizes = np.array([len(near) for near in lists])
     near = np.concatenate([*lists, np.empty(0, np.int64)]).astype(np.int64)
     distinct, place = np.unique(near, return_inverse=True)
-    values = _rows_of(features, distinct)
-    counted = _as_csr(values if actions is None else actions.prepared(values if actions.words else _dense(features, distinct)))
+    values = features[distinct]
+    counted = _as_csr(values if actions is None else actions.prepared(values))
     share = np.repeat(1 / np.maximum(sizes, 1), sizes)
     means = sp.csr_array((share, place, np.append(0, np.cumsum(sizes))), shape=(len(rows), len(distinct)))
     return sp.csr_array(means @ counted)
-
-
-def _dense(features: Any, rows: Any) -> Any:
-    return features[rows]
 
 
 def _lengths(actions: Actions, counted: Any, block: str) -> Doubles:
@@ -490,13 +490,14 @@ class _Trials:
         if self.live is not None:
             ends = np.array([end for end, _ in edges], np.int64)
             if not edges:
-                return self.live.vectors(np.array([self.row]))[0]
+                row: Floats = self.live.vectors(np.array([self.row]))[0]
+                return row
             comes = np.array([comes for _, comes in edges])
             return self.live.tried(np.full(len(ends), self.row), ends, comes, self.row)
         changed = with_edges(self.graph, self.row, edges) if edges else self.graph
         node = [self.graph.id_column[self.row].as_py()]
-        z: Floats = self.model.transform(changed, self.features, nodes=pa.array(node), units="fit", progress=False)[0]
-        return z
+        z: Floats = self.model.transform(changed, self.features, nodes=pa.array(node), units="fit", progress=False)
+        return np.asarray(z[0], np.float32)
 
 
 def with_edges(graph: Graph, row: int, edges: Sequence[Edge]) -> Graph:
@@ -560,13 +561,13 @@ def _reached(squared: Doubles, own: int, to: int | None) -> float:
     return float(squared[own] - np.delete(squared, own).min())
 
 
-def _greedy(
-    trials: _Trials, candidates: list[Edge], own: int, to: int | None, most_edges: int
-) -> list[Edge] | None:
+def _greedy(trials: _Trials, candidates: list[Edge], own: int, to: int | None, most_edges: int) -> list[Edge] | None:
     """Edges chosen one after the other, each the one that brings the node farthest; None where they do not suffice."""
     chosen: list[Edge] = []
     for _ in range(most_edges):
-        reached = {edge: _reached(trials.squared([*chosen, edge]), own, to) for edge in candidates if edge not in chosen}
+        reached = {
+            edge: _reached(trials.squared([*chosen, edge]), own, to) for edge in candidates if edge not in chosen
+        }
         if not reached:
             return None
         order = sorted(reached, key=lambda edge: (-reached[edge], edge))

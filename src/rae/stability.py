@@ -74,9 +74,7 @@ def squared_distances(x: Any, y: Any) -> Doubles:
 def check_views(views: Any, noise: Any, least: int = 2) -> None:
     """Refuse a number of views, or a noise, that says nothing."""
     if isinstance(views, bool) or not isinstance(views, int) or not least <= views <= MOST_VIEWS:
-        raise ConfigError(
-            Argument("views"), f" must be a whole number from {least:,} to {MOST_VIEWS:,}, got {views!r}"
-        )
+        raise ConfigError(Argument("views"), f" must be a whole number from {least:,} to {MOST_VIEWS:,}, got {views!r}")
     if noise is not None and (isinstance(noise, bool) or not isinstance(noise, int | float) or not 0 < noise <= 1):
         raise ConfigError(Argument("noise"), f" must be a share of the edges above 0 and up to 1, got {noise!r}")
 
@@ -209,9 +207,10 @@ def role_margins(roles: Roles, z: Floats) -> Doubles:
 def calibrated(kept: np.ndarray[Any, np.dtype[np.bool_]], squares: Any, margin: Doubles, signs: Doubles) -> Doubles:
     """The chance that a node keeps its role in a further view.  (views, n) bool, (views, n), (n,), (n, s) -> (n,)
 
-    A share of few views is too sure of itself: 19 of 19 is not 1. A logistic regression says, view by view, whether a node
-    keeps its role, from what the other views say of it (how often it keeps its role, and how far it moves, alone and
-    beside its margin) and from signs of its own. Every view is the target once, and nothing is predicted from itself.
+    A share of few views is too sure of itself: 19 of 19 is not 1. A logistic regression says, view by view, whether a
+    node keeps its role, from what the other views say of it (how often it keeps its role, and how far it moves, alone
+    and beside its margin) and from signs of its own. Every view is the target once, and nothing is predicted from
+    itself.
     """
     from sklearn.linear_model import LogisticRegression
 

@@ -180,13 +180,15 @@ class UpdateFolder:
         return Graph(offsets, targets, self.ids(state), base.counts)
 
     def moment(self, state: State, number: int) -> State:
-        """The state after an earlier update, 0 for the fit, for its graph and features; refused once it is folded in."""
+        """The state after an earlier update, 0 for the fit: its graph and features; refused once it is folded in."""
         oldest = state.number - len(state.log)
         if isinstance(number, bool) or not isinstance(number, int) or not oldest <= number <= state.number:
-            kept = f"the updates from {oldest:,} to {state.number:,}" if state.log else f"update {oldest:,}, the present,"
+            kept = (
+                f"the updates from {oldest:,} to {state.number:,}" if state.log else f"update {oldest:,}, the present,"
+            )
             raise RunError(
-                f"the run in {self.run} keeps the state after {kept} and not after {number!r}: earlier ones are folded in; "
-                "update with --no-fold (fold=False) to keep them, or copy the run folder before an update"
+                f"the run in {self.run} keeps the state after {kept} and not after {number!r}: earlier ones are folded "
+                "in; update with --no-fold (fold=False) to keep them, or copy the run folder before an update"
             )
         log = state.log[: number - oldest]
         earlier = replace(state, number=number, log=log)
