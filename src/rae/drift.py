@@ -38,8 +38,8 @@ from rae.io.embeddings import embeddings_model
 from rae.progress import Progress
 from rae.roles import Roles
 from rae.roles.compare import Comparison, compare
-from rae.search import Scale
-from rae.stability import VIEWS, check_views, noisy_vectors, squared_distances
+from rae.search import DECIMALS, Scale
+from rae.stability import MOST_VIEWS, VIEWS, check_views, noisy_vectors, squared_distances
 from rae.updates import UpdateFolder
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
@@ -47,6 +47,7 @@ Floats = np.ndarray[Any, np.dtype[np.float32]]
 Doubles = np.ndarray[Any, np.dtype[np.float64]]
 
 RATE = 0.05
+SMALL, MORE_VIEWS = 50_000, 99  # edges of a graph that is so small that more views cost little, and how many
 SPREAD_VIEWS = 8  # views that say how far noise moves each node
 PRIOR = 4  # views that the spread of nodes of like degree counts for beside a node's own
 RARE = 0.99  # of the moves in the views, the share below what is rare
@@ -181,7 +182,7 @@ def drift_of(
     progress: Progress | None = None,
 ) -> Drift:
     """What changed from a run to another moment; see `Run.drift`."""
-    views = _checked(views, noise, rate, units)
+    _check(views, noise, rate, units)
     roles, model = run.roles(), run.model_kept
     if (other is None) == (since is None):
         raise RunError(
@@ -195,25 +196,34 @@ def drift_of(
         graph, features = run.graph(), run.features()
     after, units = _second(run, other, units)
     first = Moment(graph.id_column, model.transform(graph, features, units=units, progress=False), graph)
-    sizes = Noise(*_changes(first, after, model, noise), views, noise is None and after.graph is not None)
+    number = _enough_views(rate, graph.n_edges) if views is None else views
+    sizes = Noise(*_changes(first, after, model, noise), number, noise is None and after.graph is not None)
     return _compared(roles, model, first, features, after, sizes, rate, units, run.names(), progress)
 
 
-def _checked(views: Any, noise: Any, rate: Any, units: Any) -> int:
-    """The number of views; settings that cannot be meant are refused."""
-    if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 < rate <= 0.5:
-        raise ConfigError(Argument("rate"), f" must be a share above 0 and up to 0.5, got {rate!r}")
+def _check(views: Any, noise: Any, rate: Any, units: Any) -> None:
+    """Refuse settings that cannot be meant."""
+    if isinstance(rate, bool) or not isinstance(rate, int | float) or not 1 / MOST_VIEWS <= rate <= 0.5:
+        raise ConfigError(Argument("rate"), f" must be a share from {1 / MOST_VIEWS:g} to 0.5, got {rate!r}")
     if units not in (None, *UNITS):
         raise ConfigError(Argument("units"), f" must be one of {', '.join(map(repr, UNITS))}, got {units!r}")
-    least = math.ceil(1 / rate - 1e-9) - 1
-    number = max(VIEWS, least) if views is None else views
-    check_views(number, noise)
-    if number < least:
+    check_views(VIEWS if views is None else views, noise)
+    if views is not None and views < (least := _least_views(rate)):
         raise ConfigError(
-            Argument("views", number), f" cannot show a rate of {rate:g}: one in {math.ceil(1 / rate - 1e-9):,} needs "
-            f"{least:,} views or more; pass more, or a higher ", Argument("rate"),
-        )  # fmt: skip
-    return number
+            Argument("views", views),
+            f" cannot show a rate of {rate:g}, which needs {least:,} views or more; pass more, or a higher ",
+            Argument("rate"),
+        )
+
+
+def _least_views(rate: float) -> int:
+    """Views that, with the moment itself, are enough for one in so many to be this rate."""
+    return math.ceil(1 / rate - 1e-9) - 1
+
+
+def _enough_views(rate: float, edges: int) -> int:
+    """Views where nobody asked for a number: those that the rate needs, and more where they cost little."""
+    return max(MORE_VIEWS if edges <= SMALL else VIEWS, _least_views(rate))
 
 
 def _at_update(run: Any, number: int) -> tuple[Graph, Any]:
@@ -313,11 +323,13 @@ def _compared(
     matched = index_in(before.ids.take(pa.array(rows)), after.ids).to_numpy(zero_copy_only=False).astype(np.int64)
     there = _counted(roles, before.z)
     unit = Scale.of(there).unit
-    moved = np.sqrt(squared_distances(_counted(roles, after.z[matched]), there[rows])) / unit
 
     def shift(z: Floats) -> Doubles:
-        out: Doubles = np.sqrt(squared_distances(_counted(roles, z[rows]), there[rows])) / unit
+        """How far each row is from where it was, as `similar` counts: what float32 rounds is no move."""
+        out: Doubles = np.round(np.sqrt(squared_distances(_counted(roles, z), there[rows])) / unit, DECIMALS)
         return out
+
+    moved = shift(after.z[matched])
 
     shifts, sizes = np.zeros((noise.views, len(rows))), np.tile(comparison.before, (noise.views, 1))
     squares = np.zeros(len(rows))
@@ -327,10 +339,10 @@ def _compared(
         for z in noisy_vectors(
             **given, views=SPREAD_VIEWS, dropped=_fit_noise(model), first=noise.views, progress=done
         ):
-            squares += shift(z) ** 2
+            squares += shift(z[rows]) ** 2
         noisy = noisy_vectors(**given, views=noise.views, dropped=noise.dropped, added=noise.added, progress=done)
         for number, z in enumerate(noisy):
-            shifts[number], sizes[number] = shift(z), roles.assign(z).sizes
+            shifts[number], sizes[number] = shift(z[rows]), roles.assign(z).sizes
     classes = like_degrees(degrees(before.graph)[rows])
     spread = moderated(squares / SPREAD_VIEWS, classes)
     score, by_view = scores(moved, shifts, spread, classes)

@@ -296,11 +296,10 @@ def _about(cards: Any, role: int | None) -> str:
 
 def _sampled(rows: Any, most: int, *keys: Any) -> Ints:
     """These rows, or a sample of them in ascending order."""
-    rows = np.asarray(rows, np.int64)
-    if len(rows) <= most:
-        return rows
-    chosen: Any = generator(0, "why", *keys).choice(rows, most, replace=False)
-    return np.sort(chosen)
+    chosen: Ints = np.asarray(rows, np.int64)
+    if len(chosen) > most:
+        chosen = np.sort(generator(0, "why", *keys).choice(chosen, most, replace=False))
+    return chosen
 
 
 # ----------------------------------------------------------------------------- measures and features

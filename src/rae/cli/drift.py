@@ -35,10 +35,15 @@ SHOWN, ROOM = 20, 42  # alarms in the terminal, and columns beside an id
     metavar="SHARE",
     help="share of the edges that noise drops and adds  [default: as many as changed]",
 )
-@click.option("--views", type=click.IntRange(2, 1000), metavar="N", help="times that noise is tried  [default: 19]")
+@click.option(
+    "--views",
+    type=click.IntRange(2, 1000),
+    metavar="N",
+    help="times that noise is tried  [default: 19, of small graphs 99]",
+)
 @click.option(
     "--rate",
-    type=click.FloatRange(0, 0.5, min_open=True),
+    type=click.FloatRange(0.001, 0.5),
     default=0.05,
     show_default=True,
     metavar="SHARE",
