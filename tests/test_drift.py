@@ -32,7 +32,7 @@ def graph():
 @pytest.fixture(scope="module")
 def run(graph, folder):
     run = rae.fit_run(graph, out=folder / "run", page=False)
-    run.fit_roles()
+    run.fit_roles(6)
     return run
 
 
@@ -190,7 +190,7 @@ def test_lean_runs_and_runs_without_roles_are_refused(run, graph, folder):
     lean = rae.fit_run(graph, out=folder / "lean", page=False, lean=True)
     with pytest.raises(RunError, match="has no roles yet"):
         lean.drift(run)
-    lean.fit_roles()
+    lean.fit_roles(3)
     with pytest.raises(RunError, match="keeps no graph"):
         lean.drift(run)
     same = run.drift(lean, noise=0.01)  # it has vectors, of a model with the same bytes
@@ -284,7 +284,7 @@ def test_names_are_shown_and_escaped(graph, folder):
     names = [f"<b>{i}</b>" for i in range(graph.n_nodes)]
     run = rae.fit_run(graph, out=folder / "named", page=False)
     run.set_names(names)
-    run.fit_roles()
+    run.fit_roles(4)
     far = [(5, int(v)) for v in range(40, 160)]
     found = run.drift(rewired(graph, 3, far, share=0.0001), noise=0.01)
     assert found.as_dict()["alarms"][0]["name"].startswith("<b>")

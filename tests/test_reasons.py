@@ -21,8 +21,8 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("reasons")
 
 
-def fitted(graph, out, features=None, k="auto", **settings):
-    run = rae.fit_run(graph, features, out=out, page=False, **settings)
+def fitted(graph, out, features=None, k=3, **asked):
+    run = rae.fit_run(graph, features, out=out, page=False, **asked)
     run.fit_roles(k)
     return run
 
@@ -103,7 +103,7 @@ def test_the_reasons_of_a_structural_run_have_the_numbers_of_the_graph(run, hous
     why = run.why(id)
     by_name = {reason.what: reason for reason in why.reasons}
     assert by_name["degree"].value == house.degrees.max() == why.degree
-    assert {"degree of its neighbours", "triangles", "degree two edges away"} <= set(by_name)
+    assert {"degree of its neighbours", "degree two edges away"} <= set(by_name)
     near = house.degrees[house.neighbors(int(house.rows([id])[0]))]
     assert by_name["degree of its neighbours"].value == pytest.approx(np.expm1(np.log1p(near).mean()), rel=1e-4)
 
@@ -133,16 +133,17 @@ def test_an_edge_left_out_is_what_a_graph_without_it_gives(run, house):
 def test_a_change_moves_the_node_in_a_graph_that_is_built_anew(which, request):
     run, found = request.getfixturevalue(which), 0
     before = run.embeddings()[1].copy()
-    for id in run.graph().ids[::9].tolist():
-        change = run.why(id).change
+    for id in run.graph().ids[:: 9 if which == "run" else 20].tolist():
+        why = run.why(id, most_edges=3)
+        change = why.change
         if change is not None:
             found += 1
-            assert role_after(run, id, change) == change.role != run.why(id).role
-            assert len(change.removed) + len(change.added) <= 5
+            assert role_after(run, id, change) == change.role != why.role
+            assert len(change.removed) + len(change.added) <= 3
             for fewer in range(len(change.removed)):  # every edge is needed
                 part = rae.reasons.Change(change.removed[:fewer] + change.removed[fewer + 1 :], change.added, 0, 0.0)
-                assert not (part.removed or part.added) or role_after(run, id, part) == run.why(id).role
-    assert found >= 3
+                assert not (part.removed or part.added) or role_after(run, id, part) == why.role
+    assert found >= (3 if which == "run" else 1)
     assert np.array_equal(before, run.embeddings()[1])
     live = updater.live_of(run)
     assert np.array_equal(live.vectors((0, live.n_nodes)), run.model().transform(run.graph(), run.features(), units="fit"))
@@ -220,7 +221,7 @@ def test_what_cannot_be_answered_is_refused_in_a_sentence(run, house, folder):
         run.why(4, to=4)
     with pytest.raises(ConfigError, match="most_edges"):
         run.why(4, most_edges=0)
-    trained = fitted(house, folder / "trained", steps=0, dims=(8,), fanout=(4,))
+    trained = fitted(house, folder / "trained", config=rae.Config(steps=0, dims=(8,), fanout=(4,)))
     with pytest.raises(RunError, match="trained model"):
         trained.why(4)
     bare = rae.fit_run(house, out=folder / "bare", page=False)
