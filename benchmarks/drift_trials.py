@@ -105,7 +105,9 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=60)
     trials = parser.parse_args().trials
     with tempfile.TemporaryDirectory() as folder:
-        print("| graph | nodes | units | any alarm | alarms | p ≤ 0.01 | found, noise measured | false | found, noise 1 % | false |")
+        print(
+            "| graph | nodes | units | any alarm | alarms | p ≤ 0.01 | found, noise measured | false | found, noise 1 % | false |"
+        )
         print("|---|---|---|---|---|---|---|---|---|---|")
         for name, options in GRAPHS.items():
             graph = numbered(rae.datasets.load(name, **options).graph)

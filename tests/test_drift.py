@@ -118,8 +118,8 @@ def test_nodes_of_like_degree_are_classes_of_fifty_or_more():
 
 
 def test_with_noise_alone_alarms_are_as_rare_as_stated(run, graph):
-    found = [run.drift(rewired(graph, 100 + seed), views=39) for seed in range(20)]
-    assert sum(d.alarms.num_rows > 0 for d in found) <= 4  # one expected; five or more once in 400 tests
+    found = [run.drift(rewired(graph, 100 + seed), views=19) for seed in range(12)]
+    assert sum(d.alarms.num_rows > 0 for d in found) <= 3  # 0.6 expected; four or more once in 400 tests
     assert np.mean([d.alarms.num_rows for d in found]) / graph.n_nodes <= 0.005
     small = np.mean([(d.table.column("p").to_numpy() <= 0.05).mean() for d in found])
     assert small <= 0.07
@@ -129,13 +129,13 @@ def test_with_noise_alone_alarms_are_as_rare_as_stated(run, graph):
 
 def test_a_planted_mover_is_found(run, graph):
     hits = []
-    for seed in range(5):
-        found = run.drift(with_mover(graph, seed), noise=0.01)
+    for seed in range(3):
+        found = run.drift(with_mover(graph, seed), noise=0.01, views=39)
         hits.append(5 in found.alarms.column("id").to_pylist())
         if hits[-1]:
             row = found.alarms.to_pylist()[0]
             assert row["q"] <= 0.05 and row["distance"] > row["noise"] > 0
-    assert sum(hits) >= 4
+    assert sum(hits) >= 2
 
 
 def test_growth_as_a_whole_moves_everybody_in_units_of_the_fit_alone(folder):
@@ -146,7 +146,8 @@ def test_growth_as_a_whole_moves_everybody_in_units_of_the_fit_alone(folder):
     run = rae.fit_run(graph, out=folder / "growth", page=False)
     run.fit_roles(3)
     far, near = (
-        float(np.median(run.drift(more, units=u, views=19).table.column("distance").to_numpy())) for u in ("fit", "graph")
+        float(np.median(run.drift(more, units=u, views=19).table.column("distance").to_numpy()))
+        for u in ("fit", "graph")
     )
     assert far > 2 * near
 

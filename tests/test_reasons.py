@@ -146,7 +146,9 @@ def test_a_change_moves_the_node_in_a_graph_that_is_built_anew(which, request):
     assert found >= (3 if which == "run" else 1)
     assert np.array_equal(before, run.embeddings()[1])
     live = updater.live_of(run)
-    assert np.array_equal(live.vectors((0, live.n_nodes)), run.model().transform(run.graph(), run.features(), units="fit"))
+    assert np.array_equal(
+        live.vectors((0, live.n_nodes)), run.model().transform(run.graph(), run.features(), units="fit")
+    )
 
 
 def test_edges_that_are_tried_leave_the_tables_as_they_were(house):
