@@ -110,11 +110,14 @@ def test_the_reasons_of_a_structural_run_have_the_numbers_of_the_graph(run, hous
 
 def test_features_are_named(table_run, words_run):
     told = " ".join(r.what for id in (0, 5, 9) for r in table_run.why(id, most_edges=1).reasons)
-    assert "age" in told and "age of its neighbours" in told and "what is done two edges away" in told
+    assert "age" in told
+    assert "age of its neighbours" in told
+    assert "what is done two edges away" in told
     reasons = words_run.why(3, most_edges=1).reasons
     own = words_run.features()[[3]].toarray().ravel()
     words = [r for r in reasons if r.what.startswith("feature") and "neighbours" not in r.what]
-    assert words and all(r.value == own[int(r.what.split()[1])] for r in words)
+    assert words
+    assert all(r.value == own[int(r.what.split()[1])] for r in words)
 
 
 def test_an_edge_left_out_is_what_a_graph_without_it_gives(run, house):
@@ -163,7 +166,8 @@ def test_edges_that_are_tried_leave_the_tables_as_they_were(house):
     less = with_edges(house, row, [(end, False)])
     assert np.array_equal(far, model.transform(less, nodes=[house.ids[50].item()], units="fit")[0])
     live.embed([1, 2])
-    assert np.array_equal(before, live.vectors((0, house.n_nodes))) and live.paths == paths
+    assert np.array_equal(before, live.vectors((0, house.n_nodes)))
+    assert live.paths == paths
 
 
 def test_relabelling_changes_names_alone(house, folder, run):
@@ -185,7 +189,9 @@ def test_a_role_that_is_asked_for_is_reached_or_the_answer_says_so(run):
     for id in range(0, 80, 8):
         why = run.why(id, to=2)
         if why.role == 2:
-            assert why.change is None and "edges" in why.sentences()[2] and len(why.sentences()) == 3
+            assert why.change is None
+            assert "edges" in why.sentences()[2]
+            assert len(why.sentences()) == 3
         elif why.change is None:
             assert "gives it role 2" in str(why)
         else:
@@ -196,7 +202,8 @@ def test_a_role_that_is_asked_for_is_reached_or_the_answer_says_so(run):
 
 def test_runs_whose_edges_have_channels_lose_edges_by_full_passes(paid_run):
     why = paid_run.why(0, most_edges=2)
-    assert len(why.neighbours) <= 12 and (why.change is None or not why.change.added)
+    assert len(why.neighbours) <= 12
+    assert why.change is None or not why.change.added
     assert any("strength" in r.what or "along" in r.what for r in why.reasons)
 
 
@@ -211,7 +218,8 @@ def test_without_tables_that_follow_each_change_is_a_full_pass(run, monkeypatch)
 def test_one_role_alone_and_a_node_without_neighbours(folder):
     graph = rae.Graph.from_edges([(0, 1), (1, 2), (2, 0), (2, 3), (3, 4)], ids=[*range(5), 9])
     run = fitted(graph, folder / "one", k=1)
-    assert "there is one role alone" in str(run.why(3)) and run.why(3).as_dict()["next_role"] is None
+    assert "there is one role alone" in str(run.why(3))
+    assert run.why(3).as_dict()["next_role"] is None
     run.fit_roles(2)
     assert "it has no neighbours" in str(run.why(9))
 
@@ -241,9 +249,12 @@ def test_the_command_answers_by_name_and_as_json(run, house):
         return CliRunner().invoke(app, ["why", str(run.path), *words], obj=Console())
 
     done = invoke("Node 4")
-    assert done.exit_code == 0 and done.output.startswith("Node 4 plays role"), done.output
+    assert done.exit_code == 0, done.output
+    assert done.output.startswith("Node 4 plays role")
     facts = json.loads(invoke("4", "--json").output)
-    assert facts["id"] == 4 and facts["name"] == "Node 4" and facts["sentences"] == run.why(4).sentences()
+    assert facts["id"] == 4
+    assert facts["name"] == "Node 4"
+    assert facts["sentences"] == run.why(4).sentences()
     assert all(n["name"] == f"Node {n['id']}" for n in facts["neighbours"])
     assert isinstance(invoke("999").exception, GraphError)
     (run.path / "names.parquet").unlink()

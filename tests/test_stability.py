@@ -56,10 +56,12 @@ def test_what_it_rests_on_stands_beside_it(run, found, data):
     ]
     assert table.column("degree").to_numpy().tolist() == data.graph.degrees.tolist()
     assert np.array_equal(found.roles, run.role_table()[1])
-    assert ((found.reliability > 0) & (found.reliability < 1)).all() and (found.spread >= 0).all()
+    assert ((found.reliability > 0) & (found.reliability < 1)).all()
+    assert (found.spread >= 0).all()
     assert found.to_pandas().reliability.between(0, 1).all()
     assert np.corrcoef(found.reliability, found.kept)[0, 1] > 0.6
-    assert "keep their role" in str(found) and len(str(found).splitlines()) == 1 + run.roles().n_roles
+    assert "keep their role" in str(found)
+    assert len(str(found).splitlines()) == 1 + run.roles().n_roles
 
 
 def test_the_same_call_gives_the_same_bytes(run, found):
@@ -70,7 +72,9 @@ def test_views_are_others_than_those_of_the_fit_and_of_each_other(data):
     model = rae.RAE().fit(data.graph)
     one, two = noisy_vectors(model, data.graph, None, views=2, dropped=0.1)
     (other,) = noisy_vectors(model, data.graph, None, views=1, dropped=0.1, first=2)
-    assert not np.array_equal(one, two) and not np.array_equal(one, other) and not np.array_equal(two, other)
+    assert not np.array_equal(one, two)
+    assert not np.array_equal(one, other)
+    assert not np.array_equal(two, other)
     nothing = next(noisy_vectors(model, data.graph, None, views=1, dropped=0.0, added=0))
     assert np.array_equal(nothing, model.transform(data.graph, units="fit"))
     more = view(data.graph, ExactConfig(noise=0.0), 0, 50)
@@ -87,7 +91,8 @@ def test_margins_are_distances_from_the_border():
 def test_where_all_views_agree_nobody_is_entirely_sure():
     kept = np.ones((19, 30), bool)
     said = calibrated(kept, np.zeros((19, 30)), np.ones(30), np.zeros((30, 2)))
-    assert (said < 1).all() and (said > 0.99).all()
+    assert (said < 1).all()
+    assert (said > 0.99).all()
     assert (calibrated(~kept, np.zeros((19, 30)), np.ones(30), np.zeros((30, 2))) < 0.01).all()
 
 
@@ -118,10 +123,13 @@ def test_the_command_shows_and_writes_it(run, tmp_path, found):
 
     out = tmp_path / "sure.parquet"
     done = invoke("--reliability", "--out", out)
-    assert done.exit_code == 0 and "keep their role" in done.output, done.output
+    assert done.exit_code == 0, done.output
+    assert "keep their role" in done.output
     assert pq.read_table(out).num_rows == len(found.roles)
     assert isinstance(invoke("--reliability", "--out", out).exception, FileError)
     facts = json.loads(invoke("--reliability", "--json").output)
-    assert facts["views"] == 19 and facts["noise"] == 0.1 and facts["mean"] == round(found.reliability.mean(), 4)
+    assert facts["views"] == 19
+    assert facts["noise"] == 0.1
+    assert facts["mean"] == round(found.reliability.mean(), 4)
     assert "exclude each other" in invoke("--reliability", "--against", "x").output
     assert "leave out" in invoke("--reliability", "--labels", "x").output
