@@ -121,9 +121,14 @@ def weighted(vectors: Any, blocks: Sequence[Block], weights: Weights | None = No
                 Argument("weights"), " are about named blocks, and these vectors have none; leave them out"
             )
         return z
-    chosen = parse_weights(weights, blocks)
-    factors = {b.name: chosen[b.name] / math.sqrt(b.variance or 1.0) for b in blocks}
+    factors = block_factors(blocks, weights)
     if all(factor == 1 for factor in factors.values()):
         return z
     parts = [z[:, b.start : b.stop] * np.float32(factors[b.name]) for b in blocks if factors[b.name]]
     return np.ascontiguousarray(np.hstack(parts))
+
+
+def block_factors(blocks: Sequence[Block], weights: Weights | None = None) -> dict[str, float]:
+    """By what each block is multiplied before distances: its weight over the deviation that it has in the file."""
+    chosen = parse_weights(weights, blocks)
+    return {b.name: chosen[b.name] / math.sqrt(b.variance or 1.0) for b in blocks}

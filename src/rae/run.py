@@ -42,13 +42,16 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from rae.blocks import Block, Weights
+    from rae.drift import Drift
     from rae.estimator import RAE
     from rae.features import Matrix
     from rae.graph import Graph
     from rae.progress import Asked
+    from rae.reasons import Why
     from rae.roles import LabelTable, Roles
     from rae.roles.cards import Card
     from rae.search import Similar
+    from rae.stability import Reliability
     from rae.updater import Updated
 
     class Page(Protocol):
@@ -360,6 +363,68 @@ class Run:
             refuse_lean(self)
         vector: np.ndarray[Any, Any] = embed_new(self, node, neighbours, features, weights, directions, kinds)
         return vector
+
+    # ------------------------------------------------------------------------- how sure, and what changed
+
+    def reliability(self, *, noise: float | None = None, views: int = 19, progress: Asked = None) -> Reliability:
+        """How sure the role of every node is: the chance that it keeps it where edges are noisy.
+
+        A reliability of 0.9 means that of such nodes nine in ten keep their role when a share `noise` of the edges is
+        dropped and as many random pairs are added; by default the noise of the fit, a tenth. Beside it is what it
+        rests on: how far the node moves under that noise, its degree, and how far the nearest other vector is. It is
+        computed when asked for and not kept, in `views` passes over the graph.
+        """
+        from rae.progress import shown
+        from rae.stability import reliability_of
+
+        with shown(progress) as report:
+            return reliability_of(self, noise=noise, views=views, progress=report)
+
+    def why(self, node: Any, *, to: int | None = None, most_edges: int = 5) -> Why:
+        """Why a node plays its role: measures, neighbours, and the smallest change of edges that was found. Print it.
+
+        `node` is an id or a display name. The measures and features are compared with members of the role it plays
+        second most, or of the role `to`; what they add to its lead is exact and adds up. Neighbours are left out in
+        turn. The change is searched greedily, up to `most_edges` edges of the node; each step is made in the graph,
+        the role is read, and the graph is as before afterwards. The first call of a process keeps what each level
+        averages in memory, as `embed` does. Not to be called in two threads at once.
+        """
+        from rae.reasons import why_of
+
+        return why_of(self, node, to=to, most_edges=most_edges)
+
+    def drift(
+        self,
+        other: Any = None,
+        *,
+        since: int | None = None,
+        noise: float | None = None,
+        views: int | None = None,
+        rate: float = 0.05,
+        units: str | None = None,
+        progress: Asked = None,
+    ) -> Drift:
+        """What changed from this run to `other`: which roles grew, and who moved more than noise explains. Print it.
+
+        `other` is a run, its folder, a Graph, or a file of vectors that `rae embed` wrote with the model of this run. A
+        run that keeps its graph may have any model: its graph is embedded by the one of this run. `since` compares this
+        run with itself instead, from the state after that update to now (0 is the fit).
+
+        Alarms are nodes that moved more than they do when as many edges are dropped and added at random places, `views`
+        times; `noise` sets another share of the edges. About a share `rate` of the alarms is due to chance, at most;
+        where nothing but noise happened there is any alarm in at most that share of all comparisons.
+
+        `units="fit"`, the default where graphs are known, measures both moments with one ruler: what happens elsewhere
+        moves nobody, and in a graph that grows as a whole everybody moves. `units="graph"` measures each in its own:
+        where a node stands among the others.
+        """
+        from rae.drift import drift_of
+        from rae.progress import shown
+
+        if isinstance(other, (str, Path)):
+            other = Run.open(other) if not Path(other).is_file() else Path(other)
+        with shown(progress) as report:
+            return drift_of(self, other, since=since, noise=noise, views=views, rate=rate, units=units, progress=report)
 
     @property
     def n_updates(self) -> int:

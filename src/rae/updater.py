@@ -210,6 +210,12 @@ def _prepared(run: Any, folder: UpdateFolder, progress: Progress | None) -> Stat
     return state
 
 
+def live_of(run: Any) -> Live | None:
+    """The tables of a run as it is, kept with it in memory; None where its vectors cannot follow single edges."""
+    folder = UpdateFolder(run.path)
+    return _current_live(run, folder, folder.state())
+
+
 def _current_live(run: Any, folder: UpdateFolder, state: State | None) -> Live | None:
     """The tables of this state: those that this process has, brought up to date, or those of the disk.
 

@@ -18,7 +18,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -183,6 +183,22 @@ class UpdateFolder:
         for update in self.updates(state):
             rows.put_rows(*update.graph_rows)
         return edited_graph(base, rows, self.ids(state))
+
+    def moment(self, state: State, number: int) -> State:
+        """The state after an earlier update, 0 for the fit: its graph and features; refused once it is folded in."""
+        oldest = state.number - len(state.log)
+        if isinstance(number, bool) or not isinstance(number, int) or not oldest <= number <= state.number:
+            kept = (
+                f"the updates from {oldest:,} to {state.number:,}" if state.log else f"update {oldest:,}, the present,"
+            )
+            raise RunError(
+                f"the run in {self.run} keeps the state after {kept} and not after {number!r}: earlier ones are folded "
+                "in; update with --no-fold (fold=False) to keep them, or copy the run folder before an update"
+            )
+        log = state.log[: number - oldest]
+        earlier = replace(state, number=number, log=log)
+        nodes = len(self.ids(earlier))
+        return replace(earlier, counts=state.counts | {"nodes": nodes})
 
     def vectors(self, state: State) -> tuple[pa.Array, Any]:
         """The ids and the vectors as they are.  -> (n,), (n, width)"""

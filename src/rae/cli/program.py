@@ -16,6 +16,7 @@ import click
 
 from rae.cli.console import Console, global_options, say
 from rae.cli.demo import demo
+from rae.cli.drift import drift
 from rae.cli.embed import embed
 from rae.cli.explore import explore
 from rae.cli.fit import fit
@@ -27,6 +28,7 @@ from rae.cli.reproduce import reproduce
 from rae.cli.roles import roles
 from rae.cli.similar import similar
 from rae.cli.update import update
+from rae.cli.why import why
 from rae.display import printable
 from rae.errors import RaeError, RaeWarning, Sentence
 from rae.interrupts import Interrupted, Interrupts, interruptible
@@ -62,7 +64,7 @@ def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
 @click.group(
     cls=_Group,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    commands=[demo, fit, roles, similar, explore, embed, update, graph, info, plan, reproduce],
+    commands=[demo, fit, roles, similar, why, drift, explore, embed, update, graph, info, plan, reproduce],
 )
 @click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="the version")
 @global_options
@@ -76,6 +78,8 @@ def app() -> None:
     rae fit edges.csv --out runs/mine        learn a model, embed every node
     rae roles runs/mine                      how many roles, who plays which, what each is
     rae similar runs/mine NODE               who else is like this node
+    rae why runs/mine NODE                   why it plays its role, and what would change that
+    rae drift runs/mine OTHER                who moved more than noise explains
     rae explore runs/mine                    a page to see it with: map, roles, neighbourhoods
     rae embed runs/mine new.csv --out z.parquet
     rae update runs/mine --add today.csv     tomorrow's edges, in the same run

@@ -51,8 +51,11 @@ def _parse_k(_: click.Context, __: click.Parameter, value: str | None) -> int | 
     "--apply", metavar="OTHER", help="assign the same roles in OTHER: an embeddings file or a run of this model"
 )
 @click.option("--against", metavar="OTHER", help="compare RUN with OTHER, of the same model: who changed role")
+@click.option("--reliability", is_flag=True, help="how sure the role of each node is: 19 passes over the graph")
 @click.option(
-    "--out", metavar="FILE", help="table to write for --apply or --against  [default of --apply: beside OTHER]"
+    "--out",
+    metavar="FILE",
+    help="table to write for --apply, --against or --reliability  [default of --apply: beside OTHER]",
 )
 @click.option("--force", is_flag=True, help="replace existing roles or an existing table")
 @global_options
@@ -67,6 +70,7 @@ def roles(
     id_column: str | None,
     apply: str | None,
     against: str | None,
+    reliability: bool,
     out: str | None,
     force: bool,
 ) -> None:
@@ -89,9 +93,14 @@ def roles(
     members, where 1 is the typical distance of a node from its role's centre; went, how many of
     its nodes went to which other role, the most first.
 
+    --reliability says how sure the roles are: 0.9 means that of such nodes nine in ten keep their
+    role when a tenth of the edges is dropped and as many random ones are added. --out writes it for
+    every node: id, role, confidence, reliability, kept, spread, degree, distance.
+
     \b
     rae roles runs/web
     rae roles runs/web --k 8 --force
+    rae roles runs/web --reliability --out sure.parquet
     rae roles runs/users --weights place=1,own=0.3 --force
     rae roles runs/users --labels users.csv --label-column country
     rae embed runs/web tomorrow.csv --out z.parquet && rae roles runs/web --apply z.parquet
@@ -99,22 +108,26 @@ def roles(
     """
     from rae.run import Run
 
-    if apply and against:
-        raise click.UsageError("--apply and --against exclude each other; pass one at a time")
-    if out and not (apply or against):
-        raise click.UsageError("--out is for --apply and --against; the roles of RUN are written into RUN")
+    if bool(apply) + bool(against) + reliability > 1:
+        raise click.UsageError("--apply, --against and --reliability exclude each other; pass one at a time")
+    if out and not (apply or against or reliability):
+        raise click.UsageError(
+            "--out is for --apply, --against and --reliability; the roles of RUN are written into RUN"
+        )
     if labels is None and (label_column or id_column):
         raise click.UsageError("--label-column and --id-column say how --labels is read, but there is no --labels")
-    if labels and (apply or against):
-        raise click.UsageError("--labels is about the roles of RUN; leave out --apply and --against")
+    if labels and (apply or against or reliability):
+        raise click.UsageError("--labels is about the roles of RUN; leave out --apply, --against and --reliability")
     console.use_threads()
     opened = Run.open(run)
     had_roles = opened.has_roles
-    fitted = _load_or_fit(opened, k, weights, console, force=force and not (apply or against))
+    fitted = _load_or_fit(opened, k, weights, console, force=force and not (apply or against or reliability))
     if apply:
         _apply(opened, fitted, apply, out, console, force=force)
     elif against:
         _compare(opened, fitted, against, out, console, force=force)
+    elif reliability:
+        _show_reliability(opened, out, console, force=force)
     else:
         record = opened.role_record()
         opened.warn_of_old_cards()
@@ -171,12 +184,12 @@ def _apply(run: Run, fitted: Roles, other: str, out: str | None, console: Consol
 
     path = Path(other)
     target = Path(out) if out else path.with_name(f"{EMBEDDINGS_SUFFIX.sub('', path.name)}.roles.parquet")
-    _check_suffix(target)
+    check_suffix(target)
     _check_other(run, fitted, other)
     if path.is_dir() and out is None:
         _apply_to_run(fitted, path, console, force=force)
         return
-    _check_free(target, force=force)
+    check_free(target, force=force)
     ids, z = _read_vectors(other)
     assignment = fitted.assign(z)
     write_table(target, ids, assignment)
@@ -203,36 +216,58 @@ def _apply_to_run(fitted: Roles, path: Path, console: Console, *, force: bool) -
 
 def _compare(run: Run, fitted: Roles, other: str, out: str | None, console: Console, *, force: bool) -> None:
     """Show which nodes changed role from a run to other vectors."""
-    import pyarrow.parquet as pq
-
     from rae.roles.compare import compare
-    from rae.storage.atomic import atomic_path
 
     if out:
-        _check_suffix(Path(out))
+        check_suffix(Path(out))
     _check_other(run, fitted, other)
     if out:
-        _check_free(Path(out), force=force)
+        check_free(Path(out), force=force)
     ids, z = run.embeddings()
     comparison = compare(fitted, ids, z, *_read_vectors(other))
     data = comparison.as_dict()
-    text = _comparison_table(comparison, data)
+    text = comparison_table(comparison, data)
     if out:
-        with atomic_path(out) as temporary:
-            pq.write_table(comparison.table, temporary)
+        text += f"\n\n{write_table_to(out, comparison.table)}"
         data["out"] = out
-        text += f"\n\nwritten  {out} (id, from, to)"
     console.result(text, data)
 
 
-def _check_suffix(target: Path) -> None:
+def _show_reliability(run: Run, out: str | None, console: Console, *, force: bool) -> None:
+    """Show how sure the roles of a run are, and write it for every node."""
+    if out:
+        check_suffix(Path(out))
+        check_free(Path(out), force=force)
+    with console.progress() as progress:
+        found = run.reliability(progress=progress or False)
+    data, text = found.as_dict(), str(found)
+    if out:
+        text += f"\n\n{write_table_to(out, found.table)}"
+        data["out"] = out
+    console.result(text, data)
+
+
+def write_table_to(out: str, table: Any) -> str:
+    """Write an Arrow table to a Parquet file, atomically; what to say of it."""
+    import pyarrow.parquet as pq
+
+    from rae.storage.atomic import atomic_path
+
+    with atomic_path(out) as temporary:
+        pq.write_table(table, temporary)
+    return f"written  {out} ({', '.join(table.column_names)})"
+
+
+def check_suffix(target: Path) -> None:
+    """Refuse a table that would be no Parquet file."""
     if target.suffix.lower() != ".parquet":
         raise FileError(f"--out must end in .parquet, got {target}")
 
 
-def _check_free(target: Path, *, force: bool) -> None:
+def check_free(target: Path, *, force: bool, flag: str = "--out") -> None:
+    """Refuse a file that is there."""
     if target.exists() and not force:
-        raise FileError(f"{target} exists; choose another --out, or pass --force to replace it")
+        raise FileError(f"{target} exists; choose another {flag}, or pass --force to replace it")
 
 
 # ------------------------------------------------------------------------------------ text
@@ -327,7 +362,7 @@ def shorten(text: str, width: int) -> str:
     return text if len(text) <= width else text[: width - 1] + "…"
 
 
-def _comparison_table(comparison: Comparison, data: dict[str, Any]) -> str:
+def comparison_table(comparison: Comparison, data: dict[str, Any]) -> str:
     """The counts of a comparison, a line per role, and the surest movers, as text."""
     share = 100 * comparison.moved / max(comparison.common, 1)
     counts = (

@@ -23,7 +23,7 @@ NEGATIVE = re.compile(r"-\d")
 KEPT = "\0"  # before an argument that is no option; no argument of a program has this character
 
 
-class _NegativeIds(click.Command):
+class NegativeIds(click.Command):
     """A command whose ids may be negative numbers; other ids that begin with a dash go after --."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -40,13 +40,14 @@ class _NegativeIds(click.Command):
             raise click.UsageError(f"no option {error.option_name}; {near}{after}", ctx) from None
 
 
-def _as_given(_: click.Context, __: click.Parameter, value: Any) -> Any:
+def as_given(_: click.Context, __: click.Parameter, value: Any) -> Any:
+    """The arguments as they were typed."""
     return value.removeprefix(KEPT) if isinstance(value, str) else tuple(text.removeprefix(KEPT) for text in value)
 
 
-@click.command(cls=_NegativeIds, short_help="the nodes most alike to a node")
-@click.argument("run", metavar="RUN", callback=_as_given)
-@click.argument("ids", metavar="ID...", nargs=-1, required=True, callback=_as_given)
+@click.command(cls=NegativeIds, short_help="the nodes most alike to a node")
+@click.argument("run", metavar="RUN", callback=as_given)
+@click.argument("ids", metavar="ID...", nargs=-1, required=True, callback=as_given)
 @click.option("-k", "k", type=click.IntRange(min=1), default=10, show_default=True, help="how many look-alikes")
 @click.option("--in", "other", metavar="OTHER", help="look in OTHER: a run or an embeddings file of the same model")
 @click.option(

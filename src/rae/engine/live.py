@@ -8,7 +8,8 @@ neighbours in the same order, so its bytes are those of a full pass.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import SimpleNamespace
@@ -214,22 +215,32 @@ class Live:
 
         `values` are the weights of its edges, as seen from it and from its neighbours. Nothing of it stays.
         """
-        kept, n, used = self.features, self.n_nodes, self.rows.used
-        u = int(self._add_nodes(1)[0])
-        self._undo.clear()
-        try:
+        u = self.n_nodes
+        with self._taken_back():
+            self._add_nodes(1)
             near = np.asarray(neighbors, np.int64)
             ends, moved = self._edit(np.full(len(near), u), near, np.ones(len(near)), values, np.array([u]))
             if self.features is not None:
                 self.give_features([u], features)
-            around = [np.array([u]), np.append(np.sort(near), u)]
-            around.append(self.rows.spread(around[1], also=[u]))
-            with torch_alone(), torch.inference_mode():
-                for name, model in self._models.items():
-                    self._follow(name, model, around[0] if name == "actions" else moved, ends, around)
-                out = np.concatenate([self._output(name, around[0])[0] for name in self._models])
-            if not np.isfinite(out).all():
-                raise FeatureError("the vector came out infinite or NaN; scale the features to 1")
+            return self._vector(u, ends, moved, np.array([u]))
+
+    def tried(self, us: Any, vs: Any, adds: Any, row: int) -> Floats:
+        """The vector of a node as if these edges had come and gone, in this order; see `update`.  -> (width,)
+
+        Everything is as before afterwards.
+        """
+        none = np.empty(0, np.int64)
+        with self._taken_back():
+            ends, moved = self._edit(us, vs, adds, None, none)
+            return self._vector(row, ends, moved, none)
+
+    @contextlib.contextmanager
+    def _taken_back(self) -> Iterator[None]:
+        """Everything that the block edits is as before after it."""
+        kept, n, used, paths = self.features, self.n_nodes, self.rows.used, self.paths
+        self._undo.clear()
+        try:
+            yield
         finally:
             for table, rows, old in reversed(self._undo):
                 if isinstance(table, str):
@@ -238,10 +249,22 @@ class Live:
                     self.rows.undo(rows, old, used)
             self._undo.clear()
             self.__dict__["_listed"] = {}
-            self.n_nodes = n
+            self.n_nodes, self.paths = n, paths
             if kept is not self.features:
                 self.features = kept
                 self.__dict__.pop("_job_now", None)
+
+    def _vector(self, row: int, ends: Ints, moved: Ints, given: Ints) -> Floats:
+        """The vector of a node after an edit, of whose consequences only what it reads is computed."""
+        node = np.array([row])
+        around = [node, np.union1d(self._lists(node)[1], node)]
+        around.append(self.rows.spread(around[1], also=node))
+        with torch_alone(), torch.inference_mode():
+            for name, model in self._models.items():
+                self._follow(name, model, given if name == "actions" else moved, ends, around)
+            out = np.concatenate([self._output(name, node)[0] for name in self._models])
+        if not np.isfinite(out).all():
+            raise FeatureError("the vector came out infinite or NaN; scale the features to 1")
         return out
 
     def grow(self, capacity: int) -> None:

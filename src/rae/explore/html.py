@@ -21,7 +21,7 @@ def render(title: str, facts: Mapping[str, Any], parts: Mapping[str, str]) -> st
     """The template with everything filled in."""
     script, style = asset("page.js"), asset("page.css")
     policy = (
-        f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(style)}'; "
+        f"default-src 'none'; script-src '{digest(script)}'; style-src '{digest(style)}'; "
         "img-src data: blob:; base-uri 'none'; form-action 'none'"
     )
     data = "\n".join(
@@ -58,5 +58,6 @@ def as_json(value: Any) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def _digest(text: str) -> str:
+def digest(text: str) -> str:
+    """What a policy calls this text."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode("ascii")

@@ -242,18 +242,20 @@ def _level(graph: Graph, below: Tensor, rows: Any, *, is_first: bool, is_last: b
     return torch.cat(level), means
 
 
-def view(graph: Graph, config: ExactConfig, number: int, empty: Empty = np.empty) -> Graph:
-    """The graph with a share of its edges dropped and as many random pairs added; the same for the same seed.
+def view(
+    graph: Graph, config: ExactConfig, number: int, added: int | None = None, *, empty: Empty = np.empty
+) -> Graph:
+    """The graph with a share of its edges dropped and as many random pairs added, or `added`; one seed, one view.
 
     A dropped edge takes its weights along, an added pair has those of a random edge, and its direction and kind.
     `empty` makes the arrays of its edges.
     """
     rng, n = generator(config.seed, "view", number), graph.n_nodes
-    count = int(rng.binomial(graph.n_edges, config.noise))
+    count = int(rng.binomial(graph.n_edges, config.noise)) if added is None else added
     ends, sink = rng.integers(n, size=(2, count), dtype=graph.targets.dtype), MemorySink()
-    added = build_numbered(ends[0], ends[1], graph.id_column, sink).offsets, sink.targets
+    pairs = build_numbered(ends[0], ends[1], graph.id_column, sink).offsets, sink.targets
     salt = key(config.seed, "view", number, "dropped")
-    arguments = graph.offsets, graph.targets, added, salt, config.noise
+    arguments = graph.offsets, graph.targets, pairs, salt, config.noise
     rows = structure_ops.view(*arguments, empty=empty)
     channels = {
         name: structure_ops.view_weights(arguments, rows, array, graph.channels[mirrored(name)], empty=empty)
@@ -298,7 +300,7 @@ def fit_structure(
         done()
         within = WithinSums()
         for number in range(config.n_views(graph.n_nodes)):
-            noisy = view(graph, config, number, empty)
+            noisy = view(graph, config, number, empty=empty)
             within.add(statistics(noisy, in_units(measure(noisy, scales), unit), config, rows) - phi)
             del noisy  # before the next one is made
             done()

@@ -1,0 +1,126 @@
+"""`rae drift`: what changed from one moment to another, and what of it noise explains."""
+
+from __future__ import annotations
+
+import textwrap
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from rae.cli.console import Console, columns, global_options
+from rae.cli.roles import (
+    check_free,
+    check_suffix,
+    comparison_table,
+    shorten,
+    terminal_width,
+    write_table_to,
+)
+from rae.errors import FileError
+
+if TYPE_CHECKING:
+    from rae.drift import Drift
+
+SHOWN, ROOM = 20, 42  # alarms in the terminal, and columns beside an id
+
+
+@click.command(short_help="who moved more than noise explains")
+@click.argument("run", metavar="RUN")
+@click.argument("other", metavar="[OTHER]", required=False)
+@click.option("--since", type=click.IntRange(min=0), metavar="N", help="compare RUN after its update N with RUN now")
+@click.option(
+    "--noise",
+    type=click.FloatRange(0, 1, min_open=True),
+    metavar="SHARE",
+    help="share of the edges that noise drops and adds  [default: as many as changed]",
+)
+@click.option(
+    "--views",
+    type=click.IntRange(2, 1000),
+    metavar="N",
+    help="times that noise is tried  [default: 19, of small graphs 99]",
+)
+@click.option(
+    "--rate",
+    type=click.FloatRange(0.001, 0.5),
+    default=0.05,
+    show_default=True,
+    metavar="SHARE",
+    help="share of false alarms, at most",
+)
+@click.option(
+    "--units",
+    type=click.Choice(["fit", "graph"]),
+    help="measure both in units of the fit, or each graph in its own  [default: fit]",
+)
+@click.option("--page", metavar="FILE", help="an HTML file to write")
+@click.option("--out", metavar="FILE", help="a .parquet table to write: a row per node")
+@click.option("--force", is_flag=True, help="replace files that are there")
+@global_options
+@click.pass_obj
+def drift(
+    console: Console, /, run: str, other: str | None, page: str | None, out: str | None, force: bool, **asked: Any
+) -> None:
+    """Show what changed from RUN to OTHER: roles that grew, who moved, and alarms: nodes that moved
+    more than noise explains.
+
+    OTHER is a run, whose graph is embedded by the model of RUN, or a file of vectors that `rae embed
+    RUN` wrote. With --since it is RUN itself, now, and the first moment is RUN after that update;
+    0 is the fit.
+
+    Noise is as many changes as there are between the two, at random places, tried --views times. A
+    node is an alarm if it moved farther than its own spread explains. About a share --rate of the
+    alarms is due to chance, at most; where nothing but noise happened there is any alarm at all in
+    at most that share of all comparisons.
+
+    In units of the fit both are measured alike: what happens elsewhere moves nobody, and where the
+    graph grows as a whole everybody moves. With --units graph each is measured in its own units:
+    where a node stands among the others.
+
+    \b
+    rae drift runs/monday runs/tuesday
+    rae drift runs/web tomorrow.parquet --noise 0.01
+    rae drift runs/calls --since 0 --rate 0.01 --out moved.parquet
+    rae drift runs/monday runs/tuesday --page drift.html --json
+    """
+    from rae.run import Run
+
+    console.use_threads()
+    if page and Path(page).suffix.lower() not in (".html", ".htm"):
+        raise FileError(f"--page must end in .html, got {page}")
+    if out:
+        check_suffix(Path(out))
+    for target in filter(None, (page, out)):
+        check_free(Path(target), force=force, flag="--page" if target == page else "--out")
+    with console.progress() as progress:
+        found = Run.open(run).drift(other, progress=progress or False, **asked)
+    text, data = _as_text(found), {"run": run, "other": other, **found.as_dict()}
+    if out:
+        text += f"\n\n{write_table_to(out, found.table)}"
+        data["out"] = out
+    if page:
+        found.write_page(
+            page, title=f"{Path(run).name} and {Path(other).name}" if other else Path(run).name, force=force
+        )
+        text, data["page"] = f"{text}\n\nwritten  {page}", page
+    console.result(text, data)
+
+
+def _as_text(found: Drift) -> str:
+    """The sentences, a line per role, and the alarms."""
+    facts, width = found.as_dict(), terminal_width()
+    told = [line for text in found.sentences() for line in textwrap.wrap(text, width, subsequent_indent="  ")]
+    lines = [*told, "", comparison_table(found.comparison, facts)]
+    if facts["alarms"]:
+        rows = [
+            (shorten(str(a.get("name", a["id"])), terminal_width() - ROOM), _alarm(a)) for a in facts["alarms"][:SHOWN]
+        ]
+        lines += ["", "moved more than noise explains", columns(rows, indent="  ")]
+        if facts["n_alarms"] > SHOWN:
+            lines.append(f"  and {facts['n_alarms'] - SHOWN:,} more; --out FILE writes all")
+    return "\n".join(lines)
+
+
+def _alarm(a: dict[str, Any]) -> str:
+    return f"{a['from']} -> {a['to']}  moved {a['distance']:.3f} (noise {a['noise']:.3f}), q {a['q']:.3f}"

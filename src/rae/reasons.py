@@ -1,0 +1,586 @@
+"""Why a node plays its role: which measures and which neighbours put it there, and which few edges would move it.
+
+The lead of a role is how much nearer the node is to its centre than to that of the next role, in squared distances.
+It is linear in the vector, and `place` is linear in the statistics of the node's surroundings, so what each of them
+adds to the lead, compared with the members of the next role, is exact and adds up. Neighbours are left out one by one.
+The change is searched greedily among edges of the node, and every step of it is made and its role read again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import scipy.sparse as sp
+import torch
+
+from rae.blocks import block_factors
+from rae.config import MEASURES
+from rae.display import printable
+from rae.errors import Argument, ConfigError, RunError
+from rae.features.measures import degrees
+from rae.graph import Graph
+from rae.model.actions import Actions
+from rae.model.channels import conform, measure_names, n_averaged, place_ways
+from rae.model.exact import ExactModel
+from rae.model.structure import measured, statistics
+from rae.roles import Roles
+from rae.runtime import generator, torch_alone
+from rae.search import row_of
+from rae.updater import live_of
+
+Ints = np.ndarray[Any, np.dtype[np.int64]]
+Floats = np.ndarray[Any, np.dtype[np.float32]]
+Doubles = np.ndarray[Any, np.dtype[np.float64]]
+Edge = tuple[int, bool]  # the other end, and whether the edge comes
+
+MOST_EDGES = 5  # of a change
+LEFT_OUT, CANDIDATES, RETRIED = 60, 60, 40  # neighbours left out, edges that could come, edges tried again at each step
+IN_FULL = 12  # neighbours and candidates where each trial is a full pass
+MEMBERS = 200  # of the next role, that a node is compared with
+NAMED, LISTED = 4, 20  # reasons in a sentence, and in JSON
+LEAST_SHARE = 0.03  # of the lead that is worth a line
+WORDS = {"core": "core number", "four_cycles": "4-cycles"}
+DISTANCES = {2: "two", 3: "three", 4: "four"}
+BLOCKS = {
+    "own": "what it does",
+    "near": "what its neighbours do",
+    "mid": "what is done two edges away",
+    "far": "what is done up to four edges away",
+    "around": "degrees and groups around it",
+}
+
+
+@dataclass(frozen=True)
+class Reason:
+    """One measure or feature: its value here and among members of the next role, and what it adds to the lead."""
+
+    what: str
+    contribution: float
+    share: float  # of the lead over a typical member of the next role; all shares add up to 1
+    value: float | None = None
+    typical: float | None = None
+
+    def __str__(self) -> str:
+        text = self.what
+        if self.value is not None and self.typical is not None:
+            text += f" {_number(self.value)}, there typically {_number(self.typical)}"
+        return f"{text} ({100 * self.share:+.0f} %)"
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """A neighbour, its role, and the share of the lead that goes with the edge to it; below 0, the lead grows."""
+
+    id: Any
+    role: int
+    share: float
+    name: str | None = None
+
+
+@dataclass(frozen=True)
+class Change:
+    """Edges that, taken away and added, give the node another role; it was made, and the role was read."""
+
+    removed: tuple[Any, ...]
+    added: tuple[Any, ...]
+    role: int
+    confidence: float
+
+
+@dataclass(frozen=True)
+class Why:
+    """Why a node plays its role. Print it, or take `as_dict()`."""
+
+    id: Any
+    name: str | None
+    role: int
+    about: str
+    confidence: float
+    next_role: int | None  # the role it plays second most; None where there is one role alone
+    next_about: str = ""
+    next_membership: float = 0.0
+    lead: float = 0.0  # over the next role, in squared distances
+    gained: float = 0.0  # the lead less that of the members of the next role: what the reasons add up to
+    reasons: tuple[Reason, ...] = ()
+    degree: int = 0
+    neighbours: tuple[Neighbour, ...] = ()  # that were left out in turn, those that hold it in its role first
+    change: Change | None = None
+    most_edges: int = MOST_EDGES
+    trials: int = 0  # changes that were made and taken back
+    to: int | None = None  # the role that was asked for
+    names: dict[Any, str] = field(default_factory=dict)  # display names of the nodes that are spoken of
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything as JSON holds it; of the reasons the largest, and what the others add up to."""
+        listed = self.reasons[:LISTED]
+        rest = sum(reason.contribution for reason in self.reasons[LISTED:])
+        change = self.change and {
+            "removed": [_plain(id) for id in self.change.removed],
+            "added": [_plain(id) for id in self.change.added],
+            "role": self.change.role,
+            "confidence": round(self.change.confidence, 4),
+        }
+        return {
+            "id": _plain(self.id),
+            "name": self.name,
+            "role": self.role,
+            "about": self.about,
+            "confidence": round(self.confidence, 4),
+            "next_role": self.next_role,
+            "next_about": self.next_about,
+            "next_membership": round(self.next_membership, 4),
+            "lead": self.lead,
+            "gained": self.gained,
+            "reasons": [vars(reason) for reason in listed],
+            "other_reasons": rest,
+            "degree": self.degree,
+            "neighbours": [
+                {"id": _plain(n.id), "name": n.name, "role": n.role, "share": n.share} for n in self.neighbours
+            ],
+            "change": change,
+            "to": self.to,
+            "most_edges": self.most_edges,
+            "trials": self.trials,
+            "sentences": self.sentences(),
+        }
+
+    def sentences(self) -> list[str]:
+        """What there is to say, a sentence each."""
+        said = [f"{self._called(self.id)} plays role {self.role}{_in_brackets(self.about)}, sure {self.confidence:.2f}"]
+        if self.next_role is None:
+            return [printable(f"{said[0]}: there is one role alone")]
+        said.append(
+            f"next is role {self.next_role}{_in_brackets(self.next_about)}, {self.next_membership:.2f}; compared with "
+            f"its members: {', '.join(map(str, self._telling())) or 'no measure stands out'}"
+        )
+        said += [self._neighbours_in_words(), self._change_in_words()]
+        return [printable(text) for text in said if text]
+
+    def __str__(self) -> str:
+        return "\n".join(self.sentences())
+
+    def _called(self, id: Any) -> str:
+        return str(self.names.get(id, id))
+
+    def _telling(self) -> list[Reason]:
+        """The largest reasons that speak for the role."""
+        return [reason for reason in self.reasons if reason.share >= LEAST_SHARE][:NAMED]
+
+    def _neighbours_in_words(self) -> str:
+        if not self.neighbours:
+            return "it has no neighbours"
+        count = f"the {self.degree:,}" if len(self.neighbours) == self.degree else (
+            f"{len(self.neighbours):,} of the {self.degree:,}")  # fmt: skip
+        holding = [n for n in self.neighbours if n.share >= LEAST_SHARE][:NAMED]
+        if not holding:
+            return f"of {count} edges, left out in turn, none holds it there alone"
+        named = [f"{self._called(n.id)} ({100 * n.share:.0f} % of the lead)" for n in holding]
+        return f"of {count} edges, left out in turn, these hold it there most: {', '.join(named)}"
+
+    def _change_in_words(self) -> str:
+        goal = "another role" if self.to is None else f"role {self.to}"
+        if self.to == self.role:
+            return ""
+        if self.change is None:
+            return f"no change of up to {self.most_edges} of its edges that was tried ({self.trials:,}) gives it {goal}"
+        parts = [
+            f"{word} {', '.join(map(self._called, ids))}"
+            for word, ids in (("without the edge to", self.change.removed), ("with an edge to", self.change.added))
+            if ids
+        ]
+        parts = [
+            part.replace("the edge to", "the edges to") if len(self.change.removed) > 1 else part for part in parts
+        ]
+        parts = [part.replace("an edge to", "edges to") if len(self.change.added) > 1 else part for part in parts]
+        return (
+            f"{' and '.join(parts)} it would play role {self.change.role}, sure {self.change.confidence:.2f} "
+            "(made, read and taken back)"
+        )
+
+
+def _in_brackets(about: str) -> str:
+    return f" ({about})" if about else ""
+
+
+def _plain(id: Any) -> Any:
+    return id if isinstance(id, int | str | float) else str(id)
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 100 or value == int(value) else f"{value:.3g}"
+
+
+# ----------------------------------------------------------------------------- the whole of it
+
+
+def why_of(run: Any, node: Any, *, to: int | None = None, most_edges: int = MOST_EDGES) -> Why:
+    """Why a node of a run plays its role; see `Run.why`."""
+    roles, graph, model = run.roles(), run.graph(), run.model_kept
+    fitted = model.fitted
+    if not isinstance(fitted, ExactModel):
+        raise RunError(
+            f"the run in {run.path} has a trained model, whose vectors are no sums of measures; fit the exact one to "
+            "ask why: rae fit EDGES --out RUN"
+        )
+    if isinstance(most_edges, bool) or not isinstance(most_edges, int) or not 1 <= most_edges <= 100:
+        raise ConfigError(Argument("most_edges"), f" must be a whole number from 1 to 100, got {most_edges!r}")
+    if to is not None and (isinstance(to, bool) or not isinstance(to, int) or not 0 <= to < roles.n_roles):
+        raise ConfigError(Argument("to"), f" must be a role, from 0 to {roles.n_roles - 1}, got {to!r}")
+    names, features = run.names(), run.features()
+    row = row_of(graph.id_column, node, names)
+    trials = _Trials(run, graph, features, model, roles, row)
+    squared, found = trials.squared([]), roles.assign(trials.vector([])[None])
+    own = int(found.labels[0])
+    next_role = _second(squared, own, to)
+    labels, cards = run.role_table()[1], run.role_record()["cards"]
+    answer = Why(
+        graph.id_column[row].as_py(), None, own, _about(cards, own), float(found.confidence[0]), next_role,
+        degree=int(degrees(graph)[row]), most_edges=most_edges, to=to,
+    )  # fmt: skip
+    if next_role is None:
+        return _named(answer, graph, names, [row])
+    members = _sampled(np.flatnonzero((labels == next_role) & (np.arange(len(labels)) != row)), MEMBERS, row)
+    reasons, gained = attributions(fitted, roles, graph, features, row, members, own, next_role)
+    lead = float(squared[next_role] - squared[own])
+    left_out, change = _changed(trials, graph, labels, own, next_role, to, most_edges)
+    answer = replace(
+        answer, next_about=_about(cards, next_role), next_membership=float(found.memberships[0, next_role]), lead=lead,
+        gained=gained, reasons=reasons, trials=trials.count,
+        neighbours=_neighbours(graph, labels, left_out, lead), change=_as_ids(graph, change),
+    )  # fmt: skip
+    return _named(answer, graph, names, [row, *left_out, *((end for end, _ in change[0]) if change else ())])
+
+
+def _second(squared: Doubles, own: int, to: int | None) -> int | None:
+    """The role to compare with: the one that was asked for, else the nearest other one."""
+    if len(squared) == 1:
+        return None
+    if to is not None and to != own:
+        return to
+    return int(np.argsort(squared, kind="stable")[np.argsort(squared, kind="stable") != own][0])
+
+
+def _neighbours(graph: Graph, labels: Ints, left_out: dict[int, float], lead: float) -> tuple[Neighbour, ...]:
+    """The neighbours that were left out, those that hold the node in its role first."""
+    shares = {at: effect / lead if lead else 0.0 for at, effect in left_out.items()}
+    order = sorted(shares, key=lambda at: (-shares[at], at))
+    return tuple(Neighbour(graph.id_column[at].as_py(), int(labels[at]), round(shares[at], 6)) for at in order)
+
+
+def _as_ids(graph: Graph, change: tuple[list[Edge], Any] | None) -> Change | None:
+    """A change with ids for rows."""
+    if change is None:
+        return None
+    edges, found = change
+    gone, come = ([graph.id_column[end].as_py() for end, comes in edges if comes == kind] for kind in (False, True))
+    return Change(tuple(gone), tuple(come), int(found.labels[0]), float(found.confidence[0]))
+
+
+def _named(answer: Why, graph: Graph, names: pa.Array | None, rows: Sequence[int]) -> Why:
+    """The answer with the display names of the nodes that it speaks of."""
+    if names is None:
+        return answer
+    called = {graph.id_column[at].as_py(): names[at].as_py() for at in rows if names[at].is_valid}
+    neighbours = tuple(replace(n, name=called.get(n.id)) for n in answer.neighbours)
+    return replace(answer, name=called.get(answer.id), names=called, neighbours=neighbours)
+
+
+def _about(cards: Any, role: int | None) -> str:
+    """What a card calls its role, in the first words of its summary."""
+    return "" if role is None else str(cards[role]["summary"]).split("; ")[0]
+
+
+def _sampled(rows: Any, most: int, *keys: Any) -> Ints:
+    """These rows, or a sample of them in ascending order."""
+    chosen: Ints = np.asarray(rows, np.int64)
+    if len(chosen) > most:
+        chosen = np.sort(generator(0, "why", *keys).choice(chosen, most, replace=False))
+    return chosen
+
+
+# ----------------------------------------------------------------------------- measures and features
+
+
+def attributions(
+    fitted: ExactModel, roles: Roles, graph: Graph, features: Any, row: int, members: Ints, own: int, other: int
+) -> tuple[tuple[Reason, ...], float]:
+    """What each measure and feature adds to the lead of a role over another, compared with members of the other.
+
+    -> reasons, the largest first, and their sum: the lead of the node less the mean lead of those members.
+    """
+    from rae.engine import embed, models_of
+
+    fitted = replace(fitted, config=fitted.config.replace(relative=False))
+    rows = np.concatenate([[row], members])
+    graph = conform(graph, fitted.channels, fitted.weighted)
+    z = embed(models_of(fitted, graph, features), nodes=rows).astype(np.float64)
+    slopes = _slopes(roles, fitted, own, other)
+    parts: list[tuple[str, float, float | None, float | None]] = []
+    total = 0.0
+    for block in fitted.blocks:
+        slope = slopes[block.name]
+        worth = z[:, block.start : block.stop] @ slope
+        whole = float(worth[0] - worth[1:].mean())
+        total += whole
+        inside: list[tuple[str, float, float | None, float | None]] = []
+        if block.name == "place":
+            inside = _measures(fitted, graph, rows, slope)
+        elif block.name in ("own", "near") and len(graph.channels) == 0:
+            inside = _columns(fitted, features, graph, rows, slope, block.name)
+        parts += inside
+        parts.append((_rest(block.name, inside), whole - sum(part[1] for part in inside), None, None))
+    reasons = [Reason(what, c, c / total if total else 0.0, value, like) for what, c, value, like in parts if c]
+    return tuple(sorted(reasons, key=lambda reason: -abs(reason.contribution))), total
+
+
+def _rest(block: str, inside: Sequence[Any]) -> str:
+    """What a block adds beside the columns that are named apart."""
+    named = [part[0].removesuffix(" of its neighbours") for part in inside[:3]]
+    return BLOCKS.get(block, "rounding") + (f", beside {', '.join(named)}" if named and block in BLOCKS else "")
+
+
+def _slopes(roles: Roles, fitted: ExactModel, own: int, other: int) -> dict[str, Doubles]:
+    """By block, what a step along each column of a vector adds to the lead of one role over another."""
+    parameters = roles.parameters
+    step = 2 * parameters.projection.directions @ (parameters.centers[own] - parameters.centers[other])
+    factors, out, at = block_factors(fitted.blocks, parameters.weights or None), {}, 0
+    for block in fitted.blocks:
+        out[block.name] = np.zeros(block.width)
+        if factors[block.name]:
+            out[block.name] = step[at : at + block.width] * factors[block.name]
+            at += block.width
+    return out
+
+
+def _measures(fitted: ExactModel, graph: Graph, rows: Ints, slope: Doubles) -> list[Any]:
+    """What each statistic of `place` adds, with its value here and among the members, as a person counts."""
+    structure, config = fitted.structure, fitted.config
+    assert structure is not None
+    own, _ = measured(graph, structure, config)
+    with torch_alone():
+        phi = statistics(graph, own, config, rows).numpy()
+    gradient = (structure.directions.numpy() * fitted.structure_scale) @ slope
+    mean, deviation = structure.mean.numpy(), structure.deviation.numpy()
+    out = []
+    for column, (what, measure, weight, is_spread) in enumerate(_statistic_names(fitted)):
+        here, there = phi[0, column], phi[1:, column].mean()
+        scale = deviation[measure] / weight if weight else 0.0
+        values = (here * scale, there * scale)
+        if is_spread:
+            value, typical = (float(np.exp(v)) for v in values)
+        else:
+            value, typical = (float(np.expm1(v + mean[measure])) for v in values)
+        contribution = float(gradient[column] * (here - there))
+        out.append((what, contribution, *((round(value, 6), round(typical, 6)) if weight else (None, None))))
+    return out
+
+
+def _statistic_names(fitted: ExactModel) -> list[tuple[str, int, float, bool]]:
+    """For each statistic its words, its measure, its weight, and whether it is a spread; in their order."""
+    config, channels, weighted = fitted.config, fitted.channels, fitted.weighted
+    names = [*(WORDS.get(name, name) for name in MEASURES), *measure_names(channels, weighted)]
+    weights = [*config.measure_weights, *[config.channel_weight] * (len(names) - len(MEASURES))]
+    averaged = range(n_averaged(channels, weighted))
+    out = [(names[m], m, weights[m], False) for m in range(len(names))]
+    for level, by in enumerate(config.level_weights, 1):
+        for way in place_ways(channels, weighted) if level == 1 else [None]:
+            along = f" along {way.channels[0]}" if way is not None and way.channels else ""
+            where = f"of its neighbours{along}" if level == 1 else f"{DISTANCES.get(level, level)} edges away"
+            out += [(f"{names[m]} {where}", m, by * weights[m], False) for m in averaged]
+            if level == 1:
+                out += [(f"differences in {names[m]} {where}, a factor of", m, by * weights[m], True) for m in averaged]
+    return out
+
+
+def _columns(
+    fitted: ExactModel, features: Any, graph: Graph, rows: Ints, slope: Doubles, block: str
+) -> list[tuple[str, float, float | None, float | None]]:
+    """What each feature column of a node, or of its neighbours, adds by itself; the few that add the most."""
+    actions = fitted.actions
+    assert actions is not None
+    if block == "own":
+        raw, counted = _as_csr(features[rows]), _as_csr(actions.prepared(features[rows]))
+    else:
+        raw, counted = (_neighbour_means(graph, features, rows, how) for how in (None, actions))
+    axes = actions.own_axes if block == "own" else actions.axes.double() @ actions.near_map
+    worth = axes.double().numpy() @ slope
+    if actions.words:
+        counted = sp.csr_array(counted.multiply(_lengths(actions, counted, block)[:, None]))
+    here = counted[[0]].toarray().ravel()
+    there = np.asarray(counted[1:].mean(0)).ravel()
+    added = (here - there) * worth
+    largest = np.argsort(-np.abs(added), kind="stable")[:LISTED]
+    names, means = fitted.feature_names, np.asarray(raw[1:].mean(0)).ravel()
+    out: list[tuple[str, float, float | None, float | None]] = []
+    for column in largest[added[largest] != 0].tolist():
+        called = f"feature {column}" if names is None else names[column]
+        of = "" if block == "own" else " of its neighbours"
+        value, typical = float(raw[0, column]), float(means[column])
+        out.append((f"{called}{of}", float(added[column]), round(value, 6), round(typical, 6)))
+    return out
+
+
+def _as_csr(rows: Any) -> Any:
+    return sp.csr_array(rows.numpy() if isinstance(rows, torch.Tensor) else rows, dtype=np.float64)
+
+
+def _neighbour_means(graph: Graph, features: Any, rows: Ints, actions: Actions | None = None) -> Any:
+    """The mean features of the neighbours of these rows, as they are or as a model counts them.  -> CSR (r, m)"""
+    lists = [graph.neighbors(int(row)) for row in rows]
+    sizes = np.array([len(near) for near in lists])
+    near = np.concatenate([*lists, np.empty(0, np.int64)]).astype(np.int64)
+    distinct, place = np.unique(near, return_inverse=True)
+    values = features[distinct]
+    counted = _as_csr(values if actions is None else actions.prepared(values))
+    share = np.repeat(1 / np.maximum(sizes, 1), sizes)
+    means = sp.csr_array((share, place, np.append(0, np.cumsum(sizes))), shape=(len(rows), len(distinct)))
+    return sp.csr_array(means @ counted)
+
+
+def _lengths(actions: Actions, counted: Any, block: str) -> Doubles:
+    """What words are multiplied by so that each row of a block has one length.  -> (r,)"""
+    k = 0 if block == "own" else 1
+    if block == "own":
+        raw = counted @ actions.own_axes.double().numpy() - actions.own_center.double().numpy()
+    else:
+        centered = counted @ actions.axes.double().numpy() - actions.near_center.numpy()
+        raw = centered @ actions.near_map.numpy()
+    length = np.linalg.norm(raw, axis=1)
+    out: Doubles = float(actions.unit_scales[k]) / np.maximum(length, 1e-12)
+    return out
+
+
+# ----------------------------------------------------------------------------- edges that come and go
+
+
+class _Trials:
+    """Changes of the edges of one node that are made, read, and taken back."""
+
+    def __init__(self, run: Any, graph: Graph, features: Any, model: Any, roles: Roles, row: int) -> None:
+        self.graph, self.features, self.model, self.roles, self.row = graph, features, model, roles, row
+        self.live = live_of(run) if not graph.channels else None
+        self.count = 0
+        self._known: dict[tuple[Edge, ...], Floats] = {}
+
+    @property
+    def most(self) -> tuple[int, int]:
+        """Neighbours to leave out, and edges that could come: fewer where each costs a full pass."""
+        return (LEFT_OUT, CANDIDATES) if self.live is not None else (IN_FULL, 0 if self.graph.channels else IN_FULL)
+
+    def vector(self, edges: Sequence[Edge]) -> Floats:
+        """The vector of the node with these changes of its edges.  -> (width,)"""
+        key = tuple(sorted(edges))
+        if key not in self._known:
+            self.count += bool(key)
+            self._known[key] = self._made(key)
+        return self._known[key]
+
+    def squared(self, edges: Sequence[Edge]) -> Doubles:
+        """The squared distances from the centres of the roles with these changes.  -> (k,)"""
+        parameters = self.roles.parameters
+        out: Doubles = ((parameters.project(self.vector(edges)[None]) - parameters.centers) ** 2).sum(1)
+        return out
+
+    def _made(self, edges: tuple[Edge, ...]) -> Floats:
+        if self.live is not None:
+            ends = np.array([end for end, _ in edges], np.int64)
+            if not edges:
+                row: Floats = self.live.vectors(np.array([self.row]))[0]
+                return row
+            comes = np.array([comes for _, comes in edges])
+            return self.live.tried(np.full(len(ends), self.row), ends, comes, self.row)
+        changed = with_edges(self.graph, self.row, edges) if edges else self.graph
+        node = [self.graph.id_column[self.row].as_py()]
+        z: Floats = self.model.transform(changed, self.features, nodes=pa.array(node), units="fit", progress=False)
+        return np.asarray(z[0], np.float32)
+
+
+def with_edges(graph: Graph, row: int, edges: Sequence[Edge]) -> Graph:
+    """The graph with edges of one node taken away and added; a graph with channels only loses some."""
+    gone = [end for end, comes in edges if not comes]
+    sources = np.repeat(np.arange(graph.n_nodes), graph.degrees)
+    here = (sources == row) & np.isin(graph.targets, gone)
+    there = (graph.targets == row) & np.isin(sources, gone)
+    keep = ~(here | there)
+    if graph.channels:
+        counts = np.bincount(sources[keep], minlength=graph.n_nodes)
+        offsets = np.append(0, np.cumsum(counts)).astype(graph.offsets.dtype)
+        channels = {name: array[keep] for name, array in graph.channels.items()}
+        return replace(graph, offsets=offsets, targets=graph.targets[keep], channels=channels)
+    once = keep & (sources < graph.targets)
+    come = np.array([end for end, comes in edges if comes], np.int64)
+    us, vs = np.append(sources[once], np.full(len(come), row)), np.append(graph.targets[once], come)
+    return Graph._from_rows(us, vs, graph.id_column)
+
+
+def _changed(
+    trials: _Trials, graph: Graph, labels: Ints, own: int, other: int, to: int | None, most_edges: int
+) -> tuple[dict[int, float], tuple[list[Edge], Any] | None]:
+    """What each neighbour adds to the lead, and the smallest change that was found, None where none was."""
+    n_out, n_in = trials.most
+    before = trials.squared([])
+    lead = before[other] - before[own]
+    left_out = _sampled(np.unique(graph.neighbors(trials.row)), n_out, trials.row)
+    effects = {}
+    for end in left_out.tolist():
+        after = trials.squared([(end, False)])
+        effects[end] = float(lead - (after[other] - after[own]))
+    if to == own:
+        return effects, None
+    candidates = [*((end, False) for end in left_out.tolist()), *((end, True) for end in _ends(trials, labels, n_in))]
+    found = _greedy(trials, candidates, own, to, most_edges)
+    if found is None:
+        return effects, None
+    edges = _smaller(trials, found, own, to)
+    return effects, (edges, trials.roles.assign(trials.vector(edges)[None]))
+
+
+def _ends(trials: _Trials, labels: Ints, most: int) -> list[int]:
+    """Nodes that an edge could lead to: friends of friends, hubs, and members of every role."""
+    graph, row = trials.graph, trials.row
+    near = np.unique(graph.neighbors(row)).astype(np.int64)
+    second = np.unique(np.concatenate([np.empty(0, np.int64), *(graph.neighbors(int(v)) for v in near[:LEFT_OUT])]))
+    hubs = np.argsort(-np.asarray(degrees(graph), np.int64), kind="stable")[: max(most // 6, 1)]
+    roles = range(int(labels.max()) + 1)
+    each = max(most // (2 * len(roles)), 1)
+    members = [_sampled(np.flatnonzero(labels == role), each, row, role) for role in roles]
+    ends = np.concatenate([_sampled(second, most // 3, row, "second"), hubs, *members])
+    wanted = dict.fromkeys(ends[~np.isin(ends, near) & (ends != row)].tolist())
+    return list(wanted)[:most]
+
+
+def _reached(squared: Doubles, own: int, to: int | None) -> float:
+    """How far beyond the border of its role, or inside the role that was asked for; above 0 it has changed."""
+    if to is not None:
+        return float(np.delete(squared, to).min() - squared[to])
+    return float(squared[own] - np.delete(squared, own).min())
+
+
+def _greedy(trials: _Trials, candidates: list[Edge], own: int, to: int | None, most_edges: int) -> list[Edge] | None:
+    """Edges chosen one after the other, each the one that brings the node farthest; None where they do not suffice."""
+    chosen: list[Edge] = []
+    for _ in range(most_edges):
+        reached = {
+            edge: _reached(trials.squared([*chosen, edge]), own, to) for edge in candidates if edge not in chosen
+        }
+        if not reached:
+            return None
+        order = sorted(reached, key=lambda edge: (-reached[edge], edge))
+        chosen.append(order[0])
+        if reached[order[0]] > 0:
+            return chosen
+        candidates = order[1 : 1 + RETRIED]
+    return None
+
+
+def _smaller(trials: _Trials, edges: list[Edge], own: int, to: int | None) -> list[Edge]:
+    """The edges of a change that all are needed: without any one of them the role stays."""
+    for edge in list(edges):
+        fewer = [other for other in edges if other != edge]
+        if fewer and _reached(trials.squared(fewer), own, to) > 0:
+            return _smaller(trials, fewer, own, to)
+    return edges
