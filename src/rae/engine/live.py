@@ -20,7 +20,7 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from rae.engine.exact_levels import PLAIN, action_model, structure_models
+from rae.engine.exact_levels import PLAIN, MomentLevel, action_model, structure_models
 from rae.engine.layout import TILE, Layout
 from rae.engine.levels import Model, RowSet, WholeGraph, sum_of_channels
 from rae.engine.stores import MemoryStore, as_tensor
@@ -410,6 +410,7 @@ class Live:
     def _rewrite(self, name: str, k: int, rows: Ints) -> Ints:
         """Compute these rows of what a level averages, from the levels below; those whose bytes changed."""
         level, below = self._models[name].levels[k], self._models[name].levels[max(k - 1, 0)]
+        assert isinstance(level, MomentLevel)
         alike = k > 0 and level.takes_columns and len(below.ways) == 1 and not below.ways[0].channels
         if not alike or len(rows) > 4 * FEW or level.columns != below.columns:
             return self._write(f"{name}-{k}", rows, self._averaged(name, k, rows))

@@ -15,6 +15,7 @@ from rae.ops.library import address, call, int64, is_native
 from rae.runtime import in_ranges
 
 Ints = np.ndarray[Any, np.dtype[np.integer[Any]]]
+Longs = np.ndarray[Any, np.dtype[np.int64]]
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 Floats = np.ndarray[Any, np.dtype[np.float32]]
 
@@ -146,7 +147,7 @@ class EditedRows:
         marks[out] = 0
         return out
 
-    def follow(self, nodes: Ints, below: Floats, table: Floats, spread: int = 0) -> tuple[Ints, Floats]:
+    def follow(self, nodes: Longs, below: Floats, table: Floats, spread: int = 0) -> tuple[Longs, Floats]:
         """Write the means over neighbours of rows `below` to these rows of a table; which changed, and what they were.
 
         Means of the first `spread` columns are those that `moments` gives where their deviations are wanted.
@@ -254,18 +255,18 @@ class EditedRows:
         self._make_workspace()
 
 
-def written(table: Floats, rows: Ints, values: Any) -> tuple[Ints, Floats]:
+def written(table: Floats, rows: Longs, values: Any) -> tuple[Longs, Floats]:
     """Write rows of a table; those whose bytes changed, and what they were.  -> (c,), (c, columns)"""
     old = table[rows]
     different = (old.view(np.int32) != np.ascontiguousarray(values).view(np.int32)).any(1)
-    changed: Ints = rows[different]
+    changed: Longs = rows[different]
     table[changed] = values[different]
     return changed, old[different]
 
 
-def union(*groups: Ints) -> Ints:
+def union(*groups: Longs) -> Longs:
     """The row numbers that are in some of these groups, each once, ascending."""
-    rows: Ints = np.concatenate([np.empty(0, np.int64), *groups])
+    rows: Longs = np.concatenate([np.empty(0, np.int64), *groups])
     if len(rows) < MANY:
         return np.unique(rows)
     marks = np.zeros(int(rows.max()) + 1, bool)  # sorting or hashing so many takes longer
