@@ -19,6 +19,7 @@ from rae.blocks import Weights, weighted
 from rae.errors import ConfigError, GraphError, RunError, UnknownIdError
 from rae.roles.cards import Card
 from rae.run import Run
+from rae.service.neighbors import EXACT_ROWS
 from rae.service.snapshot import Snapshot
 
 Id = int | str
@@ -202,7 +203,7 @@ class Answers:
 
     # ------------------------------------------------------------------------- questions
 
-    def similar(self, id: str, k: int = 10) -> SimilarAnswer:
+    def similar(self, id: Id, k: int = 10) -> SimilarAnswer:
         """The nodes most like a node, by its id or display name: those whose vectors are nearest."""
         now = self._current()
         if not 1 <= k <= MOST_SIMILAR:
@@ -215,7 +216,7 @@ class Answers:
             index.method, round(index.recall, 4),
         )  # fmt: skip
 
-    def role(self, id: str) -> RoleAnswer:
+    def role(self, id: Id) -> RoleAnswer:
         """The role that a node plays most, by its id or display name, and how much it plays each role."""
         now = self._current()
         row = np.array([now.names.row(id)])
@@ -241,12 +242,12 @@ class Answers:
         cards = [RoleSummary(card.role, card.size, card.share, card.summary) for card in self._cards]
         return RolesAnswer(self._record["rule"], cards)
 
-    def search(self, q: str, limit: int = 10) -> SearchAnswer:
+    def search(self, q: Id, limit: int = 10) -> SearchAnswer:
         """Nodes whose id or display name begins with this text, upper or lower case alike."""
         if not 1 <= limit <= MOST_FOUND:
             raise ConfigError(f"limit must be from 1 to {MOST_FOUND}, got {limit}")
         now = self._current()
-        rows = now.names.starting_with(q, limit)
+        rows = now.names.starting_with(str(q), limit)
         return SearchAnswer([Node(now.names.id(row), now.names.name(row), _role(now, row)) for row in rows])
 
     def embed(
@@ -304,10 +305,20 @@ class Answers:
             len(done.moved), done.in_full, now.counts["nodes"], now.counts["edges"], round(done.seconds, 4),
         )  # fmt: skip
 
+    @property
+    def is_quick(self) -> bool:
+        """Whether questions take a millisecond: no update of others is read first, no long search is made."""
+        near = self.now.neighbors
+        return self.writable and (near.index.method == "approximate" or len(near.vectors) <= EXACT_ROWS)
+
     # ------------------------------------------------------------------------- inside
 
     def warm_up(self) -> None:
         """Make what the first new node and the first update need, where the run keeps its graph."""
+        if self.writable:
+            with self._writing:
+                self.run.update(progress=False)  # keeps what each level averages, if it was never updated
+                self.now = self.now.following(self.run)
         if self.run.has_graph:
             with self._embedding, contextlib.suppress(RunError):  # such as that of a lean run
                 self._embeds.embed(neighbours=[], features=self._no_features())

@@ -88,9 +88,10 @@ def _register_ids() -> None:
 def _add(api: FastAPI, verb: Verb, answers: Answers, updates: asyncio.Semaphore) -> None:
     """Add the route of a verb: a GET takes its arguments from the address, a POST from a JSON object."""
     answer = getattr(answers, verb.name)
-    endpoint: Callable[..., Any] = answer
     if verb.method == "POST":
         endpoint = _posted(answer, verb, updates if verb.writes else None)
+    else:
+        endpoint = _asked(answer, answers)
     api.add_api_route(
         verb.path.replace("{id}", "{id:id}"),
         endpoint,
@@ -100,6 +101,17 @@ def _add(api: FastAPI, verb: Verb, answers: Answers, updates: asyncio.Semaphore)
         response_model=get_type_hints(answer)["return"],
         responses={status: {"description": text} for status, text in _STATUSES.items()},
     )
+
+
+def _asked(answer: Callable[..., Any], answers: Answers) -> Callable[..., Any]:
+    """An endpoint with the arguments of a verb; what takes less than handing it to a thread is answered at once."""
+    from starlette.concurrency import run_in_threadpool
+
+    async def endpoint(**arguments: Any) -> Any:
+        return answer(**arguments) if answers.is_quick else await run_in_threadpool(answer, **arguments)
+
+    endpoint.__signature__ = inspect.signature(answer, eval_str=True)  # type: ignore[attr-defined]
+    return endpoint
 
 
 def _posted(answer: Callable[..., Any], verb: Verb, updates: asyncio.Semaphore | None) -> Callable[..., Any]:

@@ -52,12 +52,14 @@ class Neighbors:
 
     def nearest(self, query: Floats, k: int, skip: int = -1) -> tuple[Ints, Floats]:
         """Rows and distances of the k nearest, without row `skip`; fewer where there are fewer.  (d,) -> (k,), (k,)"""
-        if self.index.method == "exact":
-            rows, far = nearest_rows(self.vectors.whole(), query[None], k, np.array([skip]), self.scale)
-            return rows[0][rows[0] >= 0], far[0][rows[0] >= 0]
-        rows = np.union1d(self._indexed(query, k + 1), self._changed(query, k + 1))
-        rows = rows[rows != skip]
-        scale = self.scale
+        scale, n = self.scale, len(self.vectors)
+        if self.index.method != "exact":
+            rows = np.union1d(self._indexed(query, k + 1), self._changed(query, k + 1))
+        elif n <= EXACT_ROWS:
+            rows = np.arange(n)
+        else:
+            rows = np.sort(nearest_rows(self.vectors.whole(), query[None], k, np.array([skip]), scale)[0][0])
+        rows = rows[(rows != skip) & (rows >= 0)]
         apart = scale(self.vectors.take(rows)) - scale(query[None])
         distance = np.sqrt(np.einsum("ij,ij->i", apart, apart)).round(DECIMALS)
         order = np.argsort(distance, kind="stable")[:k]
