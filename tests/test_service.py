@@ -21,8 +21,8 @@ from urllib.parse import quote
 import numpy as np
 import pyarrow as pa
 import pytest
-from elsewhere import CONTEXT
 
+from elsewhere import CONTEXT
 from rae import FeatureTable, Graph, fit_run
 from rae.errors import ConfigError, FeatureError, GraphError, MissingExtraError, RunError, UnknownIdError
 from rae.run import Run
@@ -341,7 +341,7 @@ def test_a_run_without_roles_or_without_a_graph_says_so(tmp_path):
 def test_one_service_at_a_time_has_a_run_and_readers_follow_it(run):
     with Answers.open(run, writable=True) as first:
         with (
-            pytest.raises(RunError, match="another service or update has .*run; stop that one first"),
+            pytest.raises(RunError, match=r"another service or update has .*run; stop that one first"),
             Answers.open(Run.open(run.path), writable=True),
         ):
             pass
@@ -537,13 +537,13 @@ def test_only_this_machine_is_answered_unless_there_is_a_token(answers):
     assert here.get("/roles", headers={"origin": "http://localhost"}).status_code == 200
     assert here.post("/edges", content=b"{}", headers={"content-type": "text/plain"}).status_code == 415
 
-    other = client_of(answers, token="sesame", only_here=False)  # noqa: S106
+    other = client_of(answers, token="sesame", only_here=False)
     assert other.get("/healthz", headers={"host": "service.example"}).status_code == 200
     for header in (None, "sesame", "Bearer wrong", "Basic sesame", "Bearer sesameé".encode()):
         reply = other.get("/roles", headers={} if header is None else {"authorization": header})
         assert (reply.status_code, reply.headers["www-authenticate"]) == (401, "Bearer")
     assert other.get("/roles", headers={"authorization": "Bearer sesame"}).status_code == 200
-    assert [is_loopback(h) for h in ("localhost", "127.0.0.5", "::1", "0.0.0.0", "example.org")] == [True] * 3 + [  # noqa: S104
+    assert [is_loopback(h) for h in ("localhost", "127.0.0.5", "::1", "0.0.0.0", "example.org")] == [True] * 3 + [
         False
     ] * 2
 
@@ -753,7 +753,7 @@ def test_a_service_that_is_asked_to_stop_finishes_what_it_does(run, rae, number,
 
 def test_another_host_needs_a_token(run, rae, tmp_path, monkeypatch):
     monkeypatch.delenv("RAE_TOKEN", raising=False)
-    code, _, err = rae("serve", run.path, "--host", "0.0.0.0")  # noqa: S104
+    code, _, err = rae("serve", run.path, "--host", "0.0.0.0")
     assert (code, "lets other machines in, which need a token: give --token-file" in err) == (2, True)
     (tmp_path / "token").write_text("two words")
     code, _, err = rae("serve", run.path, "--token-file", tmp_path / "token")
@@ -770,7 +770,7 @@ def test_a_token_is_asked_for_by_the_command(run, rae, tmp_path, monkeypatch):
         seen.update(token=app._token, only_here=app._only_here, limits=app.limits)
 
     monkeypatch.setattr("rae.service.http.serve", pretend)
-    given = ("--host", "0.0.0.0", "--port", 0, "--token-file", tmp_path / "token", "--read-only", "--max-body", 77)  # noqa: S104
+    given = ("--host", "0.0.0.0", "--port", 0, "--token-file", tmp_path / "token", "--read-only", "--max-body", 77)
     code, _, err = rae("serve", run.path, *given, "--threads", 1)
     assert code == 0, err
     assert (seen["token"], seen["only_here"], seen["limits"].body) == (b"sesame", False, 77)
@@ -793,7 +793,9 @@ def test_without_its_libraries_the_command_says_what_to_install(run, rae, monkey
     import importlib.util
 
     found = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *a: None if name in ("uvicorn", "mcp") else found(name))
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *a: None if name in ("uvicorn", "mcp") else found(name)
+    )
     code, _, err = rae("serve", run.path)
     assert (code, "`rae serve` needs uvicorn; install it with: pip install" in err) == (2, True)
     code, _, err = rae("mcp", run.path)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rae.run import Run
     from rae.service.answers import Answers
 
-TOKEN = "RAE_TOKEN"  # noqa: S105  # the name of the variable
+TOKEN = "RAE_TOKEN"  # the name of the variable
 _weights = click.option(
     "--weights",
     metavar="BLOCK=N,...",

@@ -296,9 +296,7 @@ class Answers:
             if not self.writable:
                 raise RunError("this service changes nothing: it was started to answer questions only, or is stopping")
             table = _feature_table(features, self.run)
-            done = self.run.update(
-                come, gone, table, missing=missing, fold=self._folds(), progress=False, **reading
-            )
+            done = self.run.update(come, gone, table, missing=missing, fold=self._folds(), progress=False, **reading)
             self.now = now = self.now.following(self.run)
         return EdgesAnswer(
             done.number, done.added, done.removed, done.already_there, done.self_loops, done.new_nodes,
@@ -379,12 +377,12 @@ def _edge_table(edges: list[list[Id] | dict[str, Any]] | None, what: str) -> tup
         return None, {}
     if all(isinstance(edge, list) and len(edge) == 2 for edge in edges):
         return edges, {}
-    names = ("source", "target", *sorted({name for edge in edges if isinstance(edge, dict) for name in edge}))
-    names = tuple(dict.fromkeys(names))
-    if not all(isinstance(edge, dict) and set(edge) == set(names) for edge in edges):
+    objects = [edge for edge in edges if isinstance(edge, dict)]
+    names = dict.fromkeys(["source", "target", *sorted({name for edge in objects for name in edge})])
+    if len(objects) < len(edges) or not all(set(edge) == set(names) for edge in objects):
         raise GraphError(f"{what} must be pairs of ids, [u, v], or objects with source and target, all of one kind")
     try:
-        table = pa.table({name: pa.array([edge[name] for edge in edges]) for name in names})
+        table = pa.table({name: pa.array([edge[name] for edge in objects]) for name in names})
     except pa.ArrowException as error:
         raise GraphError(f"{what} must have ids and numbers of one kind in each field: {error}") from None
     return table, {"source": "source", "target": "target"} | {n: n for n in ("weight", "kind") if n in names}
@@ -403,12 +401,16 @@ def _feature_table(features: dict[str, list[float] | dict[str, Any]] | None, run
     try:
         column = pa.array(list(features)).cast(ids)
     except pa.ArrowException:
-        raise FeatureError(f"features are rows by id, and the ids here are {ids}, got {next(iter(features))!r}") from None
-    if all(isinstance(row, list) for row in rows):
-        width, names = len(rows[0]), run.feature_names
-        if names is not None and width != len(names) or any(len(row) != width for row in rows):
-            raise FeatureError(f"each row of features must have as many numbers as the model has columns, got {width:,}")
-        return FeatureTable(column, np.array(rows, np.float32), names)
-    if not all(isinstance(row, dict) and set(row) == set(rows[0]) for row in rows):
+        raise FeatureError(
+            f"features are rows by id, and the ids here are {ids}, got {next(iter(features))!r}"
+        ) from None
+    lists = [row for row in rows if isinstance(row, list)]
+    objects = [row for row in rows if isinstance(row, dict)]
+    if len(lists) == len(rows):
+        width, names = len(lists[0]), run.feature_names
+        if (names is not None and width != len(names)) or any(len(row) != width for row in lists):
+            raise FeatureError(f"a row of features has as many numbers as the model has columns, got {width:,}")
+        return FeatureTable(column, np.array(lists, np.float32), names)
+    if len(objects) < len(rows) or not all(set(row) == set(objects[0]) for row in objects):
         raise FeatureError("features must all be lists of numbers, or all objects with the same columns")
-    return pa.table({"id": column} | {name: pa.array([row[name] for row in rows]) for name in rows[0]})
+    return pa.table({"id": column} | {name: pa.array([row[name] for row in objects]) for name in objects[0]})

@@ -98,7 +98,7 @@ class Gate:
             self.metrics.seconds.labels(verb[0] or "none", str(status)).observe(time.perf_counter() - began)
 
     def _refusal(self, scope: Scope) -> tuple[int, str] | None:
-        headers = {name: value for name, value in scope["headers"]}
+        headers: dict[bytes, bytes] = dict(scope["headers"])
         if self._only_here and not _is_here(headers.get(b"host", b"").decode("latin1")):
             return 403, "this service answers to localhost alone; ask it by that name, or start it with --host"
         origin = headers.get(b"origin")
@@ -112,7 +112,10 @@ class Gate:
                 return 401, "a token is needed: send the header `Authorization: Bearer TOKEN`"
         if self._now > self.limits.requests:
             return 503, f"more than {self.limits.requests} requests at once; ask again in a second"
-        if scope["method"] == "POST" and headers.get(b"content-type", b"").split(b";")[0].strip() != b"application/json":
+        if (
+            scope["method"] == "POST"
+            and headers.get(b"content-type", b"").split(b";")[0].strip() != b"application/json"
+        ):
             return 415, "send JSON, with the header `Content-Type: application/json`"
         return None
 

@@ -15,6 +15,8 @@ import logging
 import socket
 import sys
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 from rae.display import printable
@@ -115,11 +117,14 @@ def _asked(answer: Callable[..., Any], answers: Answers) -> Callable[..., Any]:
 
 
 def _posted(answer: Callable[..., Any], verb: Verb, updates: asyncio.Semaphore | None) -> Callable[..., Any]:
-    """An endpoint whose body has the arguments of a verb; of those that write, only so many wait."""
+    """An endpoint whose body has the arguments of a verb; of those that write, only so many wait.
+
+    Each verb has one thread: its work cannot be done twice at once, and memory that it frees is there for the next.
+    """
     from fastapi import HTTPException
     from pydantic import ConfigDict, create_model
-    from starlette.concurrency import run_in_threadpool
 
+    thread = ThreadPoolExecutor(1, thread_name_prefix=verb.name)
     hints = get_type_hints(answer)
     given = {
         name: (hints[name], ... if parameter.default is parameter.empty else parameter.default)
@@ -129,13 +134,14 @@ def _posted(answer: Callable[..., Any], verb: Verb, updates: asyncio.Semaphore |
     model: Any = create_model(f"{verb.name.capitalize()}Request", __config__=strict, **given)  # type: ignore[call-overload]
 
     async def endpoint(body: Any) -> Any:
-        arguments = {name: getattr(body, name) for name in given}
+        work = partial(answer, **{name: getattr(body, name) for name in given})
+        loop = asyncio.get_running_loop()
         if updates is None:
-            return await run_in_threadpool(answer, **arguments)
+            return await loop.run_in_executor(thread, work)
         if updates.locked():
             raise HTTPException(503, "too many updates wait to be written; nothing was changed: send it again later")
         async with updates:
-            return await run_in_threadpool(answer, **arguments)
+            return await loop.run_in_executor(thread, work)
 
     endpoint.__annotations__["body"] = model
     return endpoint
@@ -270,8 +276,8 @@ def interface_page(schema: dict[str, Any]) -> str:
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title>'
         "<style>body{font:16px/1.5 system-ui;max-width:48rem;margin:2rem auto;padding:0 1rem}h2{font-size:1rem}</style>"
         f'<h1>{title}</h1><p>Errors are <code>{{"error": "a sentence"}}</code>. '
-        'The whole interface: <a href="openapi.json">openapi.json</a>; for Prometheus: <a href="metrics">metrics</a>.</p>'
-        f"{''.join(parts)}</html>"
+        'For programs: <a href="openapi.json">openapi.json</a>; for Prometheus: <a href="metrics">metrics</a>.'
+        f"</p>{''.join(parts)}</html>"
     )
 
 

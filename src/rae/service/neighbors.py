@@ -85,7 +85,7 @@ class Neighbors:
         while True:
             rows = self.index.nearest(query[None], min(wanted, most))[0][0]
             found: Ints = rows[rows >= 0]
-            fresh = found[~self.vectors.is_changed(found)]
+            fresh: Ints = found[~self.vectors.is_changed(found)]
             if len(fresh) >= k or len(found) < wanted or wanted >= most:
                 return fresh
             wanted *= 4
@@ -95,7 +95,8 @@ class Neighbors:
         apart = self.vectors.values - query
         squared = np.einsum("ij,ij->i", apart, apart)
         if len(squared) > k:
-            return self.vectors.changed[np.argpartition(squared, k - 1)[:k]]
+            nearest: Ints = self.vectors.changed[np.argpartition(squared, k - 1)[:k]]
+            return nearest
         return self.vectors.changed
 
 

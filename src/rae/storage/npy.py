@@ -81,7 +81,7 @@ def array_in(buffer: Any, start: int, stop: int, shape: tuple[int, ...], fortran
     return np.ndarray(shape, dtype, buffer, start, order="F" if fortran else "C")
 
 
-def create_array(path: Path, shape: tuple[int, ...], dtype: Any = np.float32) -> Array:
+def create_array(path: Path, shape: tuple[int, ...], dtype: Any = np.float32) -> np.memmap[Any, Any]:
     """A new .npy file, mapped to be written; OSError where the disk has no room for all of it.
 
     The room is taken at once: a mapped file that the disk cannot hold would end the process when it is written to.
@@ -90,8 +90,8 @@ def create_array(path: Path, shape: tuple[int, ...], dtype: Any = np.float32) ->
     if hasattr(os, "posix_fallocate") and out.nbytes:
         with path.open("rb+") as file:
             os.posix_fallocate(file.fileno(), 0, file.seek(0, 2))
-    array: Array = out
-    return array
+    mapped: np.memmap[Any, Any] = out
+    return mapped
 
 
 def map_array(path: Path, *, private: bool = False) -> Array:
