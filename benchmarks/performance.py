@@ -130,8 +130,8 @@ SERVE = Section(
     "A service under load",
     "python benchmarks/serve_load.py",
     "`rae serve` and the program that asks share the cores of one machine. Requests arrive at random moments, whether "
-    "or not earlier ones were answered, and a latency counts from the moment at which the request was due. Updates go on "
-    "beside the reads. Memory is that of the service after a tenth of the time and at the end.",
+    "or not earlier ones were answered, and a latency counts from the moment at which the request was due. Updates go "
+    "on beside the reads. Memory is that of the service after a tenth of the time and at the end.",
     ("serve",),
     (
         *(ROW, RATE),

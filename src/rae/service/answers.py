@@ -256,16 +256,20 @@ class Answers:
         id: Id | None = None,
         features: list[float] | dict[str, float] | None = None,
         weights: list[float] | None = None,
+        directions: list[str] | None = None,
+        kinds: list[str] | None = None,
         k: int = 0,
     ) -> EmbedAnswer:
         """The vector and the role of a node that is not in the graph yet, as if it were added with these neighbours.
 
-        Nothing is kept. `features` are numbers in the order of the columns, or by name; `weights` those of the edges to
-        its neighbours, in a graph whose edges have weights; `k` asks for so many nodes like it.
+        Nothing is kept. `features` are numbers in the order of the columns, or by name; `weights`, `directions` ("out"
+        or "in") and `kinds` those of the edges to its neighbours, where the graph has them; `k` asks for so many nodes
+        like it.
         """
         if not 0 <= k <= MOST_SIMILAR:
             raise ConfigError(f"k must be from 0 to {MOST_SIMILAR:,}, got {k}")
-        given = {} if weights is None else {"weights": weights}
+        of_edges = {"weights": weights, "directions": directions, "kinds": kinds}
+        given: dict[str, Any] = {name: value for name, value in of_edges.items() if value is not None}
         with self._embedding:
             vector = self._embeds.embed(id, neighbours=neighbours, features=features, **given)
         now, role, confidence = self._current(), None, None
@@ -279,24 +283,27 @@ class Answers:
 
     def edges(
         self,
-        added: list[list[Id] | dict[str, Any]] | None = None,
-        removed: list[list[Id] | dict[str, Any]] | None = None,
+        added: list[list[int | float | str] | dict[str, Any]] | None = None,
+        removed: list[list[int | float | str] | dict[str, Any]] | None = None,
         features: dict[str, list[float] | dict[str, Any]] | None = None,
         missing: str = "error",
     ) -> EdgesAnswer:
         """Let edges come and go; what is answered is on the disk, and the next question sees it.
 
-        An edge is a pair of ids, [u, v], or an object with `source`, `target` and what the run reads of an edge
-        (`weight`, `kind`). New ids become nodes. `features` are rows by id: numbers in the order of the columns, or
-        objects by column; `missing` says whether new nodes without a row are an error ("error") or get zeros ("zero").
+        An edge is a pair of ids, [u, v], with what the run reads of an edge after them, or an object with `source`,
+        `target` and that (`weight`, `kind`). New ids become nodes. `features` are rows by id: numbers in the order of
+        the columns, or objects by column; `missing` says whether new nodes without a row are an error ("error") or get
+        zeros ("zero").
         """
         come, reading = _edge_table(added, "added")
-        gone, _ = _edge_table(removed, "removed")
+        gone, of_gone = _edge_table(removed, "removed")
         with self._writing:
             if not self.writable:
                 raise RunError("this service changes nothing: it was started to answer questions only, or is stopping")
             table = _feature_table(features, self.run)
-            done = self.run.update(come, gone, table, missing=missing, fold=self._folds(), progress=False, **reading)
+            done = self.run.update(
+                come, gone, table, missing=missing, fold=self._folds(), progress=False, **of_gone | reading
+            )
             self.now = now = self.now.following(self.run)
         return EdgesAnswer(
             done.number, done.added, done.removed, done.already_there, done.self_loops, done.new_nodes,
@@ -369,13 +376,13 @@ def _role(now: Snapshot, row: int) -> int | None:
     return None if now.roles is None else int(now.roles.role.take(np.array([row]))[0])
 
 
-def _edge_table(edges: list[list[Id] | dict[str, Any]] | None, what: str) -> tuple[Any, dict[str, str]]:
+def _edge_table(edges: list[list[int | float | str] | dict[str, Any]] | None, what: str) -> tuple[Any, dict[str, str]]:
     """Edges as `Run.update` takes them, and which of their columns are which."""
     import pyarrow as pa
 
     if not edges:
         return None, {}
-    if all(isinstance(edge, list) and len(edge) == 2 for edge in edges):
+    if all(isinstance(edge, list) and len(edge) == len(edges[0]) >= 2 for edge in edges):
         return edges, {}
     objects = [edge for edge in edges if isinstance(edge, dict)]
     names = dict.fromkeys(["source", "target", *sorted({name for edge in objects for name in edge})])
