@@ -24,6 +24,7 @@ from rae.service.snapshot import Snapshot
 
 Id = int | str
 MOST_SIMILAR, MOST_FOUND = 1_000, 100  # look-alikes and nodes that one question can ask for
+FOLD_SHARE = 4  # rows of vectors in the log, over those of the graph, above which all is written anew
 LONGEST_LOG = 5_000  # updates that are kept apart; the next one writes all of them into the files of the run
 FOLDED_AT_STOP = 4_000_000  # numbers in all vectors up to which a service that stops writes embeddings.parquet anew
 
@@ -337,7 +338,7 @@ class Answers:
         state = self.now.state
         if state is None:
             return False
-        return state.changed > self.now.counts["nodes"] or len(state.log) >= LONGEST_LOG
+        return state.changed > FOLD_SHARE * self.now.counts["nodes"] or len(state.log) >= LONGEST_LOG
 
     def _current(self) -> Snapshot:
         """The run as it is; one that others update is followed."""
