@@ -125,8 +125,25 @@ ONE_NODE = Section(
         *(value_column("CPU p99", "cpu_p99_ms", "{:.1f} ms"), value_column("calls", "calls", "{:,}")),
     ),
 )
+RATE: Column = ("reads/s", lambda line, _: f"{line['settings']['rate']:g}, {line['settings']['seconds']:g} s")
+SERVE = Section(
+    "A service under load",
+    "python benchmarks/serve_load.py",
+    "`rae serve` and the program that asks share the cores of one machine. Requests arrive at random moments, whether "
+    "or not earlier ones were answered, and a latency counts from the moment at which the request was due. Updates go "
+    "on beside the reads. Memory is that of the service after a tenth of the time and at the end.",
+    ("serve",),
+    (
+        *(ROW, RATE),
+        *(value_column("p50", "p50_ms", "{:.1f} ms"), value_column("p99", "p99_ms", "{:.1f} ms")),
+        *(value_column("max", "max_ms", "{:.0f} ms"), value_column("calls", "calls", "{:,}")),
+        *(value_column("errors", "errors", "{:,}"), value_column("lost", "lost", "{:,}")),
+        value_column("memory", "memory_first_mb", "{:,.0f} MB"),
+        value_column("at the end", "memory_last_mb", "{:,.0f} MB"),
+    ),
+)
 COMPARED = (TRAINING_STEP, NEIGHBORHOOD_MEAN, EMBED_ALL, FILE_TO_VECTORS, GRAPH_BUILD)
-MORE = (PLAN_ACCURACY, FIRST_FIT, MILLION_NODES, UPDATE, ONE_NODE)
+MORE = (PLAN_ACCURACY, FIRST_FIT, MILLION_NODES, UPDATE, ONE_NODE, SERVE)
 TABLES = (*(t for s in (*COMPARED, *MORE) for t in s.tables), "growth", "resume-after-kill", OLD_AND_NEW)
 
 WORDS = (

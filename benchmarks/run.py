@@ -53,6 +53,7 @@ STEPS = (
     Step("plan_accuracy", 4),
     Step("million_nodes", 4),
     Step("one_node", 6, data=True),
+    Step("serve_load", 25, ((), ("--seconds", "60", "--kill")), data=True),
     Step("update_trials", 25, scores="update-trials"),
     Step("file_to_vectors", 27, data=True),  # two methods run into their limit of ten minutes
     Step("roles", 12, scores="roles-planted"),

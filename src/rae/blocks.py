@@ -108,6 +108,19 @@ def _pairs(weights: Weights | None) -> list[tuple[str, Any]]:
     return [(name.strip(), value.strip()) for name, _, value in pairs]
 
 
+def column_factors(blocks: Sequence[Block], weights: Weights | None, width: int) -> Floats:
+    """What `weighted` multiplies each column by; 0 for those that it leaves out.  -> (width,)
+
+    >>> column_factors([Block("place", 0, 2, 4.0), Block("around", 2, 3, 1.0, 0.0)], None, 3).tolist()
+    [0.5, 0.5, 0.0]
+    """
+    if not blocks:
+        return np.ones(width, np.float32)
+    chosen = parse_weights(weights, blocks)
+    factors = np.array([chosen[b.name] / math.sqrt(b.variance or 1.0) for b in blocks], np.float32)
+    return np.repeat(factors, [b.width for b in blocks])
+
+
 def weighted(vectors: Any, blocks: Sequence[Block], weights: Weights | None = None) -> Floats:
     """The vectors as distances see them: every block times its weight, blocks of weight 0 left out.  (n, d) -> (n, e)
 

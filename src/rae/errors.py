@@ -86,6 +86,10 @@ class GraphError(RaeError, ValueError):
     """Edges or ids that do not make a graph."""
 
 
+class UnknownIdError(GraphError):
+    """An id, a name or a role that is not there."""
+
+
 class FeatureError(RaeError, ValueError):
     """Features that do not fit the graph or the model."""
 

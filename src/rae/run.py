@@ -335,6 +335,19 @@ class Run:
         with shown(progress) as report:
             return update_run(self, added, removed, features, Reading(**reading), fold, report)
 
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """Only this object updates the run during the block; another one, in any process, is refused."""
+        from rae.updater import refuse_lean
+
+        refuse_lean(self)
+        with self._updates.alone():
+            self.__dict__["_is_alone"] = True
+            try:
+                yield
+            finally:
+                del self.__dict__["_is_alone"]
+
     def fold(self, *, progress: Asked = None) -> None:
         """Write what is current to embeddings.parquet and graph/, which are not there while the log has updates."""
         self.update(fold=True, progress=progress)
@@ -361,7 +374,8 @@ class Run:
 
         if "_live" not in self.__dict__:
             refuse_lean(self)
-        vector: np.ndarray[Any, Any] = embed_new(self, node, neighbours, features, weights, directions, kinds)
+        values = node, neighbours, features, weights, directions, kinds
+        vector: np.ndarray[Any, Any] = self._as_it_is(lambda _: embed_new(self, *values))
         return vector
 
     # ------------------------------------------------------------------------- how sure, and what changed

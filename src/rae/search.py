@@ -10,6 +10,7 @@ vectors, which is faster than building an index. Many queries against many vecto
 
 from __future__ import annotations
 
+import copy
 import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ import pyarrow.compute as pc
 
 from rae.blocks import Block, Weights, weighted
 from rae.display import printable
-from rae.errors import ConfigError, FeatureError, GraphError, MissingExtraError, RunError
+from rae.errors import ConfigError, FeatureError, GraphError, MissingExtraError, RunError, UnknownIdError
 from rae.graph.frames import is_frame, vectors_of
 from rae.graph.ids import id_array, index_in, is_text, shown
 from rae.memory import row_chunks
@@ -144,13 +145,14 @@ def _known_blocks(*sources: Any) -> Sequence[Block]:
 class Index:
     """Vectors to search; `recall` is the share of the true nearest that a search returns."""
 
-    def __init__(self, z: Any, *, method: str = "auto", n_queries: int = 1) -> None:
+    def __init__(self, z: Any, *, method: str = "auto", n_queries: int = 1, wanted: float = RECALL) -> None:
         if method not in METHODS:
             raise ConfigError(f"method must be one of {', '.join(map(repr, METHODS))}, got {method!r}")
         self.z: Floats = np.ascontiguousarray(z, dtype=np.float32)
         large = len(self.z) > EXACT_ROWS and n_queries > EXACT_QUERIES
         self.method, self.recall, self.note = "exact", 1.0, ""
         self._lists: Any = None
+        self._wanted = wanted
         if method == "approximate" or (method == "auto" and large):
             try:
                 self._build()
@@ -186,8 +188,21 @@ class Index:
             index.nprobe = min(probes, lists)
             _, distance = self.nearest(queries, k, trial)
             self.recall = float((distance <= truth[:, -1:] + 1e-5).mean()) if k else 1.0  # equals are as good
-            if self.recall >= RECALL:
+            if self.recall >= self._wanted:
                 break
+
+    def replaced(self, rows: Ints, z: Floats) -> Index:
+        """An approximate index in which these rows have changed or are new; z are all vectors as they are now.
+
+        The lists stay those of the first vectors. This index is as it was, for those who still search it.
+        """
+        out = copy.copy(self)
+        out.z, out._lists = z, _faiss().clone_index(self._lists)
+        out._lists.remove_ids(rows[rows < len(self.z)])
+        for start, stop in row_chunks(len(rows), 65_536):
+            some = rows[start:stop]
+            out._lists.add_with_ids(self._scale(z[some]).astype(np.float32), some)
+        return out
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,7 +226,9 @@ class Scale:
         return out
 
 
-def nearest_rows(z: Floats, queries: Floats, k: int, skip: Ints | None = None) -> tuple[Ints, Floats]:
+def nearest_rows(
+    z: Floats, queries: Floats, k: int, skip: Ints | None = None, scale: Scale | None = None
+) -> tuple[Ints, Floats]:
     """Rows of z and distances of the k nearest of each query, nearest first.  (n, d), (q, d) -> (q, k), (q, k)
 
     Row skip[i] is left out for query i; where fewer than k rows are left, the row is -1. Distances are in units of
@@ -221,11 +238,13 @@ def nearest_rows(z: Floats, queries: Floats, k: int, skip: Ints | None = None) -
     >>> z = np.array([[0, 0], [4, 0], [5, 0]], np.float32)
     >>> nearest_rows(z, z, 1, skip=np.arange(3))[0].ravel().tolist()
     [1, 2, 1]
+
+    `scale` is that of z, where it is known.
     """
     from threadpoolctl import threadpool_limits
 
     z = np.asarray(z, np.float32)
-    scale = Scale.of(z)
+    scale = Scale.of(z) if scale is None else scale
     scaled = scale(queries)
     skip = np.full(len(scaled), -1) if skip is None else np.asarray(skip, np.int64)
     rows, best = np.full((len(scaled), k), -1, np.int64), np.full((len(scaled), k), np.inf)
@@ -358,7 +377,7 @@ def row_of(ids: pa.Array, wanted: Any, names: pa.Array | None = None) -> int:
         hint = _suggestion(ids, str(wanted))
         if not hint and names is not None:
             hint = _suggestion(names.drop_null(), str(wanted))
-        raise GraphError(
+        raise UnknownIdError(
             f"there is no node {wanted!r}; " + (hint or f"ids here are {ids.type} such as {shown(ids.slice(0, 3))}")
         )
     return int(row[0].as_py())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,6 +22,8 @@ from rae.io.embeddings import GROUP_BYTES, EmbeddingWriter, embeddings_dtype
 from rae.ops.edits import COMES, EditedRows
 from rae.progress import Progress
 from rae.roles.storage import read_table, write_table
+from rae.storage.atomic import writing
+from rae.storage.npy import create_array
 from rae.updates import (
     GRAPH,
     ROLES,
@@ -71,7 +74,8 @@ def update_run(
     """Update a run and say what changed; see `Run.update`."""
     began = time.perf_counter()
     folder = UpdateFolder(run.path)
-    with folder.alone():
+    began_to_change = False
+    with contextlib.nullcontext() if "_is_alone" in run.__dict__ else folder.alone():
         try:
             state = _prepared(run, folder, progress)
             live = _current_live(run, folder, state)
@@ -87,6 +91,7 @@ def update_run(
                 ids, rows, form, added, removed, features, reading,
                 0 if model.structural else _width(run, folder, state), model.feature_names,
             )  # fmt: skip
+            began_to_change = True
             out = Updated(
                 state.number, edits.n_added, edits.n_removed, len(edits.new_ids),
                 0 if edits.features is None else len(edits.features[0]), ids.column.slice(0, 0),
@@ -103,7 +108,8 @@ def update_run(
             else:
                 done = _update_live(run, folder, state, live, ids, edits, out, fold, progress)
         except BaseException:
-            run.__dict__.pop("_live", None)  # it may be of a state that is none
+            if began_to_change:  # what is kept in memory may be of a state that is none
+                run.__dict__.pop("_live", None)
             raise
     return replace(done, seconds=time.perf_counter() - began)
 
@@ -199,7 +205,9 @@ def _prepared(run: Any, folder: UpdateFolder, progress: Progress | None) -> Stat
         capacity = graph.n_nodes + max(SPARE_LEAST, graph.n_nodes // SPARE_SHARE)
 
         def mapped(name: str, shape: tuple[int, int]) -> Any:
-            return np.lib.format.open_memmap(base / TABLES / f"{name}.npy", "w+", np.float32, shape)
+            path = base / TABLES / f"{name}.npy"
+            with writing(path):
+                return create_array(path, shape)
 
         live = Live.of(fitted, graph, features, spare=capacity - graph.n_nodes, make=mapped)
         for table in live.tables.values():

@@ -27,10 +27,10 @@ import numpy as np
 import pyarrow as pa
 
 from rae.errors import RunError, one_line
-from rae.storage.atomic import write_json
+from rae.storage.atomic import write_json, writing
 from rae.storage.documents import expect, read_json
 from rae.storage.lock import LOCK, exclusive_lock
-from rae.storage.npy import map_array
+from rae.storage.npy import create_array, map_array
 from rae.storage.tensors import read_tensors, write_tensors
 from rae.version import __version__
 
@@ -291,7 +291,8 @@ class UpdateFolder:
         with exclusive_lock(self.folder / LOCK) as free:
             if not free:
                 raise RunError(
-                    f"another update of {self.run} is running; nothing was changed: wait for it, then do this again"
+                    f"another update of {self.run} is running, or `rae serve` holds it; nothing was changed: wait for "
+                    "it, then do this again, or send the edges to the service"
                 )
             yield
         with contextlib.suppress(OSError):
@@ -416,7 +417,8 @@ def write_tables(folder: Path, live: Live) -> None:
     capacity = live.n_nodes + max(SPARE_LEAST, live.n_nodes // SPARE_SHARE)
     for name, table in live.tables.items():
         path = place / f"{name}.npy"
-        out = np.lib.format.open_memmap(path, "w+", np.float32, (capacity, table.shape[1]))
+        with writing(path):
+            out = create_array(path, (capacity, table.shape[1]))
         out[: live.n_nodes] = table[: live.n_nodes]
         out.flush()
     write_counts(folder, live)
@@ -427,7 +429,7 @@ def write_counts(folder: Path, live: Live) -> None:
     place = folder / TABLES
     counted = (live.rows.triangles, live.rows.cycles, live.rows.core)
     for name, values in zip(COUNTS, counted, strict=True) if live.model.structure is not None else ():
-        with (place / f"{name}.npy").open("wb") as file:
+        with writing(place), (place / f"{name}.npy").open("wb") as file:
             np.lib.format.write_array(file, values[: live.n_nodes], allow_pickle=False)
 
 

@@ -26,6 +26,7 @@ from rae.cli.info import info
 from rae.cli.plan import plan
 from rae.cli.reproduce import reproduce
 from rae.cli.roles import roles
+from rae.cli.serve import mcp, serve
 from rae.cli.similar import similar
 from rae.cli.update import update
 from rae.cli.why import why
@@ -64,7 +65,7 @@ def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
 @click.group(
     cls=_Group,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    commands=[demo, fit, roles, similar, why, drift, explore, embed, update, graph, info, plan, reproduce],
+    commands=[demo, fit, roles, similar, why, drift, explore, embed, update, serve, mcp, graph, info, plan, reproduce],
 )
 @click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="the version")
 @global_options
@@ -83,6 +84,8 @@ def app() -> None:
     rae explore runs/mine                    a page to see it with: map, roles, neighbourhoods
     rae embed runs/mine new.csv --out z.parquet
     rae update runs/mine --add today.csv     tomorrow's edges, in the same run
+    rae serve runs/mine                      answers over HTTP, while the run changes
+    rae mcp runs/mine                        the same for an assistant
     rae graph build edges.csv --out mine     a folder that opens at once, for large graphs
     rae info runs/mine                       what was done, and how it went
     rae plan edges.csv                       memory and time, before any of it

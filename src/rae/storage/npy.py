@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import mmap
+import os
 import re
 import struct
 from pathlib import Path
@@ -78,6 +79,19 @@ def array_in(buffer: Any, start: int, stop: int, shape: tuple[int, ...], fortran
         if codes.max() > LAST_CHARACTER or ((codes >= SURROGATES[0]) & (codes <= SURROGATES[1])).any():
             raise ValueError("its text is not Unicode")
     return np.ndarray(shape, dtype, buffer, start, order="F" if fortran else "C")
+
+
+def create_array(path: Path, shape: tuple[int, ...], dtype: Any = np.float32) -> np.memmap[Any, Any]:
+    """A new .npy file, mapped to be written; OSError where the disk has no room for all of it.
+
+    The room is taken at once: a mapped file that the disk cannot hold would end the process when it is written to.
+    """
+    out: Any = np.lib.format.open_memmap(path, "w+", dtype, shape)
+    if hasattr(os, "posix_fallocate") and out.nbytes:
+        with path.open("rb+") as file:
+            os.posix_fallocate(file.fileno(), 0, file.seek(0, 2))
+    mapped: np.memmap[Any, Any] = out
+    return mapped
 
 
 def map_array(path: Path, *, private: bool = False) -> Array:

@@ -1,0 +1,178 @@
+"""What stands before every request: who may ask, how much, how many at once, and how often that happened."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+import re
+import time
+from collections.abc import Awaitable, Callable, MutableMapping
+from dataclasses import dataclass
+from typing import Any
+
+from rae.errors import size
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Any]]
+Send = Callable[[Any], Awaitable[None]]
+
+OPEN = ("/healthz",)  # without a token, however many others wait
+NAMES = ("localhost", "127.0.0.1", "[::1]")  # of this machine
+_HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^:\[\]]+)(?::(\d+))?")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one request may take, and how many there may be at once."""
+
+    body: int = 1_000_000  # bytes
+    seconds: float = 30.0  # until the body of a request is here
+    requests: int = 64  # that are being answered
+    updates: int = 8  # that wait for the one that is being written
+
+
+class Metrics:
+    """Counts and durations for Prometheus."""
+
+    def __init__(self) -> None:
+        import prometheus_client as prometheus
+
+        self.registry = prometheus.CollectorRegistry()
+        for collector in (prometheus.ProcessCollector, prometheus.GCCollector):
+            collector(registry=self.registry)
+        steps = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+        self.seconds = prometheus.Histogram(
+            "rae_request_seconds", "What requests took.", ("verb", "status"), buckets=steps, registry=self.registry
+        )
+        self.waiting = prometheus.Gauge("rae_requests_now", "Requests being answered.", registry=self.registry)
+        names = {"nodes": "Nodes of the graph.", "edges": "Its edges.", "updates": "Updates since the fit."}
+        self.run = {n: prometheus.Gauge(f"rae_{n}", text, registry=self.registry) for n, text in names.items()}
+
+    def text(self) -> bytes:
+        """All of them, as Prometheus reads them."""
+        from prometheus_client import generate_latest
+
+        return bytes(generate_latest(self.registry))
+
+
+class Gate:
+    """An ASGI application before another one: it lets requests pass, or answers them with a sentence."""
+
+    def __init__(
+        self, app: Any, *, limits: Limits, metrics: Metrics, token: str | None = None, only_here: bool = True
+    ) -> None:
+        self.app, self.limits, self.metrics = app, limits, metrics
+        self._token = None if token is None else token.encode()
+        self._only_here = only_here  # whether it listens to this machine alone
+        self._now = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        began, status = time.perf_counter(), 500
+
+        async def counted(message: Any) -> None:
+            nonlocal status
+            status = message.get("status", status)
+            await send(message)
+
+        self._now += 1
+        self.metrics.waiting.set(self._now)
+        try:
+            refusal = self._refusal(scope)
+            if refusal is None:
+                body = await self._body(scope, receive)
+                if isinstance(body, bytes):
+                    await self.app(scope, _given(body, receive), counted)
+                else:
+                    refusal = body
+            if refusal is not None:
+                await _answer(counted, *refusal)
+        finally:
+            self._now -= 1
+            self.metrics.waiting.set(self._now)
+            verb = getattr(scope.get("route"), "path", "none").split("/")[1:2] or ["none"]
+            self.metrics.seconds.labels(verb[0] or "none", str(status)).observe(time.perf_counter() - began)
+
+    def _refusal(self, scope: Scope) -> tuple[int, str] | None:
+        headers: dict[bytes, bytes] = dict(scope["headers"])
+        if self._only_here and not _is_here(headers.get(b"host", b"").decode("latin1")):
+            return 403, "this service answers to localhost alone; ask it by that name, or start it with --host"
+        origin = headers.get(b"origin")
+        if origin is not None and not _same(origin, headers.get(b"host", b"")):
+            return 403, "this service answers no pages of other sites"
+        if scope["path"] in OPEN:
+            return None
+        if self._token is not None:
+            kind, _, given = headers.get(b"authorization", b"").partition(b" ")
+            if kind.lower() != b"bearer" or not hmac.compare_digest(given.strip(), self._token):
+                return 401, "a token is needed: send the header `Authorization: Bearer TOKEN`"
+        if self._now > self.limits.requests:
+            return 503, f"more than {self.limits.requests} requests at once; ask again in a second"
+        if (
+            scope["method"] == "POST"
+            and headers.get(b"content-type", b"").split(b";")[0].strip() != b"application/json"
+        ):
+            return 415, "send JSON, with the header `Content-Type: application/json`"
+        return None
+
+    async def _body(self, scope: Scope, receive: Receive) -> bytes | tuple[int, str]:
+        """The body of a request, or why it is refused."""
+        most = self.limits.body
+        declared = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
+        large = 413, f"a request has at most {size(most)}; send it in parts, or start the service with --max-body"
+        if not declared.isdigit() or int(declared) > most:
+            return large
+        parts, length = [], 0
+        try:
+            async with asyncio.timeout(self.limits.seconds):
+                while True:
+                    message = await receive()
+                    parts.append(message.get("body", b""))
+                    length += len(parts[-1])
+                    if length > most:
+                        return large
+                    if message["type"] == "http.disconnect" or not message.get("more_body"):
+                        return b"".join(parts)
+        except TimeoutError:
+            return 408, f"the request did not arrive within {self.limits.seconds:g} s; send it again"
+
+
+def _given(body: bytes, receive: Receive) -> Receive:
+    """What an application receives: a body that was read already, then what comes."""
+    read = False
+
+    async def again() -> Any:
+        nonlocal read
+        if read:
+            return await receive()
+        read = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return again
+
+
+async def _answer(send: Send, status: int, sentence: str) -> None:
+    body = json.dumps({"error": sentence}).encode()
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    if status == 401:
+        headers.append((b"www-authenticate", b"Bearer"))
+    if status == 503:
+        headers.append((b"retry-after", b"1"))
+    if status in (408, 413):  # the rest of the request may still come
+        headers.append((b"connection", b"close"))
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+def _is_here(host: str) -> bool:
+    """Whether a Host header names this machine: others are those of a page whose name was pointed here."""
+    found = _HOST.fullmatch(host.strip())
+    return found is not None and found[1].lower() in NAMES
+
+
+def _same(origin: bytes, host: bytes) -> bool:
+    return origin.partition(b"://")[2].lower() == host.strip().lower()

@@ -1,0 +1,335 @@
+"""The verbs of `Answers` over HTTP: routes, statuses, the page of the interface, and the server itself."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import gc
+import html
+import importlib.util
+import inspect
+import ipaddress
+import json
+import logging
+import socket
+import sys
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING, Any, get_type_hints
+
+from rae.display import printable
+from rae.errors import Argument, FileError, MissingExtraError, RaeError, RunError, UnknownIdError, one_line
+from rae.interrupts import settle
+from rae.service.answers import VERBS, Answers, Verb
+from rae.service.gate import Gate, Limits, Metrics
+from rae.version import __version__
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+log = logging.getLogger("rae")
+
+SWITCH = 0.0005  # seconds that a thread of Python keeps the interpreter: an update must not hold up the readers
+STOPPING = 30  # seconds that requests have to end when the service stops
+KEEP_ALIVE = 75  # seconds that a connection may be idle
+FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+TITLE = "rae: roles and look-alikes of a graph"
+
+
+def check_installed() -> None:
+    """Refuse to go on without the libraries of a service."""
+    for library in ("fastapi", "uvicorn", "prometheus_client"):
+        if importlib.util.find_spec(library) is None:
+            raise MissingExtraError(library.replace("_", "-"), "serve", "`rae serve`")
+
+
+def make_app(
+    answers: Answers, *, token: str | None = None, only_here: bool = True, limits: Limits | None = None
+) -> Gate:
+    """The ASGI application that answers about a run; `only_here` refuses requests to other names than localhost's."""
+    check_installed()
+    import fastapi
+
+    limits, metrics = limits or Limits(), Metrics()
+    api = fastapi.FastAPI(
+        title=TITLE, version=__version__, docs_url=None, redoc_url=None, redirect_slashes=False, lifespan=_lifespan
+    )
+    updates = asyncio.Semaphore(limits.updates)
+    _register_ids()
+    for verb in VERBS:
+        _add(api, verb, answers, updates)
+    _add_pages(api, answers, metrics)
+    _add_errors(api)
+    return Gate(api, limits=limits, metrics=metrics, token=token, only_here=only_here)
+
+
+@contextlib.asynccontextmanager
+async def _lifespan(_: Any) -> AsyncIterator[None]:
+    yield
+    settle()  # it ends in its own way: the signal that stopped it is done with
+
+
+def _register_ids() -> None:
+    """Teach the routes a kind of parameter for ids, which may have slashes and line ends, percent-encoded."""
+    from starlette.convertors import Convertor, register_url_convertor
+
+    class Ids(Convertor[str]):
+        regex = "(?s:.+)"
+
+        def convert(self, value: str) -> str:
+            return value
+
+        def to_string(self, value: str) -> str:
+            return value
+
+    register_url_convertor("id", Ids())
+
+
+def _add(api: FastAPI, verb: Verb, answers: Answers, updates: asyncio.Semaphore) -> None:
+    """Add the route of a verb: a GET takes its arguments from the address, a POST from a JSON object."""
+    answer = getattr(answers, verb.name)
+    if verb.method == "POST":
+        endpoint = _posted(answer, verb, updates if verb.writes else None)
+    else:
+        endpoint = _asked(answer, answers)
+    api.add_api_route(
+        verb.path.replace("{id}", "{id:id}"),
+        endpoint,
+        methods=[verb.method],
+        name=verb.name,
+        description=inspect.getdoc(answer),
+        response_model=get_type_hints(answer)["return"],
+        responses={status: {"description": text} for status, text in _STATUSES.items()},
+    )
+
+
+def _asked(answer: Callable[..., Any], answers: Answers) -> Callable[..., Any]:
+    """An endpoint with the arguments of a verb; what takes less than handing it to a thread is answered at once."""
+    from starlette.concurrency import run_in_threadpool
+
+    async def endpoint(**arguments: Any) -> Any:
+        return answer(**arguments) if answers.is_quick else await run_in_threadpool(answer, **arguments)
+
+    endpoint.__signature__ = inspect.signature(answer, eval_str=True)  # type: ignore[attr-defined]
+    return endpoint
+
+
+def _posted(answer: Callable[..., Any], verb: Verb, updates: asyncio.Semaphore | None) -> Callable[..., Any]:
+    """An endpoint whose body has the arguments of a verb; of those that write, only so many wait.
+
+    Each verb has one thread: its work cannot be done twice at once, and memory that it frees is there for the next.
+    """
+    from fastapi import HTTPException
+    from pydantic import ConfigDict, create_model
+
+    thread = ThreadPoolExecutor(1, thread_name_prefix=verb.name)
+    hints = get_type_hints(answer)
+    given = {
+        name: (hints[name], ... if parameter.default is parameter.empty else parameter.default)
+        for name, parameter in inspect.signature(answer).parameters.items()
+    }
+    strict = ConfigDict(strict=True, extra="forbid")
+    model: Any = create_model(f"{verb.name.capitalize()}Request", __config__=strict, **given)  # type: ignore[call-overload]
+
+    async def endpoint(body: Any) -> Any:
+        work = partial(answer, **{name: getattr(body, name) for name in given})
+        loop = asyncio.get_running_loop()
+        if updates is None:
+            return await loop.run_in_executor(thread, work)
+        if updates.locked():
+            raise HTTPException(503, "too many updates wait to be written; nothing was changed: send it again later")
+        async with updates:
+            return await loop.run_in_executor(thread, work)
+
+    endpoint.__annotations__["body"] = model
+    return endpoint
+
+
+# ------------------------------------------------------------------------------------- errors
+
+_STATUSES = {
+    400: "The body is not JSON.",
+    404: "No such node, role or address.",
+    409: "The run cannot do that as it is: it has no roles, keeps no graph, or is read-only.",
+    413: "The request is too large.",
+    422: "Arguments that do not fit: ids, edges, widths.",
+    503: "Too much at once; try again.",
+    507: "The disk is full; nothing was changed.",
+}
+
+
+def status_of(error: BaseException) -> int:
+    """The HTTP status of an error of the library."""
+    if isinstance(error, UnknownIdError):
+        return 404
+    if _is_full_disk(error) or _is_full_disk(error.__cause__):
+        return 507
+    if isinstance(error, MissingExtraError):
+        return 501
+    if isinstance(error, RunError):
+        return 409
+    return 500 if isinstance(error, FileError | OSError) else 422
+
+
+def _is_full_disk(error: BaseException | None) -> bool:
+    return isinstance(error, OSError) and error.errno in FULL_DISK
+
+
+def sentence_of(error: BaseException) -> str:
+    """The message of an error, with arguments as the fields of a request."""
+
+    def field(argument: Argument) -> str:
+        if argument.value is None or argument.value is ...:
+            return json.dumps(argument.name)
+        return f"{json.dumps(argument.name)}: {json.dumps(argument.value, default=str)}"
+
+    return printable(error.sentence.render(field) if isinstance(error, RaeError) else one_line(error))
+
+
+def _add_errors(api: FastAPI) -> None:
+    from fastapi.exceptions import RequestValidationError
+    from starlette.exceptions import HTTPException
+    from starlette.responses import JSONResponse
+
+    def say(status: int, sentence: str) -> JSONResponse:
+        return JSONResponse({"error": sentence}, status, {"Retry-After": "1"} if status == 503 else None)
+
+    async def refused(_: Any, error: Exception) -> JSONResponse:
+        return say(status_of(error), sentence_of(error))
+
+    async def malformed(_: Any, error: Exception) -> JSONResponse:
+        assert isinstance(error, RequestValidationError)
+        first = error.errors()[0]
+        if first["type"] == "json_invalid":
+            return say(400, f"the body is not JSON: {first.get('ctx', {}).get('error', first['msg'])}")
+        where = ".".join(str(part) for part in first["loc"] if part not in ("body", "path", "query"))
+        return say(422, f"{where or 'the body'}: {first['msg'][:1].lower()}{first['msg'][1:]}")
+
+    async def missed(_: Any, error: Exception) -> JSONResponse:
+        assert isinstance(error, HTTPException)
+        known = error.status_code in (404, 405) and error.detail in ("Not Found", "Method Not Allowed")
+        return say(error.status_code, "there is no such address; GET / lists them" if known else str(error.detail))
+
+    async def broken(_: Any, error: Exception) -> JSONResponse:
+        return say(500, "this is a bug in rae, not your mistake; the log of the service has its trace")
+
+    for kind, handler in ((RaeError, refused), (OSError, refused), (RequestValidationError, malformed),
+                          (HTTPException, missed), (Exception, broken)):  # fmt: skip
+        api.add_exception_handler(kind, handler)
+
+
+# ------------------------------------------------------------------------------------- pages
+
+
+def _add_pages(api: FastAPI, answers: Answers, metrics: Metrics) -> None:
+    from starlette.responses import HTMLResponse, Response
+
+    @api.get("/healthz", description="Whether the service answers, and about what.")
+    async def healthz() -> dict[str, Any]:
+        now = answers.now
+        index = now.neighbors.index
+        return {
+            "status": "ok",
+            "run": answers.run.path.name,
+            "version": __version__,
+            "nodes": now.counts["nodes"],
+            "edges": now.counts["edges"],
+            "updates": now.number,
+            "writable": answers.writable,
+            "search": {"method": index.method, "recall": round(index.recall, 4)},
+        }
+
+    @api.get("/metrics", include_in_schema=False)
+    async def show_metrics() -> Response:
+        now = answers.now
+        for name, number in (now.counts | {"updates": now.number}).items():
+            if name in metrics.run:
+                metrics.run[name].set(number)
+        return Response(metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    @api.get("/", include_in_schema=False)
+    async def page() -> HTMLResponse:
+        return HTMLResponse(interface_page(api.openapi()))
+
+
+def interface_page(schema: dict[str, Any]) -> str:
+    """The OpenAPI document as a page that fetches nothing."""
+    parts = []
+    for path, methods in schema["paths"].items():
+        for method, about in methods.items():
+            arguments = [(p["name"], p["schema"], p.get("required")) for p in about.get("parameters", [])]
+            if "requestBody" in about:
+                reference = about["requestBody"]["content"]["application/json"]["schema"]["$ref"]
+                model = schema["components"]["schemas"][reference.rpartition("/")[2]]
+                needed = model.get("required", [])
+                arguments += [(name, kind, name in needed) for name, kind in model["properties"].items()]
+            rows = "".join(
+                f"<li><code>{html.escape(name)}</code> {html.escape(_kind(kind))}{'' if needed else ', optional'}</li>"
+                for name, kind, needed in arguments
+            )
+            text = html.escape(about.get("description", "")).replace("\n\n", "<br>")
+            parts.append(f"<h2><code>{method.upper()} {html.escape(path)}</code></h2><p>{text}</p><ul>{rows}</ul>")
+    title = html.escape(schema["info"]["title"])
+    return (
+        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title>'
+        "<style>body{font:16px/1.5 system-ui;max-width:48rem;margin:2rem auto;padding:0 1rem}h2{font-size:1rem}</style>"
+        f'<h1>{title}</h1><p>Errors are <code>{{"error": "a sentence"}}</code>. '
+        'For programs: <a href="openapi.json">openapi.json</a>; for Prometheus: <a href="metrics">metrics</a>.'
+        f"</p>{''.join(parts)}</html>"
+    )
+
+
+def _kind(schema: dict[str, Any]) -> str:
+    """A schema in a few words."""
+    if "anyOf" in schema:
+        return " or ".join(dict.fromkeys(_kind(one) for one in schema["anyOf"] if one.get("type") != "null"))
+    if schema.get("type") == "array":
+        return f"list of {_kind(schema.get('items', {}))}"
+    return str(schema.get("type", "anything"))
+
+
+# ------------------------------------------------------------------------------------- the server
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches an address."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def bound_socket(host: str, port: int) -> socket.socket:
+    """A socket of this address, on a free port if `port` is 0; one that is taken is refused."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=2048)
+    except (OSError, OverflowError) as error:
+        raise RunError(f"cannot listen on {host} port {port}: {one_line(error)}; choose another port or host") from None
+
+
+def serve(app: Gate, listener: socket.socket) -> None:
+    """Answer until a signal ends the process; requests that are being answered are finished."""
+    import uvicorn
+
+    config = uvicorn.Config(
+        app,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        timeout_keep_alive=KEEP_ALIVE,
+        timeout_graceful_shutdown=STOPPING,
+        lifespan="on",
+        ws="none",
+    )
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(SWITCH)
+    gc.freeze()  # what is loaded stays, and is not looked through again and again
+    try:
+        uvicorn.Server(config).run(sockets=[listener])
+    finally:
+        sys.setswitchinterval(before)
