@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from rae.config import Config
 from rae.export import sql_text as sql
 from rae.features import structural_width
@@ -142,14 +140,7 @@ def _level(loss: str, k: int, level: Level) -> list[str]:
 
 def _activated(layer: Layer, row: str) -> str:
     """σ(BatchNorm(row)), with the statistics of the fit."""
-    gain, shift = norm_factors(layer)
+    gain, shift = layer.norm_factors()
     value = _ACTIVATIONS[layer.activation].format("(x[1] * x[2] + x[3])")
     return f"[{value} FOR x IN list_zip({row}, {sql.list_literal(gain)}, {sql.list_literal(shift)})]"
 
-
-def norm_factors(layer: Layer) -> tuple[Any, Any]:
-    """What a layer's BatchNorm multiplies a row by, and what it adds.  -> (d,), (d,) float64"""
-    norm = layer.norm
-    mean, variance = (values.detach().double().numpy() for values in (norm.running_mean, norm.running_var))  # type: ignore[union-attr]
-    gain = norm.weight.detach().double().numpy() / np.sqrt(variance + norm.eps)
-    return gain, norm.bias.detach().double().numpy() - mean * gain
