@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from rae.blocks import Weights
 from rae.errors import Argument, FileError
 from rae.progress import Progress
 from rae.run import Run
@@ -23,8 +24,13 @@ class Options:
 
     force: bool = False
     table: str = "rae_vectors"
+    weights: Weights | None = None  # of blocks; "": their own; None: vectors as they are
     units: str | None = None
     progress: Progress | None = None
+
+    def with_table(self, table: str) -> Options:
+        """The same with another table."""
+        return replace(self, table=table)
 
     def report(self, done: int, total: int) -> None:
         """Say how many rows are written."""

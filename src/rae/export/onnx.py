@@ -11,6 +11,7 @@ Every input says in its `doc_string` what it is; `docs/how-to/export.md` has the
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -36,9 +37,9 @@ def write(run: Run, target: str, options: Options) -> Written:
     for file in paths:
         check_new_file(file, options.force)
     described = about(run) | {"blocks": [block.as_dict() for block in model.blocks]} | _weight_units(model)
-    for file, graph in sorted(paths.items(), key=lambda item: item[0] == path):
-        with atomic_path(file) as hidden:
-            hidden.write_bytes(graph.file(described))
+    with ExitStack() as files:  # the file that was opened first is moved into place last
+        for file in sorted(paths, key=lambda file: file != path):
+            files.enter_context(atomic_path(file)).write_bytes(paths[file].file(described))
     return Written("onnx", str(path), files=tuple(paths))
 
 
