@@ -82,7 +82,10 @@ def exact_vectors(path, run, graph, features):
                 given[f"mean_{name}"], given[f"deviation_{name}"] = moments(graph, below[:, :width], way[2])
             given[f"waves_{k}"] = moments(graph, given["waves"] if k == 1 else given[f"waves_{k - 1}"])[0]
         if model.actions is not None:
-            width, groups = model.actions.axes.shape[1] + 1, mixed_channels(model.channels, model.weighted, run.model().config.mix)
+            width, groups = (
+                model.actions.axes.shape[1] + 1,
+                mixed_channels(model.channels, model.weighted, run.model().config.mix),
+            )
             below = np.tile(given["directions"], len(groups)) if k == 1 else given[f"directions_{k - 1}"]
             parts = [moments(graph, below[:, g * width : (g + 1) * width], c)[0] for g, c in enumerate(groups)]
             given[f"directions_{k}"] = np.hstack(parts)

@@ -53,7 +53,9 @@ def check(ends, features=None, settings=None, *, units="graph", names=None):
     model = rae.RAE(**(settings or {})).fit(whole, features=features, feature_names=names)
     ids = list(whole.ids)
     given = None if features is None else long(ids, features, names)
-    vectors = computed(database([list(end) for end in zip(*ends, strict=True)], given), script(model.fitted, units), ids)
+    vectors = computed(
+        database([list(end) for end in zip(*ends, strict=True)], given), script(model.fitted, units), ids
+    )
     np.testing.assert_allclose(vectors, model.transform(whole, features), atol=1e-5)
     return model
 
@@ -102,7 +104,9 @@ def test_another_graph_is_measured_in_its_own_units():
     other = [(f"m{a}", f"m{b}") for a, b in ENDS[:180]]
     graph = Graph.from_edges(other)
     for units in ("graph", "fit"):
-        vectors = computed(database([list(e) for e in zip(*other, strict=True)]), script(model.fitted, units), list(graph.ids))
+        vectors = computed(
+            database([list(e) for e in zip(*other, strict=True)]), script(model.fitted, units), list(graph.ids)
+        )
         np.testing.assert_allclose(vectors, model.transform(graph, units=units), atol=1e-5)
 
 
@@ -151,7 +155,9 @@ def test_a_file_of_sql_computes_the_vectors_of_its_run_and_touches_no_table(run,
     text = written.files[0].read_text(encoding="utf-8")
     np.testing.assert_allclose(computed(connection, text, ids.to_pylist()), z, atol=1e-5)
     assert text == again.files[0].read_text(encoding="utf-8")
-    assert [name for (name,) in connection.execute("SELECT table_name FROM duckdb_tables() WHERE NOT temporary").fetchall()] == ["edges"]
+    assert [
+        name for (name,) in connection.execute("SELECT table_name FROM duckdb_tables() WHERE NOT temporary").fetchall()
+    ] == ["edges"]
     np.testing.assert_allclose(computed(connection, text, ids.to_pylist()), z, atol=1e-5)  # a second time
     with pytest.raises(RaeError, match=r"model\.sql is there already"):
         run.export("sql", tmp_path / "model.sql")

@@ -546,11 +546,13 @@ class Run:
         return shown
 
     def export(self, to: str, target: str | Path, **options: Any) -> Written:
-        """Write the model ("onnx", "sql") or the vectors ("lance", "duckdb", "pgvector", "qdrant"), as `rae export` does.
+        """Write the model ("onnx", "sql") or the vectors ("lance", "duckdb", "pgvector", "qdrant"), as `rae export`.
 
         `options` are those of `rae.export.export`: force, table, weights, units, progress.
         """
-        written: Written = importlib.import_module("rae.export").export(self, to, target, **options)  # above, as the page
+        written: Written = importlib.import_module("rae.export").export(
+            self, to, target, **options
+        )  # above, as the page
         return written
 
     def _repr_html_(self) -> str:

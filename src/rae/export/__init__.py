@@ -51,10 +51,10 @@ def export(
 ) -> Written:
     """Write the model of a run, or its vectors with ids, names, roles and confidences, to where others read them.
 
-    `to` is one of `TARGETS`, `target` what that takes. `table` names the table or collection. `weights` writes vectors as
-    distances see them, by the blocks' own weights where it is "", so that a plain Euclidean search finds the look-alikes
-    of `rae.similar`. `units` are those of SQL: "graph", of the graph it runs on, or "fit". Nothing that is there is
-    replaced without `force`, and nothing that an export did not write is replaced at all.
+    `to` is one of `TARGETS`, `target` what that takes. `table` names the table or collection. `weights` writes vectors
+    as distances see them, by the blocks' own weights where it is "", so that a plain Euclidean search finds the
+    look-alikes of `rae.similar`. `units` are those of SQL: "graph", of the graph it runs on, or "fit". Nothing that is
+    there is replaced without `force`, and nothing that an export did not write is replaced at all.
     """
     if to not in TARGETS:
         near = difflib.get_close_matches(str(to), TARGETS, n=1)

@@ -46,13 +46,17 @@ def _structure_rows(graph: GraphBuilder, model: ExactModel) -> None:
     assert fitted is not None
     more = "; strengths in units of the graph of the fit, see its metadata" if model.weighted else ""
     counts = graph.input("counts", len(names), f"of each node: {', '.join(names)}{more}")
-    mean = graph.default("unit_mean", fitted.mean, "mean of log(1 + counts) over the graph; that of the fit if left out")
+    mean = graph.default(
+        "unit_mean", fitted.mean, "mean of log(1 + counts) over the graph; that of the fit if left out"
+    )
     deviation = graph.default(
         "unit_deviation", fitted.deviation, "their deviation, at least 0.1; that of the fit if left out"
     )
     logs = graph.op("Log", graph.op("Add", counts, graph.constant([1.0])))
     measures = graph.op("Div", graph.op("Sub", logs, mean), deviation)
-    graph.output("measures", measures, len(names), "the counts in units: what `measures`, mean_* and deviation_* are of")
+    graph.output(
+        "measures", measures, len(names), "the counts in units: what `measures`, mean_* and deviation_* are of"
+    )
     waves = _waves(graph, measures, fitted, n_averaged(model.channels, model.weighted))
     graph.output("waves", waves, 2 * fitted.n_frequencies, "cosines, then sines: what waves_* are means of")
 
@@ -69,7 +73,10 @@ def _place(graph: GraphBuilder, model: ExactModel, fitted: Structure) -> str:
     names, averaged = _names(model), n_averaged(model.channels, model.weighted)
     config = model.config
     weights = weighted_measures(fitted.mean.new_ones((1, len(names))), config).numpy()[0]
-    parts, factors = [graph.input("measures", len(names), f"of each node, as rows-1 gives them: {', '.join(names)}")], [weights]
+    parts, factors = (
+        [graph.input("measures", len(names), f"of each node, as rows-1 gives them: {', '.join(names)}")],
+        [weights],
+    )
     read = f"of {', '.join(names[:averaged])}"
     for k, weight in enumerate(config.level_weights, 1):
         ways = place_ways(model.channels, model.weighted) if k == 1 else ((0, 0, ()),)
@@ -145,9 +152,7 @@ def _action_blocks(graph: GraphBuilder, model: ExactModel) -> list[str]:
         )
         for k in range(1, HOPS + 1)
     ]
-    weighted = [
-        graph.op("Mul", hop, graph.constant([weight])) for hop, weight in zip(hops, far_weights(), strict=True)
-    ]
+    weighted = [graph.op("Mul", hop, graph.constant([weight])) for hop, weight in zip(hops, far_weights(), strict=True)]
     far = graph.op("Sum", *weighted)
     own = graph.op("MatMul", _prepared(graph, fitted), graph.constant(fitted.own_axes))
     blocks = [graph.op("Sub", own, graph.constant(fitted.own_center))]
@@ -179,5 +184,3 @@ def _one_length(graph: GraphBuilder, block: str, fitted: Actions, k: int) -> str
     moved = graph.op("Sub", unit, graph.constant(fitted.unit_centers[k]))
     scaled = graph.op("Mul", moved, graph.constant([float(fitted.unit_scales[k])]))
     return graph.op("Where", graph.op("Greater", length, graph.constant([0.0])), scaled, block)
-
-

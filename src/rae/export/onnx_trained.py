@@ -18,8 +18,8 @@ def trained_graphs(model: Checkpoint) -> dict[str, GraphBuilder]:
     """
     if model.config.inference == "sampled":
         raise RaeError(
-            "ONNX reads means over all neighbours, and this model was fitted with inference='sampled', which draws some "
-            "of them; fit it with the default of that setting"
+            "ONNX reads means over all neighbours, and this model was fitted with inference='sampled', which draws "
+            "some of them; fit it with the default of that setting"
         )
     encoders = {f"{loss}_" if len(model.encoders) > 1 else "": e for loss, e in model.encoders.items()}
     first = 1 if model.config.order == "project_first" else 2

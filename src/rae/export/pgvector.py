@@ -120,8 +120,13 @@ def _has_pgvector(connection: Any) -> bool:
 
 def _why_real(vectors: Vectors) -> str:
     if vectors.width > MOST_NUMBERS:
-        return f"the vectors are real[]: they have {vectors.width:,} numbers, and the type vector holds {MOST_NUMBERS:,}"
-    return "the vectors are real[]: the database has no extension pgvector, or you may not create it (CREATE EXTENSION vector)"
+        return (
+            f"the vectors are real[]: they have {vectors.width:,} numbers, and the type vector holds {MOST_NUMBERS:,}"
+        )
+    return (
+        "the vectors are real[]: the database has no extension pgvector, or you may not create it (CREATE EXTENSION "
+        "vector)"
+    )
 
 
 # ----------------------------------------------------------------------------- binary rows

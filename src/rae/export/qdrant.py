@@ -23,8 +23,8 @@ def write(run: Run, target: str, options: Options) -> Written:
     """Write the vectors of a run as a collection, in batches; a collection that is not complete is gone on with.
 
     Qdrant has no transactions: until all points are there, the metadata of the collection says `complete: false`, and
-    the same call writes all of them again. Whole numbers from 0 up are the ids of points; other ids get a UUID each, the
-    same one every time, and are in the payload.
+    the same call writes all of them again. Whole numbers from 0 up are the ids of points; other ids get a UUID each,
+    the same one every time, and are in the payload.
     """
     client, table = _client(target), check_table(options.table)
     try:
@@ -85,7 +85,7 @@ def _write(client: Any, table: str, vectors: Vectors, resumes: bool, options: Op
     client.update_collection(table, metadata={COMPLETE: True})
 
 
-def point_ids(ids: pa.ChunkedArray) -> list[int | str]:
+def point_ids(ids: pa.ChunkedArray) -> list[Any]:
     """The ids of the points of these nodes.
 
     >>> point_ids(pa.chunked_array([[7, 8]]))
@@ -93,7 +93,7 @@ def point_ids(ids: pa.ChunkedArray) -> list[int | str]:
     >>> point_ids(pa.chunked_array([["ann"]]))
     ['33de158e-5c1d-5b6d-8129-96eb7e4d2bd9']
     """
-    values = ids.to_pylist()
+    values: list[Any] = ids.to_pylist()
     if pa.types.is_integer(ids.type) and min(values, default=0) >= 0:
         return values
     return [str(uuid.uuid5(NAMESPACE, str(value))) for value in values]

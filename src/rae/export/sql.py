@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rae.errors import Argument, ConfigError, RaeError
 from rae.estimator import UNITS
-from rae.export import sql_exact, sql_trained, sql_text
+from rae.export import sql_exact, sql_text, sql_trained
 from rae.export.contract import Options, Written, check_new_file
 from rae.model.channels import in_words
 from rae.model.checkpoint import Fitted
@@ -99,9 +99,9 @@ def header(model: Fitted, units: str) -> str:
         lines.append(f"units    of {whose}")
     lines += [
         "",
-        "run it   duckdb my.duckdb -c \".read model.sql\" -c \"COPY rae_vectors TO 'vectors.parquet'\"",
+        'run it   duckdb my.duckdb -c ".read model.sql" -c "COPY rae_vectors TO \'vectors.parquet\'"',
         "",
-        "Symbols are those of the documentation, \"What is in a vector\" and \"The paper and this code\".",
+        'Symbols are those of the documentation, "What is in a vector" and "The paper and this code".',
     ]
     wrapped = [part for line in lines for part in (textwrap.wrap(line, 110, subsequent_indent=" " * 9) or [""])]
     return "\n".join(f"-- {line}".rstrip() for line in wrapped) + "\n"

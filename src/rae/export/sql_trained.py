@@ -143,4 +143,3 @@ def _activated(layer: Layer, row: str) -> str:
     gain, shift = layer.norm_factors()
     value = _ACTIVATIONS[layer.activation].format("(x[1] * x[2] + x[3])")
     return f"[{value} FOR x IN list_zip({row}, {sql.list_literal(gain)}, {sql.list_literal(shift)})]"
-

@@ -46,7 +46,7 @@ class Vectors:
 
 
 def vectors_of(run: Run, options: Options) -> Vectors:
-    """The rows of a run; with `weights` its vectors are as distances see them, so that a plain search finds look-alikes."""
+    """The rows of a run; with `weights`, vectors as distances see them, so that a plain search finds look-alikes."""
     table, described = run.to_arrow(), about(run)
     if options.weights is None:
         return Vectors(table, described)
