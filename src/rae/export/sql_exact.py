@@ -15,27 +15,36 @@ from rae.model.exact import ExactModel
 from rae.model.structure import SMALLEST_DEVIATION, WAVE_LEVELS, Structure
 
 COUNTS = """\
--- triangles: each edge once, from its end of lower degree, so that a triangle has one first corner
+-- N(u) with ranks: nodes by degree, so that paths go through nodes of lower degree, and there are few
+CREATE OR REPLACE TEMP TABLE rae_ranked AS
+WITH ranks AS (SELECT node, row_number() OVER (ORDER BY degree, node) AS rank FROM rae_degrees)
+SELECT e.node, e.neighbor, a.rank, b.rank AS neighbor_rank
+FROM rae_neighbors e JOIN ranks a ON a.node = e.node JOIN ranks b ON b.node = e.neighbor;
+
+-- triangles: each has one lowest corner a, and one edge that goes upwards from b to c
 CREATE OR REPLACE TEMP TABLE rae_triangles AS
-WITH forward AS (
-  SELECT e.node AS a, e.neighbor AS b
-  FROM rae_neighbors e JOIN rae_degrees d ON d.node = e.node JOIN rae_degrees f ON f.node = e.neighbor
-  WHERE d.degree < f.degree OR (d.degree = f.degree AND d.node < f.node)
-), corners AS (
-  SELECT unnest([ab.a, ab.b, bc.b]) AS node
-  FROM forward ab JOIN forward bc ON bc.a = ab.b JOIN forward ac ON ac.a = ab.a AND ac.b = bc.b
+WITH upwards AS (SELECT node AS low, neighbor AS high FROM rae_ranked WHERE rank < neighbor_rank),
+corners AS (
+  SELECT unnest([ab.low, ab.high, bc.high]) AS node
+  FROM upwards ab JOIN upwards bc ON bc.low = ab.high JOIN upwards ac ON ac.low = ab.low AND ac.high = bc.high
 )
 SELECT node, count(*) AS triangles FROM corners GROUP BY node;
 
--- 4-cycles: two nodes with p common neighbours are across from each other in p (p - 1) / 2 of them
+-- 4-cycles, each from its highest corner u: with p paths u - v - w, u and w are across from each other in p (p - 1) / 2
+-- of them, and every v is on p - 1
 CREATE OR REPLACE TEMP TABLE rae_four_cycles AS
-WITH across AS (
-  SELECT x.node AS a, y.neighbor AS b, count(*) AS p
-  FROM rae_neighbors x JOIN rae_neighbors y ON y.node = x.neighbor
-  WHERE x.node < y.neighbor GROUP BY x.node, y.neighbor HAVING count(*) > 1
+WITH paths AS NOT MATERIALIZED (
+  SELECT vu.neighbor AS u, vu.node AS v, vw.neighbor AS w
+  FROM rae_ranked vu JOIN rae_ranked vw ON vw.node = vu.node
+  WHERE vu.rank < vu.neighbor_rank AND vw.neighbor_rank < vu.neighbor_rank
+), across AS (
+  SELECT u, w, count(*) AS p FROM paths GROUP BY u, w HAVING count(*) > 1
+), counted AS (
+  SELECT unnest([u, w]) AS node, p * (p - 1) / 2 AS cycles FROM across
+  UNION ALL
+  SELECT v, p - 1 FROM paths JOIN across USING (u, w)
 )
-SELECT node, sum(p * (p - 1) / 2) AS four_cycles
-FROM (SELECT a AS node, p FROM across UNION ALL SELECT b, p FROM across) GROUP BY node;
+SELECT node, sum(cycles) AS four_cycles FROM counted GROUP BY node;
 
 -- core numbers: begin with degrees; again and again, k(u) becomes the largest h such that h neighbours have h or more.
 -- What no longer changes are the core numbers. Only nodes beside those that changed last are looked at.
