@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import resource
 import signal
+import subprocess
 import sys
 
 import numpy as np
@@ -90,6 +91,22 @@ def test_a_dataset_is_replaced_by_a_newer_version_alone(run, tmp_path):
         run.export("lance", tmp_path / "no" / "z.lance")
     with pytest.raises(FileError, match="on this machine"):
         run.export("lance", "s3://bucket/z.lance")
+
+
+@pytest.mark.parametrize("to", ["lance", "duckdb"])
+def test_what_a_killed_export_left_is_removed_by_the_next(run, tmp_path, to):
+    """The process is killed in the middle of its rows; nothing that looks like a result is there."""
+    pytest.importorskip(to)
+    program = (
+        "import os, sys; from rae import Run; from rae.export import vectors; vectors.BATCH = 16\n"
+        "def stop(stage, done, total, info): done > 30 and os.kill(os.getpid(), 9)\n"
+        "Run.open(sys.argv[1]).export(sys.argv[2], sys.argv[3], progress=stop)"
+    )
+    target = tmp_path / "z"
+    done = subprocess.run([sys.executable, "-c", program, str(run.path), to, str(target)], check=False)
+    assert done.returncode == -signal.SIGKILL
+    run.export(to, target)
+    assert [path.name for path in tmp_path.iterdir()] == ["z"]
 
 
 # ----------------------------------------------------------------------------- DuckDB

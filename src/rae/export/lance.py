@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import os
 import shutil
-import uuid
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from rae.errors import Argument, FileError, MissingExtraError, one_line
+from rae.errors import FileError, MissingExtraError, one_line
 from rae.export.contract import FORCE, MARK, TARGET, Options, Written
 from rae.export.vectors import Vectors, vectors_of
 from rae.run import Run
 from rae.storage.atomic import writing
+from rae.storage.lock import exclusive_lock
 
 
 def write(run: Run, target: str, options: Options) -> Written:
@@ -28,14 +32,25 @@ def write(run: Run, target: str, options: Options) -> Written:
     if exists:
         _write(lance, vectors, path, "overwrite", options)
         return Written("lance", str(path), rows=vectors.table.num_rows)
-    hidden = path.parent / f".{uuid.uuid4().hex}.tmp"
-    try:
+    with _staging(path) as hidden:
         _write(lance, vectors, hidden, "create", options)
         with writing(path):
             hidden.rename(path)
-    finally:
-        shutil.rmtree(hidden, ignore_errors=True)
     return Written("lance", str(path), rows=vectors.table.num_rows)
+
+
+@contextlib.contextmanager
+def _staging(path: Path) -> Iterator[Path]:
+    """A hidden folder beside the target, of one name, so that the next export removes what a killed one left."""
+    hidden = path.with_name(f".{hashlib.blake2b(os.fsencode(path.name), digest_size=16).hexdigest()}.tmp")
+    with exclusive_lock(hidden.with_suffix(".lock")) as free:
+        if not free:
+            raise FileError(f"another export is writing {path}; wait for it, or choose another ", TARGET)
+        try:
+            shutil.rmtree(hidden, ignore_errors=True)
+            yield hidden
+        finally:
+            shutil.rmtree(hidden, ignore_errors=True)
 
 
 def _library() -> Any:
@@ -59,7 +74,7 @@ def _check(lance: Any, path: Path, force: bool) -> bool:
     except (ValueError, OSError):
         ours = False
     if not ours:
-        raise FileError(f"{path} is there and is no dataset that rae wrote; choose another ", Argument("target"))
+        raise FileError(f"{path} is there and is no dataset that rae wrote; choose another ", TARGET)
     if not force:
         raise FileError(
             f"{path} is there already; choose another name, or pass ", FORCE, " to make these its newest version"
