@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import resource
 import signal
-import subprocess
 import sys
 
 import numpy as np
@@ -103,8 +102,7 @@ def test_what_a_killed_export_left_is_removed_by_the_next(run, tmp_path, to):
         "Run.open(sys.argv[1]).export(sys.argv[2], sys.argv[3], progress=stop)"
     )
     target = tmp_path / "z"
-    done = subprocess.run([sys.executable, "-c", program, str(run.path), to, str(target)], check=False)
-    assert done.returncode == -signal.SIGKILL
+    assert exit_code(program, str(run.path), to, str(target)) == -signal.SIGKILL
     run.export(to, target)
     assert [path.name for path in tmp_path.iterdir()] == ["z"]
 
