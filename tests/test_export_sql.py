@@ -25,7 +25,7 @@ SMALL = {"dims": (7, 5), "fanout": (3, 3), "steps": 4, "batch_size": 32}
 def database(edges, features=None):
     """A database with the tables of a user: edges as they came, features in the long format."""
     connection = duckdb.connect()
-    connection.register("e", pa.table({"caller": edges[0], "called": edges[1]}))
+    connection.register("e", pa.table([pa.array(column) for column in edges], names=list("abcd")[: len(edges)]))
     connection.execute("CREATE TABLE edges AS FROM e")
     if features is not None:
         connection.register("f", pa.table(dict(zip(("id", "feature", "value"), features, strict=True))))
@@ -110,6 +110,33 @@ def test_another_graph_is_measured_in_its_own_units():
         np.testing.assert_allclose(vectors, model.transform(graph, units=units), atol=1e-5)
 
 
+WEIGHT = np.where(RNG.random(len(ENDS)) < 0.05, 0.0, RNG.gamma(0.7, 80.0, len(ENDS)))  # a zero is no edge
+KIND = RNG.choice(["card", "it's a */ wire"], len(ENDS), p=[0.8, 0.2])
+
+
+@pytest.mark.parametrize("units", ["graph", "fit"])
+@pytest.mark.parametrize(
+    ("given", "mix"),
+    [
+        ({"weight": WEIGHT}, "union"),
+        ({"directed": True}, "directions"),
+        ({"kind": KIND}, "channels"),
+        ({"weight": WEIGHT, "directed": True, "kind": KIND}, "channels"),
+        ({"weight": WEIGHT, "directed": True, "kind": KIND}, "union"),
+    ],
+    ids=["weights", "directions", "kinds", "all", "all together"],
+)
+def test_weights_directions_and_kinds(given, mix, units):
+    graph = Graph.from_edges(ENDS, **given)
+    features = RNG.normal(size=(graph.n_nodes, 3)).astype(np.float32)
+    model = rae.RAE(mix=mix).fit(graph, features=features)
+    columns = [ENDS[:, 0], ENDS[:, 1], *(given[name] for name in ("weight", "kind") if name in given)]
+    connection = database(columns, long(list(graph.ids), features))
+
+    vectors = computed(connection, script(model.fitted, units), list(graph.ids))
+    np.testing.assert_allclose(vectors, model.transform(graph, features, units=units), atol=1e-5)
+
+
 FAMILIES = {
     "path": [(i, i + 1) for i in range(30)],
     "clique and tail": [(i, j) for i in range(8) for j in range(i)] + [(7, 8), (8, 9), (9, 10)],
@@ -179,9 +206,6 @@ def test_an_updated_run_is_in_the_units_of_its_fit(tmp_path):
 def test_what_sql_cannot_say_is_refused_in_one_sentence(run, tmp_path):
     with pytest.raises(ConfigError, match="units must be one of 'graph', 'fit', got 'metres'"):
         run.export("sql", tmp_path / "x", units="metres")
-    weighted = rae.RAE().fit(Graph.from_edges(ENDS, directed=True, weight=np.ones(len(ENDS))))
-    with pytest.raises(RaeError, match="reads edges that are directed, weighted"):
-        script(weighted.fitted, "graph")
     for setting in ({"inference": "sampled"}, {"degree_above_cap": "random"}):
         with pytest.raises(RaeError, match="draws neighbours at random"):
             script(rae.RAE(**SMALL, **setting).fit(Graph.from_edges(ENDS)).fitted, "graph")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import resource
 import signal
 import sys
 
@@ -12,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 import rae
+from elsewhere import exit_code
 from postgres import server
 from rae import Run, similar
 from rae.errors import ConfigError, FileError, MissingExtraError
@@ -20,7 +20,6 @@ from rae.export.vectors import plain
 
 RNG = np.random.default_rng(5)
 ENDS = (RNG.random((300, 2)) ** 2 * 60).astype(np.int64)
-NAMES = [f"node {u}" for u in range(60)]
 
 
 @pytest.fixture(scope="module")
@@ -181,6 +180,7 @@ def test_a_search_in_weighted_vectors_finds_the_look_alikes(run, tmp_path):
 @pytest.mark.parametrize("to", ["duckdb", "lance", "qdrant", "sql", "onnx"])
 def test_a_full_disk_is_one_sentence_and_leaves_nothing(run, tmp_path, to):
     pytest.importorskip({"lance": "lance", "qdrant": "qdrant_client", "sql": "rae", "onnx": "onnx"}.get(to, to))
+    resource = pytest.importorskip("resource", reason="it needs a POSIX system")
     name = {"onnx": "z.onnx"}.get(to, "z")
     before, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (6_000, before[1]))

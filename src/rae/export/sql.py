@@ -9,6 +9,7 @@ from rae.errors import Argument, ConfigError, RaeError
 from rae.estimator import UNITS
 from rae.export import sql_exact, sql_text, sql_trained
 from rae.export.contract import Options, Written, check_new_file
+from rae.graph.channels import kinds_of
 from rae.model.channels import in_words
 from rae.model.checkpoint import Fitted
 from rae.model.exact import ExactModel
@@ -50,26 +51,22 @@ def chosen_units(run: Run, model: Fitted, asked: str | None) -> str:
 def script(model: Fitted, units: str) -> str:
     """The statements, from the user's tables to the temporary table `rae_vectors`.
 
-    A model that SQL cannot run is refused: one that reads weights, directions or kinds, or that samples neighbours.
+    A model that samples neighbours is refused: SQL would draw others.
     """
     refuse(model)
     reads_features = not model.structural
     body = sql_exact.statements(model, units) if isinstance(model, ExactModel) else sql_trained.statements(model)
-    parts = [header(model, units), sql_text.EDGES]
+    channels, weighted = (model.channels, model.weighted) if isinstance(model, ExactModel) else ((), False)
+    edges = sql_text.edges_with(weighted, bool(kinds_of(channels))) if channels else sql_text.EDGES
+    parts = [header(model, units), edges]
     if reads_features:
         parts.append(sql_text.FEATURES)
-    return "\n".join([*parts, sql_text.graph(reads_features), *body])
+    return "\n".join([*parts, sql_text.graph(reads_features, channels, weighted), *body])
 
 
 def refuse(model: Fitted) -> None:
-    """Refuse a model that reads what the SQL does not compute."""
+    """Refuse a model that reads neighbours drawn at random, which are not the same for SQL."""
     if isinstance(model, ExactModel):
-        if model.channels:
-            raise RaeError(
-                f"SQL is written for models of plain edges, and this one reads edges that are "
-                f"{in_words(model.channels, model.weighted)}; fit without these, or use ",
-                *(Argument("to", "onnx"), " with means that you compute yourself"),
-            )
         return
     sampled = {"inference": "sampled", "degree_above_cap": "random"}
     for name, value in sampled.items():
@@ -80,13 +77,20 @@ def refuse(model: Fitted) -> None:
             )
 
 
+def _more_of_edges(model: Fitted) -> str:
+    if not isinstance(model, ExactModel) or not model.channels:
+        return ""
+    more = [*(["its weight"] if model.weighted else []), *(["its kind"] if kinds_of(model.channels) else [])]
+    return "".join(f", {what}" for what in more) + f"; edges are {in_words(model.channels, model.weighted)}"
+
+
 def header(model: Fitted, units: str) -> str:
     """What the file is, what it reads and what it makes, as comments."""
     blocks = ", ".join(f"{b.name} {b.start + 1}..{b.stop}" for b in model.blocks)
     lines = [
         f"Vectors of graph nodes by a fitted model, for DuckDB {OLDEST} or newer. Written by rae {__version__}.",
         "",
-        "reads    edges (its first two columns: the ends of an edge)",
+        "reads    edges (its first columns: the ends of an edge" + _more_of_edges(model) + ")",
     ]
     if not model.structural:
         lines.append("         features (its first three columns: id, name of the feature, value)")

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from rae.config import MEASURES, ExactConfig
 from rae.export import sql_text as sql
+from rae.graph.channels import kinds_of, split_name
 from rae.model.actions import BLOCKS, HOPS, Actions, far_weights
+from rae.model.channels import (
+    in_directions,
+    is_directed,
+    measure_names,
+    mixed_channels,
+    n_averaged,
+    n_measures,
+)
 from rae.model.exact import ExactModel
 from rae.model.structure import SMALLEST_DEVIATION, WAVE_LEVELS, Structure
 
@@ -67,14 +77,39 @@ SELECT node, k AS core FROM core;
 """
 
 
+@dataclass(frozen=True)
+class Read:
+    """What a model reads of edges: channels by name, and the columns of its measures."""
+
+    channels: tuple[str, ...]
+    weighted: bool
+
+    @property
+    def names(self) -> list[str]:
+        """The columns of the measures: those of a plain graph, then x4, x5, ..."""
+        return [*MEASURES, *(f"x{j}" for j in range(len(MEASURES), n_measures(self.channels, self.weighted)))]
+
+    @property
+    def averaged(self) -> list[str]:
+        """Those whose moments over neighbours are taken."""
+        return self.names[: n_averaged(self.channels, self.weighted)]
+
+    def weight(self, group: Sequence[str]) -> str:
+        """The weight of a neighbour in these channels together; "" for all edges alike."""
+        return " + ".join(f"e.c{self.channels.index(name)}" for name in group)
+
+
 def statements(model: ExactModel, units: str) -> list[str]:
     """The statements that make the vectors of an exact model from a graph, and features where it reads some."""
     out, parts = [], []
     if model.actions is not None:
-        out += action_statements(model.actions, _feature_names(model))
+        groups = mixed_channels(model.channels, model.weighted, model.config.mix)
+        weights = [Read(model.channels, model.weighted).weight(group) for group in groups]
+        out += action_statements(model.actions, _feature_names(model), weights)
         parts += [("rae_actions", name) for name in BLOCKS]
     if model.structure is not None:
-        out += structure_statements(model.structure, model.config, model.structure_scale, units)
+        read = Read(model.channels, model.weighted)
+        out += structure_statements(model.structure, model.config, model.structure_scale, units, read)
         parts += [("rae_place", "place"), ("rae_around", "around")]
     return [*out, sql.result(parts, model.width)]
 
@@ -86,34 +121,77 @@ def _feature_names(model: ExactModel) -> Sequence[str]:
 # ----------------------------------------------------------------------------- place and around
 
 
-def structure_statements(fitted: Structure, config: ExactConfig, scale: float, units: str) -> list[str]:
+def structure_statements(fitted: Structure, config: ExactConfig, scale: float, units: str, read: Read) -> list[str]:
     """The statements of `place` and `around`."""
     return [
         sql.degrees(),
         COUNTS,
-        _measures(fitted, units),
-        _counted(config),
-        *_levels(config),
-        _statistics(config),
+        *([_channel_measures(fitted, units, read)] if read.channels else []),
+        _measures(fitted, units, read),
+        _counted(config, read),
+        *_levels(config, read),
+        _statistics(config, read),
         _place(fitted, scale, units),
-        *_around(fitted, config, scale),
+        *_around(fitted, config, scale, read),
     ]
 
 
-def _measures(fitted: Structure, units: str) -> str:
-    counts = ", ".join(f"ln(1 + coalesce({name}, 0)) AS {name}" for name in MEASURES)
+def _channel_measures(fitted: Structure, units: str, read: Read) -> str:
+    """Edges and strengths of each node by direction and kind, before their logarithm."""
+    kinds = kinds_of(read.channels) or ("",)
+    at = {name: i for i, name in enumerate(read.channels)}
+    kind_of = {name: kinds.index(split_name(name)[1]) for name in read.channels}
+    sums = ", ".join(
+        f"coalesce(sum((c{i} > 0)::INTEGER), 0) AS n{i}, coalesce(sum(c{i}), 0) AS s{i}" for i in at.values()
+    )
+    scales = []
+    for k, kind in enumerate(kinds):
+        own = ", ".join(f"s{at[name]}" for name in read.channels if kind_of[name] == k)
+        median = f"(SELECT coalesce(median(v), 1) FROM (SELECT unnest([{own}]) AS v FROM sums) WHERE v > 0)"
+        value = "1e0" if fitted.scales is None else sql.number(fitted.scales[k]) if units == "fit" else median
+        scales.append(f"{value} AS unit_{k}")
+    columns = []
+    for group in in_directions(read.channels):
+        columns += [" + ".join(f"n{at[name]}" for name in group)] if is_directed(read.channels) else []
+        strength = " + ".join(f"s{at[name]} / unit_{kind_of[name]}" for name in group)
+        columns += [strength] if read.weighted else []
+    if kinds_of(read.channels):
+        for name in read.channels:
+            columns += [f"n{at[name]}", *([f"s{at[name]} / unit_{kind_of[name]}"] if read.weighted else [])]
+    named = zip(columns, read.names[len(MEASURES) :], measure_names(read.channels, read.weighted), strict=True)
+    lines = "".join(f",\n  {column} AS {name} /* {_one_comment(words)} */" for column, name, words in named)
+    return sql.temporary(
+        "rae_channels",
+        "edges and strengths by direction and kind; a strength is in units of the median strength of its kind",
+        f"""\
+WITH sums AS (
+  SELECT n.node, {sums} FROM rae_nodes n LEFT JOIN rae_neighbors e ON e.node = n.node GROUP BY n.node
+), units AS (SELECT {", ".join(scales)})
+SELECT node{lines}
+FROM sums, units""",
+    )
+
+
+def _one_comment(words: str) -> str:
+    """Words that end no comment: a kind of edges may have any name."""
+    return " ".join(words.replace("*/", "").split())
+
+
+def _measures(fitted: Structure, units: str, read: Read) -> str:
+    counts = ", ".join(f"ln(1 + coalesce({name}, 0)) AS {name}" for name in read.names)
+    more = " LEFT JOIN rae_channels USING (node)" if read.channels else ""
     if units == "graph":
-        mean = ", ".join(f"avg({name}) AS mean_{name}" for name in MEASURES)
+        mean = ", ".join(f"avg({name}) AS mean_{name}" for name in read.names)
         smallest = sql.number(SMALLEST_DEVIATION)
-        deviation = ", ".join(f"greatest(stddev_pop({name}), {smallest}) AS deviation_{name}" for name in MEASURES)
+        deviation = ", ".join(f"greatest(stddev_pop({name}), {smallest}) AS deviation_{name}" for name in read.names)
         unit = f"SELECT {mean},\n    {deviation} FROM logs"
     else:
-        values = [(name, fitted.mean[j], fitted.deviation[j]) for j, name in enumerate(MEASURES)]
+        values = [(name, fitted.mean[j], fitted.deviation[j]) for j, name in enumerate(read.names)]
         unit = "SELECT " + ",\n    ".join(
             f"{sql.number(mean)} AS mean_{name}, {sql.number(deviation)} AS deviation_{name}"
             for name, mean, deviation in values
         )
-    x = ", ".join(f"(l.{name} - u.mean_{name}) / u.deviation_{name} AS {name}" for name in MEASURES)
+    x = ", ".join(f"(l.{name} - u.mean_{name}) / u.deviation_{name} AS {name}" for name in read.names)
     whose = "of this graph" if units == "graph" else "of the graph of the fit"
     return sql.temporary(
         "rae_measures",
@@ -122,7 +200,7 @@ def _measures(fitted: Structure, units: str) -> str:
 WITH logs AS (
   SELECT node, {counts}
   FROM rae_degrees LEFT JOIN rae_triangles USING (node) LEFT JOIN rae_core USING (node)
-  LEFT JOIN rae_four_cycles USING (node)
+  LEFT JOIN rae_four_cycles USING (node){more}
 ), units AS (
   {unit}
 )
@@ -131,36 +209,46 @@ FROM logs l, units u""",
     )
 
 
-def _counted(config: ExactConfig) -> str:
+def _counted(config: ExactConfig, read: Read) -> str:
+    weights = [*config.measure_weights, *[config.channel_weight] * (len(read.names) - len(MEASURES))]
     weighted = ", ".join(
-        f"{sql.number(weight)} * {name} AS {name}"
-        for name, weight in zip(MEASURES, config.measure_weights, strict=True)
+        f"{sql.number(weight)} * {name} AS {name}" for name, weight in zip(read.names, weights, strict=True)
     )
     return sql.temporary("rae_x", "x as `place` counts it", f"SELECT node, {weighted} FROM rae_measures")
 
 
-def _levels(config: ExactConfig) -> list[str]:
+def _levels(config: ExactConfig, read: Read) -> list[str]:
     deviations = ",\n  coalesce(stddev_pop(COLUMNS(r.* EXCLUDE (node))), 0) AS 'sd_\\0'"
-    out = []
+    averaged = ", ".join(read.averaged)
+    out = [f"CREATE OR REPLACE TEMP VIEW rae_x_averaged AS SELECT node, {averaged} FROM rae_x;\n"]
     for k in range(1, len(config.level_weights) + 1):
-        below = "rae_x" if k == 1 else "rae_mean_1_alone" if k == 2 else f"rae_mean_{k - 1}"
+        below = "rae_x_averaged" if k == 1 else "rae_mean_1_alone" if k == 2 else f"rae_mean_{k - 1}"
         about = f"M^{k} x: means over nodes {k} edge{'s' if k > 1 else ''} away" + (", and sd x" if k == 1 else "")
         out.append(sql.means(f"rae_mean_{k}", below, about, also=deviations if k == 1 else ""))
         if k == 1:
-            alone = f"SELECT node, {', '.join(MEASURES)} FROM rae_mean_1"
-            out.append(f"CREATE OR REPLACE TEMP VIEW rae_mean_1_alone AS {alone};\n")
+            out.append(f"CREATE OR REPLACE TEMP VIEW rae_mean_1_alone AS SELECT node, {averaged} FROM rae_mean_1;\n")
+    for i, name in enumerate(read.channels):
+        weight, columns = f"e.c{i}", "COLUMNS(r.* EXCLUDE (node))"
+        mean = f"(sum({weight} * {columns}) / nullif(sum({weight}), 0))"
+        square = f"(sum({weight} * {columns} * {columns}) / nullif(sum({weight}), 0))"
+        also = f",\n  coalesce(sqrt(greatest({square} - {mean} * {mean}, 0)), 0) AS 'sd_\\0'"
+        about = f"M x and sd x along the channel {name}, by its weights"
+        out.append(sql.means(f"rae_channel_{i}", "rae_x_averaged", about, also=also, weight=weight))
     return out
 
 
-def _statistics(config: ExactConfig) -> str:
+def _statistics(config: ExactConfig, read: Read) -> str:
     """φ as columns p0, p1, ..."""
-    entries = [f"x.{name}" for name in MEASURES]
+    entries = [f"x.{name}" for name in read.names]
+    both = [*read.averaged, *(f"sd_{name}" for name in read.averaged)]
     for k, weight in enumerate(config.level_weights, 1):
-        moments = [*MEASURES, *(f"sd_{name}" for name in MEASURES)] if k == 1 else MEASURES
-        entries += [f"{sql.number(weight)} * m{k}.{name}" for name in moments]
+        tables = ["m1", *(f"c{i}" for i in range(len(read.channels)))] if k == 1 else [f"m{k}"]
+        moments = both if k == 1 else read.averaged
+        entries += [f"{sql.number(weight)} * {table}.{name}" for table in tables for name in moments]
     columns = [f"{entry} AS p{j}" for j, entry in enumerate(entries)]
     lines = ",\n  ".join(", ".join(columns[a : a + len(MEASURES)]) for a in range(0, len(columns), len(MEASURES)))
     joins = "".join(f" JOIN rae_mean_{k} m{k} USING (node)" for k in range(1, len(config.level_weights) + 1))
+    joins += "".join(f" JOIN rae_channel_{i} c{i} USING (node)" for i in range(len(read.channels)))
     return sql.temporary(
         "rae_phi",
         "φ: own measures, means and deviations of neighbours, farther means, each level times its weight",
@@ -184,11 +272,11 @@ FROM rows, model""",
     )
 
 
-def _around(fitted: Structure, config: ExactConfig, scale: float) -> list[str]:
+def _around(fitted: Structure, config: ExactConfig, scale: float, read: Read) -> list[str]:
     f = fitted.n_frequencies
     angles = [
         " + ".join(
-            [f"{sql.number(fitted.frequencies[i, j])} * {name}" for i, name in enumerate(MEASURES)]
+            [f"{sql.number(fitted.frequencies[i, j])} * {name}" for i, name in enumerate(read.averaged)]
             + [sql.number(fitted.phases[j])]
         )
         for j in range(f)
@@ -227,21 +315,33 @@ SELECT node, cos(COLUMNS('^a([0-9]+)$')) AS 'c\\1', sin(COLUMNS('^a([0-9]+)$')) 
 # ----------------------------------------------------------------------------- own, near, mid and far
 
 
-def action_statements(fitted: Actions, names: Sequence[str]) -> list[str]:
-    """The statements of the blocks of given features."""
+def action_statements(fitted: Actions, names: Sequence[str], weights: Sequence[str] = ("",)) -> list[str]:
+    """The statements of the blocks of given features, which are averaged by each of these weights, side by side."""
     directions, own = sql.as_written(fitted.axes), sql.as_written(fitted.own_axes)
     scale = {"scale": fitted.scale.numpy()}
     return [
         sql.feature_rows({"d": directions, "o": own}, names, scale),
         _prepared(fitted.words),
         *_projected(fitted, directions, own),
-        *(
-            sql.means(f"rae_hop_{k}", f"rae_hop_{k - 1}", f"h_{k} = M h_{k - 1}: means over neighbours")
-            for k in range(1, HOPS + 1)
-        ),
-        _blocks(fitted),
+        *(hop for g, weight in enumerate(weights) for hop in _hops(g, weight)),
+        _blocks(fitted, len(weights)),
         _one_length(fitted) if fitted.words else _as_they_are(),
     ]
+
+
+def _hops(group: int, weight: str) -> list[str]:
+    """h_1 .. h_4 along one group of channels; those of the first are rae_hop_1 .. rae_hop_4."""
+    along = f", by {weight}" if weight else ""
+    return [
+        sql.means(
+            _hop(k, group), _hop(k - 1, group), f"h_{k} = M h_{k - 1}: means over neighbours{along}", weight=weight
+        )
+        for k in range(1, HOPS + 1)
+    ]
+
+
+def _hop(k: int, group: int) -> str:
+    return f"rae_hop_{k}_{group}" if k and group else f"rae_hop_{k}"
 
 
 def _prepared(words: bool) -> str:
@@ -294,9 +394,9 @@ FROM rae_nodes n LEFT JOIN products p USING (node)""",
     return [projected, averaged]
 
 
-def _blocks(fitted: Actions) -> str:
+def _blocks(fitted: Actions, groups: int) -> str:
     maps = {
-        name: np.vstack([directions, -(center @ directions)[None]]).T  # the one of a row brings the center
+        name: _with_center(center, directions, groups).T
         for name, center, directions in (
             ("near", fitted.near_center.numpy(), fitted.near_map.numpy()),
             ("mid", fitted.mid_center.numpy(), fitted.mid_map.numpy()),
@@ -305,10 +405,10 @@ def _blocks(fitted: Actions) -> str:
     }
     constants = ",\n  ".join(f"{sql.matrix_literal(matrix)} AS {name}_map" for name, matrix in maps.items())
     weights = " + ".join(f"{sql.number(weight)} * x[{k}]" for k, weight in enumerate(far_weights(), 1))
-    hops = ", ".join(f"h{k}.v AS h{k}" for k in range(1, HOPS + 1))
+    each = [(k, g) for k in range(1, HOPS + 1) for g in range(groups)]
+    hops = ", ".join(" || ".join(f"h{k}_{g}.v" for g in range(groups)) + f" AS h{k}" for k in range(1, HOPS + 1))
     joins = "".join(
-        f" JOIN (SELECT node, {sql.all_columns('d')} AS v FROM rae_hop_{k}) h{k} USING (node)"
-        for k in range(1, HOPS + 1)
+        f"\n  JOIN (SELECT node, {sql.all_columns('d')} AS v FROM {_hop(k, g)}) h{k}_{g} USING (node)" for k, g in each
     )
     zipped = ", ".join(f"h{k}" for k in range(1, HOPS + 1))
     return sql.temporary(
@@ -326,6 +426,12 @@ SELECT node, own,
   {sql.product(f"[{weights} FOR x IN list_zip({zipped})]", "far_map")} AS far
 FROM hops, model""",
     )
+
+
+def _with_center(center: Any, directions: Any, groups: int) -> Any:
+    """The axes of each group of directions, then minus their product with its center, for the one of a row."""
+    parts = zip(np.split(center, groups), np.split(directions, groups), strict=True)
+    return np.vstack([row for c, d in parts for row in (d, -(c @ d)[None])])
 
 
 def _as_they_are() -> str:

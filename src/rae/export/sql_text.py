@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from rae.graph.channels import split_name
+
 DIGITS = 10  # of the numbers of a matrix
 
 
@@ -105,10 +107,12 @@ def temporary(name: str, about: str, query: str) -> str:
     return f"{comment}\nCREATE OR REPLACE TEMP TABLE {name} AS\n{query};\n"
 
 
-def means(name: str, rows: str, about: str, *, edges: str = "rae_neighbors", also: str = "") -> str:
-    """The statement of M: means over neighbours of every column of a table; 0 for nodes that have none."""
+def means(name: str, rows: str, about: str, *, edges: str = "rae_neighbors", also: str = "", weight: str = "") -> str:
+    """The statement of M: means over neighbours of every column of a table, by weight; 0 for nodes that have none."""
+    columns = "COLUMNS(r.* EXCLUDE (node))"
+    mean = f"sum(({weight}) * {columns}) / nullif(sum({weight}), 0)" if weight else f"avg({columns})"
     query = f"""\
-SELECT n.node, coalesce(avg(COLUMNS(r.* EXCLUDE (node))), 0){also}
+SELECT n.node, coalesce({mean}, 0){also}
 FROM rae_nodes n LEFT JOIN {edges} e ON e.node = n.node LEFT JOIN {rows} r ON r.node = e.neighbor
 GROUP BY n.node"""
     return temporary(name, about, query)
@@ -156,8 +160,48 @@ SELECT id, feature, value FROM features AS f(id, feature, value);
 """
 
 
-def graph(has_features: bool) -> str:
-    """The statements that number the nodes, and list the neighbours of each: N(u)."""
+def edges_with(weighted: bool, kinds: bool) -> str:
+    """The view of edges that have weights or kinds."""
+    given = ["source", "target", *(["weight"] if weighted else []), *(["kind"] if kinds else [])]
+    columns = ["source", "target", "weight::DOUBLE AS weight" if weighted else "1e0 AS weight"]
+    columns.append("kind::VARCHAR AS kind" if kinds else "'' AS kind")
+    return f"""\
+-- What is read. The first columns of the table `edges` are {", ".join(given)}; change its name here. Weights of doubled
+-- edges are added; where a row has none, write 1 AS weight.
+CREATE OR REPLACE TEMP VIEW rae_edges AS
+SELECT {", ".join(columns)} FROM edges AS e({", ".join(given)})
+WHERE source IS NOT NULL AND target IS NOT NULL{" AND weight > 0" if weighted else ""};
+"""
+
+
+def channels(names: Sequence[str], weighted: bool) -> str:
+    """The statement of N(u) with the weight of every neighbour in each channel, as columns c0, c1, ..."""
+    ways = list(dict.fromkeys(split_name(name)[0] for name in names))
+    conditions = [
+        f"way = {text_literal(direction)} AND kind = {text_literal(kind)}" for direction, kind in map(split_name, names)
+    ]
+    value = "coalesce(sum(weight) FILTER ({}), 0)" if weighted else "(count(*) FILTER ({}) > 0)::INTEGER::DOUBLE"
+    columns = ",\n  ".join(f"{value.format(condition)} AS c{i}" for i, condition in enumerate(conditions))
+    return temporary(
+        "rae_neighbors",
+        f"N(u): doubled edges once, self-loops not at all; the weight of each in {', '.join(names)}",
+        f"""\
+WITH pairs AS (
+  SELECT s.node AS a, t.node AS b, e.weight, e.kind
+  FROM rae_edges e JOIN rae_nodes s ON s.id = e.source JOIN rae_nodes t ON t.id = e.target
+  WHERE s.node <> t.node
+), ends AS (
+  SELECT a AS node, b AS neighbor, weight, kind, {text_literal(ways[0])} AS way FROM pairs
+  UNION ALL SELECT b, a, weight, kind, {text_literal(ways[-1])} FROM pairs
+)
+SELECT node, neighbor,
+  {columns}
+FROM ends GROUP BY node, neighbor""",
+    )
+
+
+def graph(has_features: bool, names: Sequence[str] = (), weighted: bool = False) -> str:
+    """The statements that number the nodes, and list the neighbours of each: N(u), with channels where there are some."""
     more = " UNION SELECT id FROM rae_features" if has_features else ""
     nodes = temporary(
         "rae_nodes",
@@ -166,6 +210,8 @@ def graph(has_features: bool) -> str:
 SELECT row_number() OVER (ORDER BY id) AS node, id
 FROM (SELECT source AS id FROM rae_edges UNION SELECT target FROM rae_edges{more})""",
     )
+    if names:
+        return f"{nodes}\n{channels(names, weighted)}"
     neighbors = temporary(
         "rae_neighbors",
         "N(u): an edge counts in both directions, doubled ones once, self-loops not at all",
