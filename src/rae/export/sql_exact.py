@@ -145,7 +145,7 @@ def _channel_measures(fitted: Structure, units: str, read: Read) -> str:
         f"coalesce(sum((c{i} > 0)::INTEGER), 0) AS n{i}, coalesce(sum(c{i}), 0) AS s{i}" for i in at.values()
     )
     scales = []
-    for k, kind in enumerate(kinds):
+    for k in range(len(kinds)):
         own = ", ".join(f"s{at[name]}" for name in read.channels if kind_of[name] == k)
         median = f"(SELECT coalesce(median(v), 1) FROM (SELECT unnest([{own}]) AS v FROM sums) WHERE v > 0)"
         value = "1e0" if fitted.scales is None else sql.number(fitted.scales[k]) if units == "fit" else median

@@ -201,7 +201,7 @@ FROM ends GROUP BY node, neighbor""",
 
 
 def graph(has_features: bool, names: Sequence[str] = (), weighted: bool = False) -> str:
-    """The statements that number the nodes, and list the neighbours of each: N(u), with channels where there are some."""
+    """The statements that number the nodes, and list the neighbours of each: N(u), with channels where it has some."""
     more = " UNION SELECT id FROM rae_features" if has_features else ""
     nodes = temporary(
         "rae_nodes",
