@@ -14,7 +14,8 @@ import rae
 from elsewhere import exit_code
 from postgres import server
 from rae import Run, similar
-from rae.errors import ConfigError, FileError, MissingExtraError
+from rae.cli.export import STORES
+from rae.errors import ConfigError, FileError, MissingExtraError, RunError
 from rae.export import TARGETS, contract, export, vectors
 from rae.export.vectors import plain
 
@@ -347,6 +348,12 @@ def test_a_collection_that_is_not_complete_is_gone_on_with(run, tmp_path, monkey
             run.export("qdrant", tmp_path / "q")
     assert points_of(tmp_path / "q")[1]["complete"] is False
     assert len(points_of(tmp_path / "q")[2]) == 10
+    run.export("qdrant", tmp_path / "q", weights="")  # other vectors: the collection begins anew
+    assert points_of(tmp_path / "q")[1]["weighted"] is True
+    with monkeypatch.context() as patch:
+        patch.setattr(vectors.Vectors, "batches", fails)
+        with pytest.raises(FileError):
+            run.export("qdrant", tmp_path / "q", force=True)
     run.export("qdrant", tmp_path / "q")
     check(run, points_of(tmp_path / "q")[0])
 
@@ -411,6 +418,7 @@ def test_a_lean_run_and_an_updated_one_are_written_as_they_are(tmp_path):
     duckdb = pytest.importorskip("duckdb")
     lean = rae.fit_run(rae.Graph.from_edges(ENDS), out=tmp_path / "lean", page=False, lean=True)
     lean.export("duckdb", tmp_path / "z.duckdb", table="lean")
+    lean.export("sql", tmp_path / "lean.sql")
     run = rae.fit_run(rae.Graph.from_edges(ENDS), out=tmp_path / "run", page=False)
     run.update(added=[(1, 1000)], fold=False)
     run.export("duckdb", tmp_path / "z.duckdb", table="updated")
@@ -421,6 +429,20 @@ def test_a_lean_run_and_an_updated_one_are_written_as_they_are(tmp_path):
             rows = connection.sql(f"FROM {table}").to_arrow_table()
             assert rows.column("id").to_pylist() == ids.to_pylist()
             np.testing.assert_array_equal(vectors.matrix(rows), z)
+
+
+def test_a_run_without_blocks_has_vectors_as_they_are_and_one_of_another_version_is_refused(run, tmp_path):
+    duckdb = pytest.importorskip("duckdb")
+    ids, z = run.embeddings()
+    plain_run = Run.create(tmp_path / "plain", run.model(), ids, z)
+    plain_run.export("duckdb", tmp_path / "z.duckdb", weights="")
+    with duckdb.connect(str(tmp_path / "z.duckdb")) as connection:
+        np.testing.assert_array_equal(vectors.matrix(connection.sql("FROM rae_vectors").to_arrow_table()), z)
+        assert connection.execute("SELECT count(*) FROM rae_vectors_blocks").fetchone() == (0,)
+    info = tmp_path / "plain" / "run.json"
+    info.write_text(info.read_text().replace('"format_version": 1', '"format_version": 99'))
+    with pytest.raises(RunError, match="has format version 99"):
+        export(tmp_path / "plain", "sql", tmp_path / "x.sql")
 
 
 def test_progress_is_said_while_rows_are_written(run, tmp_path):
@@ -458,3 +480,4 @@ def test_the_command_line_says_what_was_written_and_asks_for_one_target(run, tmp
     assert err == ""
     assert rae("export", tmp_path / "no run", "--sql", "x.sql")[0] == 2
     assert {path.name for path in tmp_path.iterdir()} == {"z.duckdb", "m.sql"}
+    assert [name for name, target in TARGETS.items() if not target.is_model] == list(STORES)

@@ -6,7 +6,6 @@ import click
 
 from rae.cli.console import Console, columns, global_options, size
 
-MODELS = ("onnx", "sql")
 STORES = ("lance", "duckdb", "pgvector", "qdrant")
 
 

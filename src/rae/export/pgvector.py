@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -32,8 +32,9 @@ def write(run: Run, target: str, options: Options) -> Written:
     """
     psycopg, table = _library(), check_table(options.table)
     given = _from_environment(target)
-    where, secret = _described(psycopg, given)
-    with _errors(psycopg, where, secret), psycopg.connect(given, connect_timeout=SECONDS) as connection:
+    parts = _parts(psycopg, given)
+    where, patience = _described(parts), parts.get("connect_timeout", SECONDS)
+    with _errors(psycopg, where, parts.get("password")), psycopg.connect(given, connect_timeout=patience) as connection:
         _check(connection, table, where, options.force)
         vectors = vectors_of(run, options)
         has_vector = vectors.width <= MOST_NUMBERS and _has_pgvector(connection)
@@ -70,23 +71,28 @@ def _from_environment(target: str) -> str:
     return os.environ[name]
 
 
-def _described(psycopg: Any, given: str) -> tuple[str, str]:
-    """The database in words, without its password, and the password."""
+def _parts(psycopg: Any, given: str) -> dict[str, Any]:
+    """The parts of a connection string by name."""
     try:
-        parts = psycopg.conninfo.conninfo_to_dict(given)
+        parts: dict[str, Any] = psycopg.conninfo.conninfo_to_dict(given)
     except psycopg.ProgrammingError:  # its message may quote a part of the password
         raise ConfigError(
             TARGET,
             " must be a connection string of PostgreSQL, such as postgresql://user@host/database, or env:NAME of a "
             "variable that holds one",
         ) from None
+    return parts
+
+
+def _described(parts: Mapping[str, Any]) -> str:
+    """The database in words, without its password."""
     host = parts.get("host") or os.environ.get("PGHOST") or "this machine"
     name = parts.get("dbname") or os.environ.get("PGDATABASE") or "the default database"
-    return f"{name} on {host}", str(parts.get("password") or "")
+    return f"{name} on {host}"
 
 
 @contextmanager
-def _errors(psycopg: Any, where: str, secret: str) -> Iterator[None]:
+def _errors(psycopg: Any, where: str, secret: str | None) -> Iterator[None]:
     """Turn what the server refuses into one sentence without the password."""
     try:
         yield
@@ -146,7 +152,7 @@ def _fields(column: pa.ChunkedArray) -> list[bytes]:
     pack = {pa.int64(): struct.Struct("!iq").pack, pa.float64(): struct.Struct("!id").pack}.get(column.type)
     if pack is not None:
         return [null if value is None else pack(8, value) for value in column.to_pylist()]
-    texts = (None if value is None else value.replace("\0", "").encode() for value in column.to_pylist())
+    texts = (None if value is None else value.encode() for value in column.to_pylist())
     return [null if text is None else struct.pack("!i", len(text)) + text for text in texts]
 
 

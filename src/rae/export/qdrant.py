@@ -28,10 +28,10 @@ def write(run: Run, target: str, options: Options) -> Written:
     """
     client, table = _client(target), check_table(options.table)
     try:
-        resumes = _check(client, table, target, run, options)
+        known = _check(client, table, target, options)
         vectors = vectors_of(run, options)
         try:
-            _write(client, table, vectors, resumes, options)
+            _write(client, table, vectors, _is_begun(known, vectors), options)
         except Exception as error:
             raise FileError(f"cannot write {table} in {target}: {one_line(error)}; the same call goes on") from error
     finally:
@@ -54,19 +54,23 @@ def _client(target: str) -> Any:
         raise FileError(f"cannot write {target}: {one_line(error)}") from None
 
 
-def _check(client: Any, table: str, where: str, run: Run, options: Options) -> bool:
-    """Whether an incomplete collection of the same vectors is there; one that may not be replaced is refused."""
+def _check(client: Any, table: str, where: str, options: Options) -> dict[str, Any]:
+    """What the collection that is there says about itself; one that may not be replaced is refused."""
     try:
         if not client.collection_exists(table):
-            return False
-        known = client.get_collection(table).config.metadata or {}
+            return {}
+        known: dict[str, Any] = client.get_collection(table).config.metadata or {}
     except Exception as error:  # a server that does not answer, in any of its clients' words
         raise FileError(f"cannot reach {where}: {one_line(error)}") from None
-    if MARK in known and known.get(COMPLETE) is False and not options.force:
-        return bool(known.get("model") == run.model_checksum)
-    if not (MARK in known and options.force):
+    if MARK not in known or (known.get(COMPLETE) is not False and not options.force):
         refuse_table("collection", table, where, force=options.force, ours=MARK in known)
-    return False
+    return known
+
+
+def _is_begun(known: dict[str, Any], vectors: Vectors) -> bool:
+    """Whether an incomplete collection has some of these very vectors."""
+    same = all(known.get(name) == vectors.about.get(name) for name in ("model", "update", "weighted", "blocks"))
+    return same and known.get(COMPLETE) is False
 
 
 def _write(client: Any, table: str, vectors: Vectors, resumes: bool, options: Options) -> None:

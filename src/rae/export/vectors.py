@@ -48,7 +48,9 @@ class Vectors:
 def vectors_of(run: Run, options: Options) -> Vectors:
     """The rows of a run; with `weights`, vectors as distances see them, so that a plain search finds look-alikes."""
     table, described = run.to_arrow(), about(run)
-    if options.weights is None:
+    if options.weights is None or not (
+        options.weights or run.blocks
+    ):  # without blocks, distances see vectors as they are
         return Vectors(table, described)
     chosen = parse_weights(options.weights or None, run.blocks)
     z = weighted(matrix(table), run.blocks, options.weights or None)
