@@ -18,6 +18,8 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+import postgres
+
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 BLOCK = re.compile(r"^```(python|console)\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.M | re.S)
@@ -42,9 +44,21 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.fixture
+def stores(monkeypatch):
+    """The libraries of all stores, and a PostgreSQL with pgvector in DATABASE_URL."""
+    for module in ("duckdb", "lance", "onnxruntime", "psycopg", "qdrant_client"):
+        pytest.importorskip(module, reason="an extra of rae export is not installed")
+    with postgres.server(with_pgvector=True) as dsn:
+        monkeypatch.setenv("DATABASE_URL", dsn)
+        yield
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.relative_to(ROOT).as_posix())
-def test_the_code_of_a_page_runs(page, folder):
+def test_the_code_of_a_page_runs(page, folder, request):
     """In the order of the page: Python and commands see each other's files. A text block after it is what it prints."""
+    if page.name == "export.md":
+        request.getfixturevalue("stores")
     names: dict[str, object] = {}
     for language, code, expected in BLOCK.findall(page.read_text(encoding="utf-8")):
         printed = _python(code, page.name, names) if language == "python" else _shell(code)

@@ -28,7 +28,9 @@ NOT_OURS = {".git", ".venv", "node_modules", "build", "dist", "results", "site",
 FOREIGN = re.compile(
     r"(?:pip3?|pipx|uv(?:x| add| tool)?) (?:install|run|add|-)[^\n`&|;]*?(?<![\w./-])rae(?:[\s'\"`,;)=<>~]|$)"
 )
-FOREIGN_EXTRA = re.compile(r"(?<![\w.-])rae\\?\[(?:all|bench|dev|docs|networkx|pandas|polars|pyg|search)\b")
+FOREIGN_EXTRA = re.compile(
+    r"(?<![\w.-])rae\\?\[(?:all|bench|dev|docs|duckdb|lance|networkx|onnx|pandas|pgvector|polars|pyg|qdrant|search)\b"
+)
 
 
 def _our_texts():

@@ -54,6 +54,15 @@ if TYPE_CHECKING:
     from rae.stability import Reliability
     from rae.updater import Updated
 
+    class Written(Protocol):
+        """What an export wrote: the kind of target, where, rows of vectors, files, and notes."""
+
+        kind: str
+        where: str
+        rows: int
+        files: tuple[Path, ...]
+        notes: tuple[str, ...]
+
     class Page(Protocol):
         """A page that a notebook shows: the path of its file, and the HTML."""
 
@@ -633,6 +642,16 @@ class Run:
             self, title=title, labels=labels, sample=sample, height=height, force=force, progress=progress
         )
         return shown
+
+    def export(self, to: str, target: str | Path, **options: Any) -> Written:
+        """Write the model ("onnx", "sql") or the vectors ("lance", "duckdb", "pgvector", "qdrant"), as `rae export`.
+
+        `options` are those of `rae.export.export`: force, table, weights, units, progress.
+        """
+        written: Written = importlib.import_module("rae.export").export(
+            self, to, target, **options
+        )  # above, as the page
+        return written
 
     def _repr_html_(self) -> str:
         from rae import display

@@ -19,6 +19,7 @@ from rae.cli.demo import demo
 from rae.cli.drift import drift
 from rae.cli.embed import embed
 from rae.cli.explore import explore
+from rae.cli.export import export
 from rae.cli.fit import fit
 from rae.cli.flags import in_flags
 from rae.cli.graph import graph
@@ -65,7 +66,7 @@ def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
 @click.group(
     cls=_Group,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    commands=[demo, fit, roles, similar, why, drift, explore, embed, update, serve, mcp, graph, info, plan, reproduce],
+    commands=[demo, fit, roles, similar, why, drift, explore, embed, update, export, serve, mcp, graph, info, plan, reproduce],
 )
 @click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="the version")
 @global_options
@@ -86,6 +87,7 @@ def app() -> None:
     rae update runs/mine --add today.csv     tomorrow's edges, in the same run
     rae serve runs/mine                      answers over HTTP, while the run changes
     rae mcp runs/mine                        the same for an assistant
+    rae export runs/mine --sql model.sql     the model, or its vectors, where others read them
     rae graph build edges.csv --out mine     a folder that opens at once, for large graphs
     rae info runs/mine                       what was done, and how it went
     rae plan edges.csv                       memory and time, before any of it

@@ -22,6 +22,7 @@ from rae.ops.gather import average, sparse_product
 from rae.runtime import generator, key
 
 Rows = Tensor | sp.csr_array  # dense rows are tensors, sparse rows stay a SciPy CSR
+Doubles = np.ndarray[Any, np.dtype[np.float64]]
 Stream = tuple[int | str, ...]  # (seed, words and counters ...): the name of a random stream
 
 _ACTIVATIONS = {
@@ -45,6 +46,16 @@ class Layer(nn.Module):
     def project(self, x: Rows) -> Tensor:
         """W x, row by row; sparse rows stay sparse.  (n, n_in) -> (n, n_out)"""
         return product(x, self.weight) if isinstance(x, Tensor) else sparse_product(x, self.weight)
+
+    def norm_factors(self) -> tuple[Doubles, Doubles]:
+        """What the BatchNorm of a fitted layer multiplies a row by, and what it adds.  -> (d,), (d,)"""
+        norm = self.norm
+        assert norm.running_mean is not None
+        assert norm.running_var is not None
+        parameters = (norm.weight, norm.bias, norm.running_mean, norm.running_var)
+        gain, shift, mean, variance = (values.detach().cpu().double().numpy() for values in parameters)
+        gain = gain / np.sqrt(variance + norm.eps)
+        return gain, shift - mean * gain
 
     def activate(self, h: Tensor, dropout_key: Any = None) -> Tensor:
         """σ(h). In training `dropout_key` decides what is dropped; without it torch's own generator does."""
