@@ -161,7 +161,7 @@ def dataset_inputs(data: Dataset) -> Inputs:
     return Inputs(data.graph, table, count(data.graph, table))
 
 
-def check_output(memory: int | str | None, half: bool, dtype: str) -> None:
+def check_output(memory: int | str | None, half: bool, dtype: str, ray: str | None = None) -> None:
     """Refuse what is wrong before any file is read: a memory budget that is misspelt or less than the program takes,
     half precision of intermediate rows without a budget, an unknown dtype.
     """
@@ -177,7 +177,7 @@ def check_output(memory: int | str | None, half: bool, dtype: str) -> None:
             f" must be {PROGRAM / 2**30:.2f} GiB or more, which the program takes before any data, "
             f"got {memory_bytes(memory) / 2**30:.2f} GiB",
         )
-    if memory is None and half:
+    if memory is None and half and ray is None:
         raise ConfigError(
             *(Argument("half", True), " is about rows kept on disk, which ", Argument("memory", ...)),
             " asks for; pass both",

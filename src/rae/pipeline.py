@@ -43,6 +43,8 @@ def fit_run(
     subject: Subject | None = None,
     lean: bool = False,
     force: bool = False,
+    ray: str | None = None,
+    ray_cores: int | None = None,
     progress: Asked = None,
     **reading: Any,
 ) -> Run:
@@ -60,7 +62,9 @@ def fit_run(
     the nodes: a mapping from ids, one per node in row order, or a table (a file or a data frame); `name` is their
     column in that table, or in that of the features, which `names` may also name. `subject` is the title and the labels
     of the page. A `lean` run keeps no copy of the graph and the features. `force` replaces the run that is there.
-    `progress` is True for bars (which a notebook shows anyway), or called with the stage, how much of it is done, its
+    `ray` is the address of a Ray cluster ("auto", "local", "ray://HOST:10001") whose hosts all see the folder of `out`:
+    it embeds, in tasks of `memory` and `ray_cores` each; the fit itself runs here. `progress` is True for bars (which a
+    notebook shows anyway), or called with the stage, how much of it is done, its
     total, and a mapping of numbers worth showing.
 
     A call that was killed after its vectors and before its page is finished by the same call.
@@ -76,7 +80,7 @@ def fit_run(
     ...     sorted(run.files())[:3], run.counts["nodes"], run.embeddings()[1].shape
     (['embeddings.parquet', 'explore/NOTICE.txt', 'explore/index.html'], 5, (5, 8))
     """
-    check_output(memory, half, dtype)
+    check_output(memory, half, dtype, ray)
     folder = default_folder(edges) if out is None else Path(out)
     begun = check_run_folder(folder, page=page, force=force)
     if _is_dataset(edges):
@@ -86,6 +90,11 @@ def fit_run(
         raise ConfigError(
             *(Argument("config"), " must be a rae.ExactConfig or a rae.Config such as rae.Config(steps=500), got "),
             type(config).__name__,
+        )
+    if ray is not None and not isinstance(config, ExactConfig):
+        raise ConfigError(
+            *("a trained model is fitted on one machine, got ", Argument("ray", ray), "; fit without it, then embed "),
+            *("with it (rae.embed_file or `rae embed`, ", Argument("ray", ...), ")"),
         )
     if _is_column(names, features) and reading.get("name") is None:
         names, reading["name"] = None, names
@@ -100,10 +109,12 @@ def fit_run(
             run = begun
         else:
             check_free(folder, force=force)
-            warn_of_memory(inputs, config, memory=memory, half=half)
+            if ray is None:
+                warn_of_memory(inputs, config, memory=memory, half=half)
             run = _write_run(
                 *(inputs, config, folder, display_names, asked),
-                memory=memory, half=half, dtype=dtype, lean=lean, force=force, progress=report,
+                memory=memory, half=half, dtype=dtype, lean=lean, force=force, ray=ray, ray_cores=ray_cores,
+                progress=report,
             )  # fmt: skip
         VectorCache(folder).remove()
         if with_page:
@@ -150,6 +161,12 @@ class EmbeddedFile:
     counts: dict[str, int]
     timings: dict[str, float]
 
+    @property
+    def n_bytes(self) -> int:
+        """Bytes that were written: of the file, or of all files of a folder."""
+        files = self.path.iterdir() if self.path.is_dir() else [self.path]
+        return sum(file.stat().st_size for file in files)
+
 
 def embed_file(
     model: str | os.PathLike[str],
@@ -161,16 +178,24 @@ def embed_file(
     half: bool = False,
     dtype: str = "float32",
     force: bool = False,
+    ray: str | None = None,
+    ray_cores: int | None = None,
     progress: Asked = None,
     **reading: Any,
 ) -> EmbeddedFile:
     """The file of another graph's vectors by a fitted model, as `rae embed` writes it.
 
-    `model` is a run folder or a model file, `out` a .parquet or .csv file; everything else as in `fit_run`.
+    `model` is a run folder or a model file, `out` a .parquet or .csv file, or a folder (a name that ends in a slash)
+    for one Parquet file per part of the nodes and a manifest; everything else as in `fit_run`.
     """
-    check_output(memory, half, dtype)
-    target = Path(out)
-    _check_file(target, force=force)
+    check_output(memory, half, dtype, ray)
+    target, in_folder = Path(out), os.fspath(out).endswith(("/", os.sep))
+    if in_folder:
+        from rae.engine.results import check_results
+
+        check_results(target, force=force)
+    else:
+        _check_file(target, force=force)
     fitted, checksum = load_model(os.fspath(model)), model_checksum(os.fspath(model))
     if fitted.structural and features is not None:
         raise FeatureError(
@@ -183,7 +208,7 @@ def embed_file(
         )
     with shown(progress) as report:
         inputs = _inputs(edges, features, reading, memory, target, report, like=fitted.feature_names)
-        if memory is not None:
+        if memory is not None and ray is None:
             from rae.plan import check_budget
 
             check_budget(memory, inputs.graph, inputs.features, fitted.config, half=half)
@@ -191,7 +216,8 @@ def embed_file(
         began = time.perf_counter()
         width = fitted.embed_to(
             target, inputs.graph, inputs.features,
-            memory=memory, half=half, dtype=dtype, model=checksum, progress=report or False,
+            memory=memory, half=half, dtype=dtype, model=checksum, ray=ray, ray_cores=ray_cores, in_folder=in_folder,
+            progress=report or False,
         )  # fmt: skip
     timings = {"read": inputs.seconds, "embed": time.perf_counter() - began}
     return EmbeddedFile(target, inputs.counts | {"width": width}, timings)
@@ -320,6 +346,8 @@ def _write_run(
     dtype: str,
     lean: bool,
     force: bool,
+    ray: str | None,
+    ray_cores: int | None,
     progress: Progress | None,
 ) -> Run:
     """The run of these inputs: fitted, embedded and written."""
@@ -330,7 +358,8 @@ def _write_run(
     def embed(path: Path, checksum: str) -> int:
         return model.embed_to(
             path, inputs.graph, inputs.features,
-            memory=memory, half=half, dtype=dtype, model=checksum, progress=progress or False,
+            memory=memory, half=half, dtype=dtype, model=checksum, ray=ray, ray_cores=ray_cores,
+            progress=progress or False,
         )  # fmt: skip
 
     def embed_or_resume(path: Path, checksum: str) -> int:
@@ -343,7 +372,7 @@ def _write_run(
         folder,
         model,
         inputs.graph.id_column,
-        embed if memory is None else embed_or_resume,
+        embed if memory is None and ray is None else embed_or_resume,
         graph=None if lean else inputs.graph,
         features=None if lean else inputs.features,
         counts=inputs.counts,

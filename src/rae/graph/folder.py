@@ -173,7 +173,15 @@ def open_graph(path: str | os.PathLike[str], *, verify: bool = False) -> Graph:
     if not sound:
         raise FileError(f"the graph folder {folder} is damaged (its arrays do not fit together); build it again")
     forget(offsets)
-    return Graph(offsets, targets, ids, counts, channels, weights["given"])
+    graph = Graph(offsets, targets, ids, counts, channels, weights["given"])
+    graph.__dict__["folder"] = str(folder.resolve())
+    return graph
+
+
+def folder_of(graph: Graph) -> str | None:
+    """The folder that this graph was opened from, None where it was made otherwise or the folder is gone."""
+    folder = graph.__dict__.get("folder")
+    return folder if folder is not None and (Path(folder) / INFO).is_file() else None
 
 
 def read_ids(path: str | os.PathLike[str]) -> pa.Array:

@@ -1,0 +1,365 @@
+"""A cluster gives the bytes of one machine: described tasks, parts by edges, folders of results, workers that die."""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import scipy.sparse as sp
+
+import elsewhere
+from plain import random_graph
+from rae import RAE, Config, Graph, embed_file, fit_run, read_embeddings
+from rae.cli.program import main
+from rae.engine import TILE, embed_to, models_of
+from rae.engine import ray_executor as on_ray
+from rae.engine.layout import Layout, by_edges
+from rae.engine.results import MANIFEST, Results
+from rae.engine.shared import discard, share
+from rae.engine.tasks import perform
+from rae.errors import ClusterError, ConfigError, FileError, MissingExtraError
+from rae.graph.folder import checksum, folder_of, open_graph, write_graph
+from rae.storage.parts import Parts
+
+N = 9000
+GRAPH = random_graph(N, 30_000, seed=3)
+WORDS = sp.random_array((N, 12), density=0.2, rng=np.random.default_rng(2), dtype=np.float32).tocsr()
+CUT = Layout(TILE, 16)
+
+
+def one_file(path, model, x=None):
+    model.embed_to(path, GRAPH, x)
+    return path.read_bytes()
+
+
+# ---------------------------------------------------------------------------------- parts by edges
+
+
+def test_parts_are_cut_by_edges_and_no_part_has_much_more_work_than_another():
+    degrees = np.ones(64 * TILE, np.int64)
+    degrees[10 * TILE] += 40 * TILE  # a hub
+    offsets = np.concatenate([[0], np.cumsum(degrees)])
+    cut = by_edges(Layout(8 * TILE, 4), offsets)
+
+    parts = cut.parts(len(degrees))
+    work = [b - a + int(offsets[b] - offsets[a]) for a, b in parts]
+    assert parts[0][0] == 0
+    assert parts[-1][1] == len(degrees)
+    assert all(a == before for (_, before), (a, _) in itertools.pairwise(parts))
+    assert all(a % TILE == 0 and b - a <= 8 * TILE for a, b in parts)
+    assert max(work) == 42 * TILE  # the hub's tile is alone, and cannot be cut
+    assert sorted(work)[-2] <= sum(work) * 8 // 64
+    assert [cut.part_of(a) for a, _ in parts] == list(range(len(parts)))
+    assert [cut.part_of(b - 1) for _, b in parts] == list(range(len(parts)))
+
+
+def test_a_hub_in_parts_by_edges_changes_no_byte(tmp_path):
+    hub = np.stack([np.zeros(N - 1, np.int64), np.arange(1, N)])
+    graph = Graph.from_edges(np.hstack([hub, np.random.default_rng(1).integers(N, size=(2, N))]).T)
+    model = RAE().fit(graph)
+    model.embed_to(tmp_path / "one.parquet", graph)
+    cut = by_edges(Layout(2 * TILE, 16), graph.offsets)
+    assert cut.bounds == (0, TILE, 3 * TILE, N)
+    embed_to(tmp_path / "parts.parquet", models_of(model.fitted, graph), cut=cut, blocks=model.blocks)
+
+    assert (tmp_path / "parts.parquet").read_bytes() == (tmp_path / "one.parquet").read_bytes()
+
+
+# ---------------------------------------------------------------------------------- described by files
+
+
+def perform_in_process(description, task):
+    on_ray.perform_there(description, task, 1, on_ray.__version__)
+    return os.getpid()
+
+
+class Processes:
+    """What Ray does, without Ray: tasks go to other processes as plain data."""
+
+    def __init__(self, pool):
+        self.pool, self.ids = pool, set()
+
+    def run(self, job, tasks):
+        json.dumps(job.description.__dict__)
+        for process in self.pool.map(perform_in_process, [job.description] * len(tasks), tasks):
+            self.ids.add(process)
+            yield
+
+
+@pytest.fixture(scope="module")
+def pool():
+    with ProcessPoolExecutor(1, elsewhere.CONTEXT) as processes:
+        yield processes
+
+
+@pytest.mark.parametrize("given", ["structure", "dense", "sparse", "trained"])
+def test_shared_inputs_give_the_same_bytes_in_other_processes(tmp_path, pool, given):
+    x = {"dense": WORDS.toarray(), "sparse": WORDS}.get(given)
+    model = RAE(Config(steps=0, dims=(8,), fanout=(3,))) if given == "trained" else RAE()
+    model.fit(GRAPH, features=x)
+    expected = one_file(tmp_path / "one.parquet", model, x)
+    models = models_of(model.fitted, GRAPH, x, check=False)
+    shared = share(tmp_path / "inputs", models, model.fitted)
+    path = tmp_path / "z.parquet"
+    others = Processes(pool)
+    options = {"cut": by_edges(CUT, GRAPH.offsets), "executor": others, "shared": shared, "blocks": model.blocks}
+    embed_to(path, models, **options)
+    if given == "structure":
+        embed_to(tmp_path / "folder", models, in_folder=True, **options)
+        assert np.array_equal(read_embeddings(tmp_path / "folder")[1], read_embeddings(path)[1])
+    discard(tmp_path / "inputs")
+
+    assert path.read_bytes() == expected
+    assert others.ids
+    assert os.getpid() not in others.ids
+    assert not (tmp_path / "inputs").exists()
+
+
+def test_a_graph_folder_that_all_hosts_see_is_not_copied(tmp_path):
+    write_graph(tmp_path / "graph", GRAPH)
+    graph = open_graph(tmp_path / "graph")
+    model = RAE(Config(steps=0)).fit(graph)
+    shared = share(tmp_path / "inputs", models_of(model.fitted, graph), model.fitted, folder_of(graph))
+
+    assert shared.graph == str((tmp_path / "graph").resolve())
+    assert not (tmp_path / "inputs" / "graph").exists()
+    assert folder_of(GRAPH) is None
+
+
+# ---------------------------------------------------------------------------------- folders of results
+
+
+@pytest.fixture
+def fitted(tmp_path):
+    edges = tmp_path / "edges.parquet"
+    rows = np.repeat(np.arange(N), np.diff(GRAPH.offsets))
+    once = rows < GRAPH.targets
+    pq.write_table(pa.table({"source": rows[once], "target": GRAPH.targets[once]}), edges)
+    run = fit_run(edges, out=tmp_path / "run", page=False)
+    return tmp_path, run, edges
+
+
+def test_a_folder_of_results_is_one_table_with_a_manifest(fitted):
+    folder, run, edges = fitted
+    written = embed_file(run.path, edges, out=f"{folder}/vectors/", memory="2GiB")
+    manifest = json.loads((folder / "vectors" / MANIFEST).read_text())
+
+    ids, z = read_embeddings(folder / "vectors")
+    expected_ids, expected = run.embeddings()
+    assert ids.equals(expected_ids)
+    assert np.array_equal(z, expected)
+    assert manifest["rows"] == sum(file["rows"] for file in manifest["files"]) == len(ids)
+    assert all(checksum(folder / "vectors" / file["file"]) == file["sha256"] for file in manifest["files"])
+    assert written.n_bytes == sum(path.stat().st_size for path in (folder / "vectors").iterdir())
+    assert sorted(path.name for path in folder.iterdir()) == ["edges.parquet", "run", "vectors"]
+    with pytest.raises(FileError, match="exists; choose another out, or pass force=True"):
+        embed_file(run.path, edges, out=f"{folder}/vectors/")
+    assert embed_file(run.path, edges, out=f"{folder}/vectors/", force=True).n_bytes == written.n_bytes
+    (folder / "vectors" / "mine.txt").write_text("keep me")
+    with pytest.raises(FileError, match=r"holds mine.txt, which is no result of rae"):
+        embed_file(run.path, edges, out=f"{folder}/vectors/", force=True)
+
+
+def test_a_killed_folder_of_results_goes_on_with_its_files(tmp_path, monkeypatch):
+    model = RAE().fit(GRAPH)
+    models, target = models_of(model.fitted, GRAPH), tmp_path / "vectors"
+    wrote, write = [], Results.write
+
+    def killed_at_three(self, part, ids, vectors):
+        if len(wrote) == 3:
+            raise KeyboardInterrupt
+        write(self, part, ids, vectors)
+        wrote.append(part)
+
+    monkeypatch.setattr(Results, "write", killed_at_three)
+    with pytest.raises(KeyboardInterrupt):
+        embed_to(target, models, cut=CUT, in_folder=True)
+    assert not target.exists()
+    (tmp_path / f".vectors.{'0' * 16}.building").mkdir()  # of another job
+    before, again = list(wrote), []
+    monkeypatch.setattr(Results, "write", lambda self, part, *a: (again.append(part), write(self, part, *a)))
+    embed_to(target, models, cut=CUT, in_folder=True)
+
+    assert len(before) == 3
+    assert again
+    assert set(before).isdisjoint(again)
+    assert np.array_equal(read_embeddings(target)[1], model.transform(GRAPH))
+    assert [path.name for path in tmp_path.iterdir()] == ["vectors"]
+
+
+# ---------------------------------------------------------------------------------- what is refused
+
+
+def test_without_ray_or_with_an_old_one_the_error_says_what_to_do(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with (
+        pytest.raises(MissingExtraError, match=r"a cluster needs ray; install it with: pip install .*\[ray\]"),
+        on_ray.connected("local"),
+    ):
+        pass
+    monkeypatch.setitem(sys.modules, "ray", type("ray", (), {"__version__": "2.9.3"}))
+    with pytest.raises(MissingExtraError, match=r"ray 2.59 or newer \(this is 2.9.3\)"), on_ray.connected("local"):
+        pass
+    with pytest.raises(ConfigError, match="ray must be auto, local"), on_ray.connected(""):
+        pass
+
+
+def test_a_cluster_with_too_little_memory_is_refused_with_the_number():
+    executor = on_ray.RayExecutor(on_ray.Hosts(4, 32, 8, 8 << 30), 4)
+    assert (executor.at_work, executor.memory) == (8, 4 << 30)
+    on_ray.check_cluster_memory(executor, 4 << 30)
+    with pytest.raises(
+        ClusterError, match=r"a task needs 5.4 GB of memory, .* gives 4.3 GB to each of 2; .*ray_cores="
+    ):
+        on_ray.check_cluster_memory(executor, 5 << 30)
+
+
+def test_a_worker_with_another_version_or_without_the_folder_says_so(tmp_path):
+    model = RAE(Config(steps=0)).fit(GRAPH)
+    models = models_of(model.fitted, GRAPH)
+    shared = share(tmp_path / "inputs", models, model.fitted)
+
+    class Elsewhere:
+        def run(self, job, tasks):
+            with pytest.raises(ClusterError, match=r"every host must have rae 0.0, a worker has"):
+                on_ray.perform_there(job.description, tasks[0], 1, "0.0")
+            gone = replace(job.description, measures=str(tmp_path / "nowhere.npy"))
+            with pytest.raises(
+                ClusterError, match=r"finds no .*nowhere.npy; the folder of out, and a graph folder, must"
+            ):
+                on_ray.perform_there(gone, tasks[0], 1, on_ray.__version__)
+            return (perform(job, task) for task in tasks)
+
+    embed_to(tmp_path / "z.parquet", models, cut=CUT, executor=Elsewhere(), shared=shared)
+
+
+def test_a_trained_fit_is_not_sent_to_a_cluster(fitted, capsys):
+    folder, _, edges = fitted
+    with pytest.raises(ConfigError, match="a trained model is fitted on one machine, got ray='local'"):
+        fit_run(edges, out=folder / "other", config=Config(steps=1), ray="local")
+    assert main(["fit", str(edges), "--out", str(folder / "other"), "--steps", "1", "--ray", "local"]) == 2
+    assert "got --ray local; fit without it" in capsys.readouterr().err
+
+
+def test_a_full_disk_is_one_sentence(tmp_path, monkeypatch):
+    model = RAE(Config(steps=0)).fit(GRAPH)
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("rae.storage.parts._write_all", full)
+    with pytest.raises(FileError, match=r"cannot write .*\.part: the disk is full; free some space"):
+        embed_to(tmp_path / "z.parquet", models_of(model.fitted, GRAPH), cut=CUT)
+
+
+# ---------------------------------------------------------------------------------- Ray itself
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Ray on this machine, two workers; one start for all tests of this module."""
+    pytest.importorskip("ray", reason="ray is not installed")
+    environment = {name: os.environ.get(name) for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN")}
+    with on_ray.connected("local") as executor:
+        yield executor
+    for name, value in environment.items():
+        os.environ.pop(name, None) if value is None else os.environ.__setitem__(name, value)
+
+
+def workers():
+    """The processes below this one in which Ray performs tasks of ours."""
+    for process in psutil.Process().children(recursive=True):
+        try:
+            if process.cmdline()[:1] == ["ray::perform_there"]:
+                yield process
+        except (psutil.NoSuchProcess, psutil.ZombieProcess):
+            continue
+
+
+def kill_a_worker(folder, killed):
+    """Kill -9 the first worker that is at a task once some parts are there."""
+    ends = time.monotonic() + 60
+    while not killed and time.monotonic() < ends:
+        if len(list(folder.glob("*.part"))) >= 2:
+            for process in workers():
+                process.send_signal(signal.SIGKILL)
+                killed.append(process.pid)
+                break
+        time.sleep(0.005)
+
+
+@pytest.mark.slow
+def test_ray_gives_the_bytes_of_one_machine_and_a_killed_worker_changes_none(cluster, fitted):
+    folder, run, edges = fitted
+    embed_file(run.path, edges, out=folder / "one.parquet")
+    expected, killed = (folder / "one.parquet").read_bytes(), []
+    watch = threading.Thread(target=kill_a_worker, args=(folder / "ray.parquet.parts", killed))
+    watch.start()
+    embed_file(run.path, edges, out=folder / "ray.parquet", ray="local")
+    watch.join()
+
+    assert killed
+    assert (folder / "ray.parquet").read_bytes() == expected
+    embed_file(run.path, edges, out=f"{folder}/vectors/", ray="local", half=True, dtype="float16")
+    assert np.abs(read_embeddings(folder / "vectors")[1] - read_embeddings(folder / "one.parquet")[1]).max() < 0.01
+    assert {path.name for path in folder.iterdir()} == {"edges.parquet", "run", "one.parquet", "ray.parquet", "vectors"}
+
+
+@pytest.mark.slow
+def test_an_error_in_a_worker_comes_back_in_its_own_words(cluster, tmp_path):
+    x = WORDS.toarray()
+    model = RAE(Config(steps=0)).fit(GRAPH, features=x)
+    x[5] = np.nan
+    models = models_of(model.fitted, GRAPH, x, check=False)
+    shared = share(tmp_path / "inputs", models, model.fitted)
+    with pytest.raises(ValueError, match="features must be finite and at most"):
+        embed_to(tmp_path / "z.parquet", models, cut=CUT, executor=cluster, shared=shared)
+    (tmp_path / "inputs" / "features.npy").unlink()
+    with pytest.raises(ClusterError, match="finds no"):
+        embed_to(tmp_path / "y.parquet", models, cut=CUT, executor=cluster, shared=shared)
+
+
+@pytest.mark.slow
+def test_a_killed_driver_is_given_again_and_goes_on(cluster, fitted):
+    """The driver of the second call is this process; the first one is killed with -9 in the middle of its parts."""
+    folder, run, edges = fitted
+    embed_file(run.path, edges, out=folder / "one.parquet")
+    program = "import sys, rae; rae.embed_file(sys.argv[1], sys.argv[2], out=sys.argv[3], ray='local', memory='1GiB')"
+    driver = subprocess.Popen(
+        [sys.executable, "-c", program, str(run.path), str(edges), str(folder / "ray.parquet")],
+        stderr=subprocess.DEVNULL,
+    )
+    parts = folder / "ray.parquet.parts"
+    while driver.poll() is None and len(list(parts.glob("*.part"))) < 8:
+        time.sleep(0.02)
+    below = psutil.Process(driver.pid).children(recursive=True)
+    driver.kill()
+    driver.wait()
+    psutil.wait_procs(below, timeout=30)
+    left = {path.name for path in parts.glob("*.part")}
+    assert len(left) >= 8
+    assert not (folder / "ray.parquet").exists()
+    wrote, write = [], Parts.write
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Parts, "write", lambda self, name, arrays: (wrote.append(name), write(self, name, arrays)))
+        embed_file(run.path, edges, out=folder / "ray.parquet", memory="1GiB", ray="local")
+
+    assert (folder / "ray.parquet").read_bytes() == (folder / "one.parquet").read_bytes()
+    assert not wrote  # all parts are written by workers
+    assert not Path(f"{folder}/ray.parquet.inputs").exists()
+    assert not parts.exists()
