@@ -536,6 +536,10 @@ def _is_path(value: Any) -> bool:
 
 
 def _file(path: str | os.PathLike[str]) -> dict[str, Any]:
-    place = Path(path)
-    files = place.iterdir() if place.is_dir() else [place]
+    from rae.storage.objects import ObjectPath, place
+
+    where = place(path)
+    if isinstance(where, ObjectPath):
+        return {"path": str(where), "bytes": where.size()}
+    files = where.iterdir() if where.is_dir() else [where]
     return {"path": os.fspath(path), "bytes": sum(file.stat().st_size for file in files)}

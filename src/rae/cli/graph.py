@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import click
@@ -13,6 +12,7 @@ from rae.cli.console import Console, columns, global_options, size
 from rae.cli.reading_options import edge_options
 from rae.inputs import named_header, stages
 from rae.progress import seconds
+from rae.storage.objects import sizes_below
 
 _COLUMNS = ("source", "target", "weight", "kind", "time")
 
@@ -86,7 +86,7 @@ def build(
             **columns_read,
         )
     elapsed = time.perf_counter() - start
-    files = {file.name: file.stat().st_size for file in sorted(Path(out).iterdir())}
+    files = sizes_below(out)
     counts: dict[str, Any] = {
         "nodes": built.n_nodes,
         "edges": built.n_edges,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from rae.engine.embedding import embed_to, job_sizes
@@ -15,6 +14,7 @@ from rae.engine.ray_executor import RayExecutor, check_cluster_memory, connected
 from rae.engine.shared import FOLDER, discard, share
 from rae.graph.folder import folder_of
 from rae.model.checkpoint import Fitted
+from rae.storage.objects import place
 
 PARTS = 64  # at least, where the graph is large enough: whatever the cluster, so that another one goes on with them
 
@@ -39,10 +39,9 @@ def embed_on_cluster(
 ) -> int:
     """What `embed_to` does, by tasks on a cluster; `memory` is that of one task, by default what a host gives to it."""
     graph = next(iter(models.values())).reads.graph
-    inputs = Path(f"{os.fspath(path)}{FOLDER}")
+    inputs = place(f"{os.fspath(path).rstrip('/')}{FOLDER}")
     with connected(cluster.address, cores=cluster.cores) as executor:
         cut = cluster_layout(models, executor, memory, half)
-        inputs.parent.mkdir(parents=True, exist_ok=True)
         shared = share(inputs, models, fitted, folder_of(graph))
         width = embed_to(path, models, half=half, cut=cut, executor=executor, shared=shared, **options)
     discard(inputs)

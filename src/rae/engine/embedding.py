@@ -40,6 +40,7 @@ from rae.model.sampling import exact_blocks, inference_blocks
 from rae.runtime import torch_alone
 from rae.storage.atomic import atomic_path
 from rae.storage.npy import map_array
+from rae.storage.objects import on_disk, place
 from rae.storage.parts import Parts, digest_of
 from rae.version import versions_of
 
@@ -114,19 +115,19 @@ def embed_to(
     else:
         stored = _stored_dtype(half)
         cut = cut or layout(memory or available_memory() or 0, job_sizes(models, stored.itemsize))
-        parts = Parts.open(f"{os.fspath(path)}{FOLDER}", _about(models, cut, stored))
+        parts = Parts.open(f"{os.fspath(path).rstrip('/')}{FOLDER}", _about(models, cut, stored))
         job = _described(part_job(models, parts, cut, stored), parts, shared, half)
     if in_folder:
         assert parts is not None
         about = {"dtype": dtype, "model": model, "blocks": blocks}
-        results = open_results(Path(path), parts.fingerprint, job.width, **about)  # type: ignore[arg-type]
+        results = open_results(place(path), parts.fingerprint, job.width, **about)  # type: ignore[arg-type]
         job = _with_results(job, results)
         for _ in write_results(job, executor=executor, report=report):
             pass
-        results.finish(Path(path), job.parts(-1))
+        results.finish(place(path), job.parts(-1))
         parts.remove()
         return job.width
-    aside = None if parts is None else parts.folder / GROWING
+    aside = None if parts is None else Path(parts.folder) / GROWING
     with (
         atomic_path(path, aside=aside) as hidden,
         EmbeddingWriter(hidden, ids, job.width, Path(path).suffix, model=model, dtype=dtype, blocks=blocks) as writer,
@@ -216,16 +217,20 @@ class JobDescription:
 def _open_job(fields: str) -> Job:
     description = JobDescription(**json.loads(fields))
     given = None if description.features is None else read_features(description.features)
-    own = None if description.measures is None else map_array(Path(description.measures))
+    own = None
+    if description.measures is not None:
+        with on_disk(description.measures) as path:  # what is mapped outlives its name
+            own = map_array(path)
     graph = open_graph(description.graph)
-    models = models_of(load(description.model), graph, given, check=False, own=own)
+    with on_disk(description.model) as path:
+        models = models_of(load(path), graph, given, check=False, own=own)
     cut, stored = Layout(description.rows, description.columns), _stored_dtype(description.half)
     if description.by_edges:
         cut = by_edges(cut, graph.offsets)
     if description.fingerprint is None:
         parts = Parts.open(description.parts, _about(models, cut, stored))
     else:
-        parts = Parts(Path(description.parts), description.fingerprint)
+        parts = Parts(place(description.parts), description.fingerprint)
     results = None if description.results is None else Results(**description.results)
     return replace(part_job(models, parts, cut, stored), description=description, results=results)
 
@@ -239,7 +244,7 @@ def _described(job: Job, parts: Parts, shared: SharedInputs | None, half: bool) 
         graph=shared.graph,
         features=shared.features,
         model=shared.model,
-        parts=str(parts.folder),
+        parts=os.fspath(parts.folder),
         rows=cut.rows,
         columns=cut.columns,
         half=half,

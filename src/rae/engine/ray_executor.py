@@ -12,6 +12,7 @@ import contextlib
 import logging
 import os
 import secrets
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -120,7 +121,7 @@ def connected(address: str, *, cores: int | None = None) -> Iterator[RayExecutor
     """
     if not isinstance(address, str) or not address:
         raise ConfigError(Argument("ray"), f" must be auto, local, ray://HOST:10001 or HOST:6379, got {address!r}")
-    ray = _library()
+    ray = _library(address)
     ours = not ray.is_initialized()
     if ours:
         _start(ray, address)
@@ -140,11 +141,18 @@ def connected(address: str, *, cores: int | None = None) -> Iterator[RayExecutor
             ray.shutdown()
 
 
-def _library() -> Any:
-    """Ray, imported now; refused where it is missing or too old."""
+def _library(address: str) -> Any:
+    """Ray, imported now; refused where it is missing or too old.
+
+    It reads how it authenticates when it is imported: with a token, which is a fresh one for a cluster of this machine.
+    Where it was imported before, it has chosen already: a token, for clusters that it starts itself.
+    """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault("RAY_AUTH_MODE", "token")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    if "ray" not in sys.modules:
+        os.environ.setdefault("RAY_AUTH_MODE", "token")
+        if address == LOCAL and "RAY_AUTH_TOKEN_PATH" not in os.environ:
+            os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
     try:
         import ray
     except ImportError:
@@ -160,7 +168,6 @@ def _start(ray: Any, address: str) -> None:
     quiet = {"log_to_driver": False, "logging_level": logging.ERROR, "configure_logging": False}
     try:
         if address == LOCAL:
-            os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
             ray.init(address="local", include_dashboard=False, _node_ip_address="127.0.0.1", **quiet)
         else:
             ray.init(address=address, **quiet)

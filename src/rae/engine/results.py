@@ -23,6 +23,7 @@ from rae.errors import Argument, FileError
 from rae.graph.folder import checksum
 from rae.io.embeddings import EmbeddingWriter
 from rae.storage.atomic import atomic_path, write_json, writing
+from rae.storage.objects import ObjectPath, on_disk, place, to_store
 
 MANIFEST = "_manifest.json"
 FORMAT, FORMAT_VERSION = "rae embeddings", 1
@@ -38,6 +39,7 @@ class Results:
     model: str | None = None
     blocks: Sequence[Mapping[str, Any]] = field(default_factory=list)
     width: int = 0
+    mark: str = ""  # in the names of files in a store, where a folder cannot be renamed: of which job they are
 
     def has(self, part: int) -> bool:
         """Whether the file of this part is there; a file has its name when it is whole."""
@@ -48,33 +50,49 @@ class Results:
         blocks = blocks_from(list(self.blocks), self.width) if self.blocks else ()
         about: dict[str, Any] = {"model": self.model, "dtype": self.dtype, "blocks": blocks}
         with (
-            atomic_path(self._path(part)) as hidden,
+            to_store(self._path(part)) as path,
+            atomic_path(path) as hidden,
             EmbeddingWriter(hidden, ids, self.width, SUFFIX, **about) as writer,
         ):
             writer.append(vectors)
 
-    def finish(self, target: Path, rows: Sequence[tuple[int, int]]) -> None:
+    def finish(self, target: Path | ObjectPath, rows: Sequence[tuple[int, int]]) -> None:
         """Write the manifest and give the folder its name."""
-        folder, files = Path(self.folder), []
+        folder, files = place(self.folder), []
         for part, (a, b) in enumerate(rows):
             path = self._path(part)
-            files.append({"file": path.name, "rows": b - a, "bytes": path.stat().st_size, "sha256": checksum(path)})
+            with on_disk(path) as copy:
+                size, digest = copy.stat().st_size, checksum(copy)
+            files.append({"file": path.name, "rows": b - a, "bytes": size, "sha256": digest})
         head = {"format": FORMAT, "format_version": FORMAT_VERSION, "rows": rows[-1][1], "width": self.width}
         about = {"dtype": self.dtype, "model": self.model, "blocks": [dict(block) for block in self.blocks]}
-        write_json(folder / MANIFEST, head | about | {"files": files})
+        with to_store(folder / MANIFEST) as manifest:
+            write_json(manifest, head | about | {"files": files})
+        if isinstance(target, ObjectPath):
+            kept = {MANIFEST, *(file["file"] for file in files)}
+            for other in target.iterdir():
+                if other.name not in kept and _is_result(other):
+                    other.unlink()
+            return
+        assert isinstance(folder, Path)
         with writing(target):
             if target.exists():
                 remove_results(target)
             folder.replace(target)
 
-    def _path(self, part: int) -> Path:
-        return Path(self.folder) / f"part-{part:05}{SUFFIX}"
+    def _path(self, part: int) -> Path | ObjectPath:
+        return place(self.folder) / f"part-{part:05}{self.mark}{SUFFIX}"
 
 
 def open_results(
-    target: Path, fingerprint: str, width: int, *, dtype: str, model: str | None, blocks: Sequence[Block]
+    target: Path | ObjectPath, fingerprint: str, width: int, *, dtype: str, model: str | None, blocks: Sequence[Block]
 ) -> Results:
     """The hidden folder of a result, with the files that a killed job of this fingerprint left; others are removed."""
+    about: dict[str, Any] = {"dtype": dtype, "model": model, "width": width}
+    about["blocks"] = [block.as_dict() for block in blocks]
+    if isinstance(target, ObjectPath):
+        (target / MANIFEST).unlink(missing_ok=True)
+        return Results(target.url, mark=f"-{fingerprint[:16]}", **about)
     hidden = target.with_name(f".{target.name}.{fingerprint[:16]}{BUILDING}")
     with writing(target):
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -82,14 +100,17 @@ def open_results(
             if other != hidden:
                 shutil.rmtree(other)
         hidden.mkdir(exist_ok=True)
-    return Results(str(hidden), dtype, model, [block.as_dict() for block in blocks], width)
+    return Results(str(hidden), **about)
 
 
-def check_results(target: Path, *, force: bool) -> None:
+def check_results(target: Path | ObjectPath, *, force: bool) -> None:
     """Refuse a folder that holds anything but results, or results that would be replaced without `force`."""
     if not target.exists():
         return
-    foreign = [path.name for path in sorted(target.iterdir()) if not _is_result(path)] if target.is_dir() else [target]
+    below: list[Any] = sorted(target.iterdir(), key=str) if target.is_dir() else [target]
+    foreign = [path.name for path in below if not _is_result(path)]
+    if isinstance(target, ObjectPath) and not (target / MANIFEST).is_file() and not foreign:
+        return  # of a killed job, which goes on
     if foreign:
         raise FileError(f"{target} exists and holds {foreign[0]}, which is no result of rae; choose another folder")
     if not force:
@@ -111,6 +132,6 @@ def remove_results(target: Path) -> None:
     target.rmdir()
 
 
-def _is_result(path: Path) -> bool:
+def _is_result(path: Path | ObjectPath) -> bool:
     hidden = path.name.startswith(".") and path.suffix == ".tmp"
     return path.name == MANIFEST or hidden or (path.name.startswith("part-") and path.suffix == SUFFIX)

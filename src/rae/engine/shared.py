@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,8 @@ from rae.graph.folder import write_array, write_graph
 from rae.model.checkpoint import Fitted, save
 from rae.model.exact import ExactModel
 from rae.storage.atomic import atomic_path, writing
+from rae.storage.objects import ObjectPath
+from rae.storage.scratch import scratch_folder
 
 FOLDER = ".inputs"  # after the output's name
 GRAPH, MODEL, MEASURES, DENSE, SPARSE = "graph", "model.safetensors", "measures.npy", "features.npy", "features.npz"
@@ -37,8 +39,19 @@ class SharedInputs:
     measures: str | None = None
 
 
-def share(folder: Path, models: Mapping[str, Model], fitted: Fitted, graph: str | None = None) -> SharedInputs:
+def share(
+    folder: Path | ObjectPath, models: Mapping[str, Model], fitted: Fitted, graph: str | None = None
+) -> SharedInputs:
     """The inputs of a job, written to this folder; `graph` is a graph folder of it that all hosts see already."""
+    if isinstance(folder, ObjectPath):
+        with scratch_folder() as scratch:
+            written = share(scratch / "inputs", models, fitted, graph)
+            folder.upload_folder(scratch / "inputs", MODEL)
+        base = str(scratch / "inputs")
+        moved: dict[str, Any] = {
+            name: None if path is None else path.replace(base, folder.url) for name, path in asdict(written).items()
+        }
+        return SharedInputs(**moved)
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
     reads = {name: model.reads for name, model in models.items()}
@@ -59,8 +72,13 @@ def share(folder: Path, models: Mapping[str, Model], fitted: Fitted, graph: str 
     return SharedInputs(graph, str(folder / MODEL), features, measures)
 
 
-def discard(folder: Path) -> None:
+def discard(folder: Path | ObjectPath) -> None:
     """Remove what `share` wrote, and nothing else that may lie there."""
+    if isinstance(folder, ObjectPath):
+        below = (folder / GRAPH).iterdir() if (folder / GRAPH).is_dir() else []
+        for remote in (*below, *(folder / name for name in _NAMES)):
+            remote.unlink(missing_ok=True)
+        return
     if folder.is_dir():
         shutil.rmtree(folder / GRAPH, ignore_errors=True)
         for path in folder.iterdir():

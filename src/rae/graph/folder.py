@@ -31,6 +31,8 @@ from rae.runtime import threads
 from rae.storage.atomic import atomic_path, write_json
 from rae.storage.documents import expect, read_json
 from rae.storage.npy import map_array
+from rae.storage.objects import is_url, place
+from rae.storage.scratch import scratch_folder
 
 FORMAT, FORMAT_VERSION = "rae graph", 2
 CHUNK = 1 << 23  # targets checked before their memory is given back
@@ -119,20 +121,31 @@ def write_info(
 
 def row_order(path: str | os.PathLike[str]) -> str | None:
     """The order that the rows of this graph folder were put in, None where they follow the ids."""
+    if is_url(path):
+        with scratch_folder() as scratch:
+            (place(path) / INFO).download(scratch / INFO)  # type: ignore[union-attr]
+            (scratch / OFFSETS).touch()
+            return row_order(scratch)
     order = _read_info(Path(path)).get("order")
     return None if order is None else str(order)
 
 
 def is_graph_folder(path: str | os.PathLike[str]) -> bool:
     """Whether this is a graph folder, complete or not."""
-    return (Path(path) / OFFSETS).is_file()
+    return (place(path) / OFFSETS).is_file()
 
 
 def open_graph(path: str | os.PathLike[str], *, verify: bool = False) -> Graph:
     """The graph in this folder, memory-mapped; `verify` also reads every byte against its checksum.
 
-    Whatever the files say, no row points outside the graph: that is checked each time.
+    Whatever the files say, no row points outside the graph: that is checked each time. One in an object store is
+    copied to this machine first.
     """
+    if is_url(path):
+        with scratch_folder() as scratch:  # what is mapped outlives its name
+            copy = scratch / "graph"
+            place(path).download(copy)  # type: ignore[union-attr]
+            return open_graph(copy, verify=verify)
     folder = Path(path)
     info = _read_info(folder)
     if verify:
