@@ -25,15 +25,15 @@ import scipy.sparse as sp
 
 import elsewhere
 from plain import random_graph
-from rae import RAE, Config, Graph, embed_file, fit_run, read_embeddings
+from rae import RAE, Config, Graph, build_graph, embed_file, fit_run, read_embeddings
 from rae.cli.program import main
-from rae.engine import TILE, embed_to, models_of
+from rae.engine import TILE, embed_to, graph_build, models_of
 from rae.engine import ray_executor as on_ray
 from rae.engine.layout import Layout, by_edges
 from rae.engine.results import MANIFEST, Results
 from rae.engine.shared import discard, share
 from rae.engine.tasks import perform
-from rae.errors import ClusterError, ConfigError, FileError, MissingExtraError
+from rae.errors import ClusterError, ConfigError, FileError, GraphError, MissingExtraError
 from rae.graph.folder import checksum, folder_of, open_graph, write_graph
 from rae.storage.parts import Parts
 
@@ -203,6 +203,93 @@ def test_a_killed_folder_of_results_goes_on_with_its_files(tmp_path, monkeypatch
     assert [path.name for path in tmp_path.iterdir()] == ["vectors"]
 
 
+# ---------------------------------------------------------------------------------- building by parts
+
+
+class Here:
+    """An executor in this process that goes by what is described."""
+
+    def __init__(self, stop_after=-1):
+        self.done, self.stop_after = [], stop_after
+
+    def run(self, job, tasks):
+        for task in tasks:
+            if len(self.done) == self.stop_after:
+                raise KeyboardInterrupt
+            job.description.perform(task)
+            self.done.append(task.name)
+            yield
+
+
+def edge_files(folder, ids):
+    """Three Parquet files of several row groups, with doubled edges, self-loops and a hub."""
+    rng = np.random.default_rng(4)
+    source, target = rng.integers(len(ids), size=(2, 5000))
+    source[:900], target[3000:3100] = 0, source[3000:3100]
+    folder.mkdir()
+    for i, rows in enumerate(np.array_split(np.arange(5000), 3)):
+        table = pa.table({"source": ids.take(pa.array(source[rows])), "target": ids.take(pa.array(target[rows]))})
+        pq.write_table(table, folder / f"{i}.parquet", row_group_size=500)
+    return folder
+
+
+IDS = {
+    "close": pa.array(np.arange(100, 800)),
+    "far": pa.array(np.unique(np.random.default_rng(0).integers(-(2**62), 2**62, 700))),
+    "unsigned": pa.array(np.arange(700, dtype=np.uint64) * 10**15 + 2**63),
+    "text": pa.array([f"é{i}" for i in range(700)]),
+}
+
+
+@pytest.mark.parametrize("kind", IDS)
+def test_a_graph_built_by_parts_has_the_bytes_of_one_machine(tmp_path, monkeypatch, kind):
+    edges = edge_files(tmp_path / "edges", IDS[kind])
+    build_graph(edges, tmp_path / "one")
+    monkeypatch.setattr(graph_build, "RANGE", 300)
+    monkeypatch.setattr(graph_build, "PART", 1000)
+    monkeypatch.setattr(graph_build, "STRIPES", 50)
+    executor = Here()
+    graph = graph_build.build_by_parts(edges, tmp_path / "parts", executor, unit=800)
+
+    kinds = [name.partition("-")[0] for name in executor.done]
+    assert min(kinds.count(kind) for kind in ("ids", "number", "deal", "rows")) > 3
+    assert {p.name for p in (tmp_path / "parts").iterdir()} == {p.name for p in (tmp_path / "one").iterdir()}
+    for path in (tmp_path / "one").iterdir():
+        assert (tmp_path / "parts" / path.name).read_bytes() == path.read_bytes(), path.name
+    assert graph.n_nodes == 700
+    assert not (tmp_path / "parts.parts").exists()
+
+
+def test_a_killed_build_by_parts_goes_on_and_changed_files_start_anew(tmp_path):
+    edges = edge_files(tmp_path / "edges", IDS["close"])
+    build_graph(edges, tmp_path / "one")
+    first, again = Here(stop_after=9), Here()
+    with pytest.raises(KeyboardInterrupt):
+        graph_build.build_by_parts(edges, tmp_path / "graph", first, unit=800)
+    wrote, write = [], Parts.write
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Parts, "write", lambda self, name, arrays: (wrote.append(name), write(self, name, arrays)))
+        graph_build.build_by_parts(edges, tmp_path / "graph", again, unit=800)
+    assert wrote
+    assert set(wrote).isdisjoint(first.done)
+    assert (tmp_path / "graph" / "targets.npy").read_bytes() == (tmp_path / "one" / "targets.npy").read_bytes()
+
+
+def test_what_only_one_machine_builds_is_refused(tmp_path, capsys):
+    (tmp_path / "e.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(FileError, match="a cluster builds a graph of Parquet files"):
+        graph_build.build_by_parts(tmp_path / "e.csv", tmp_path / "graph", Here())
+    pq.write_table(pa.table({"a": [1.5], "b": [2.5]}), tmp_path / "e.parquet")
+    with pytest.raises(GraphError, match="a cluster numbers ids that are whole numbers or text, 'a' holds double"):
+        graph_build.build_by_parts(tmp_path / "e.parquet", tmp_path / "graph", Here())
+    pq.write_table(pa.table({"a": [1], "b": ["2"]}), tmp_path / "e.parquet")
+    with pytest.raises(GraphError, match="must be of one kind"):
+        graph_build.build_by_parts(tmp_path / "e.parquet", tmp_path / "graph", Here())
+    arguments = ["graph", "build", str(tmp_path / "e.parquet"), "--out", str(tmp_path / "g"), "--ray", "local"]
+    assert main([*arguments, "--directed"]) == 2
+    assert "--directed is for a build on one machine; leave --ray out" in capsys.readouterr().err
+
+
 # ---------------------------------------------------------------------------------- what is refused
 
 
@@ -314,9 +401,15 @@ def test_ray_gives_the_bytes_of_one_machine_and_a_killed_worker_changes_none(clu
 
     assert killed
     assert (folder / "ray.parquet").read_bytes() == expected
-    embed_file(run.path, edges, out=f"{folder}/vectors/", ray="local", half=True, dtype="float16")
+    build_graph(edges, folder / "graph")
+    arguments = ["graph", "build", str(edges), "--out", str(folder / "on_ray"), "--ray", "local", "--quiet"]
+    assert main(arguments) == 0
+    assert (folder / "on_ray/targets.npy").read_bytes() == (folder / "graph/targets.npy").read_bytes()
+    embed_file(run.path, folder / "on_ray", out=f"{folder}/vectors/", ray="local", half=True, dtype="float16")
     assert np.abs(read_embeddings(folder / "vectors")[1] - read_embeddings(folder / "one.parquet")[1]).max() < 0.01
-    assert {path.name for path in folder.iterdir()} == {"edges.parquet", "run", "one.parquet", "ray.parquet", "vectors"}
+    assert {path.name for path in folder.iterdir()} == {
+        *("edges.parquet", "run", "one.parquet", "ray.parquet", "vectors", "graph", "on_ray")
+    }
 
 
 @pytest.mark.slow
@@ -326,7 +419,7 @@ def test_an_error_in_a_worker_comes_back_in_its_own_words(cluster, tmp_path):
     x[5] = np.nan
     models = models_of(model.fitted, GRAPH, x, check=False)
     shared = share(tmp_path / "inputs", models, model.fitted)
-    with pytest.raises(ValueError, match="features must be finite and at most"):
+    with pytest.raises(ValueError, match="features must be finite"):
         embed_to(tmp_path / "z.parquet", models, cut=CUT, executor=cluster, shared=shared)
     (tmp_path / "inputs" / "features.npy").unlink()
     with pytest.raises(ClusterError, match="finds no"):

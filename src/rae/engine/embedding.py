@@ -29,7 +29,7 @@ from rae.engine.models import models_of
 from rae.engine.results import Results, open_results
 from rae.engine.shared import SharedInputs
 from rae.engine.stores import MemoryStore, PartStore
-from rae.engine.tasks import Job, Task
+from rae.engine.tasks import Job, Task, perform
 from rae.graph import Graph
 from rae.graph.folder import open_graph
 from rae.io import embeddings, read_features
@@ -211,6 +211,10 @@ class JobDescription:
     def open(self) -> Job:
         """The job, opened once per process."""
         return _open_job(json.dumps(asdict(self)))
+
+    def perform(self, task: Task) -> None:
+        """Do one task of it, unless its output is there."""
+        perform(self.open(), task)
 
 
 @lru_cache(maxsize=1)

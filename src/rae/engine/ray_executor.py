@@ -1,8 +1,8 @@
 """Tasks on a Ray cluster. Ray places them, tries them again when a worker or a host dies, and brings errors back.
 
-What travels are a `JobDescription` and a task, both plain data of a few hundred bytes; rows go through files that all
-hosts see. One task at a time is at work on a host by default, with all its cores: the rows that a level averages are
-then in memory once per host.
+What travels are a description of the job, which has `perform`, and a task, both plain data of a few hundred bytes;
+rows go through files that all hosts see. One task at a time is at work on a host by default, with all its cores: the
+rows that a level averages are then in memory once per host.
 """
 
 from __future__ import annotations
@@ -13,11 +13,10 @@ import logging
 import os
 import secrets
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rae.engine.tasks import Job, Task, perform
 from rae.errors import Argument, ClusterError, ConfigError, MissingExtraError, RaeError, one_line, size
 from rae.runtime import set_threads
 from rae.version import __version__
@@ -57,7 +56,7 @@ class RayExecutor:
         """Bytes that a task may take on the smallest host."""
         return self.hosts.least_memory * self.cores // max(self.cores, self.hosts.least_cores)
 
-    def run(self, job: Job, tasks: list[Task]) -> Iterator[None]:
+    def run(self, job: Any, tasks: Sequence[Any]) -> Iterator[None]:
         """Yields once per task, in order; tasks whose output is there are not sent."""
         import ray
 
@@ -77,7 +76,7 @@ class RayExecutor:
             yield
 
 
-def perform_there(description: Any, task: Task, cores: int, version: str) -> None:
+def perform_there(description: Any, task: Any, cores: int, version: str) -> None:
     """Do one task in a worker process of the cluster."""
     if version != __version__:
         raise ClusterError(
@@ -85,7 +84,7 @@ def perform_there(description: Any, task: Task, cores: int, version: str) -> Non
         )
     set_threads(cores)
     try:
-        perform(description.open(), task)
+        description.perform(task)
     except FileNotFoundError as error:
         raise ClusterError(
             f"a worker on {os.uname().nodename} finds no {error.filename}; the folder of ",

@@ -130,6 +130,10 @@ class ObjectPath:
         """The bytes of an object, or of all objects right below a prefix."""
         return sum(child.size() for child in self.iterdir()) if self.is_dir() else int(self._info().size or 0)
 
+    def written(self) -> int:
+        """When an object was written, in nanoseconds."""
+        return int(self._info().mtime_ns or 0)
+
     def iterdir(self) -> list[ObjectPath]:
         """The objects and prefixes right below it, sorted by name."""
         files, path = _opened(self.url)

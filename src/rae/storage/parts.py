@@ -111,6 +111,11 @@ class Parts:
         self.read_into(name, out)
         return out
 
+    def size(self, name: str) -> int:
+        """The bytes that a part holds."""
+        path = self._path(name)
+        return (path.size() if isinstance(path, ObjectPath) else path.stat().st_size) - DIGEST
+
     def drop(self, name: str) -> None:
         """Remove a part that is not needed any more."""
         self._verified.discard(name)
@@ -139,7 +144,7 @@ class Parts:
         return hashlib.sha256(f"{self.fingerprint} {name}\n".encode())
 
     def _checked(self, name: str, path: Path | ObjectPath) -> bool:
-        left = (path.size() if isinstance(path, ObjectPath) else path.stat().st_size) - DIGEST
+        left = self.size(name)
         digest, buffer = self._hash(name), memoryview(bytearray(CHUNK))
         with _opened(path) as file:
             while left > 0:
