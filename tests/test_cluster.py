@@ -7,6 +7,7 @@ import importlib.util
 import itertools
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -25,9 +26,9 @@ import scipy.sparse as sp
 
 import elsewhere
 from plain import random_graph
-from rae import RAE, Config, Graph, build_graph, embed_file, fit_run, read_embeddings
+from rae import RAE, Config, ExactConfig, Graph, build_graph, embed_file, fit_run, read_embeddings
 from rae.cli.program import main
-from rae.engine import TILE, embed_to, graph_build, models_of
+from rae.engine import TILE, cluster_plan, embed_to, graph_build, models_of
 from rae.engine import ray_executor as on_ray
 from rae.engine.layout import Layout, by_edges
 from rae.engine.results import MANIFEST, Results
@@ -290,6 +291,44 @@ def test_what_only_one_machine_builds_is_refused(tmp_path, capsys):
     assert "--directed is for a build on one machine; leave --ray out" in capsys.readouterr().err
 
 
+# ---------------------------------------------------------------------------------- the plan
+
+
+@pytest.mark.parametrize("half", [False, True])
+def test_the_plan_counts_the_bytes_that_are_written(tmp_path, half):
+    config = ExactConfig()
+    model = RAE(config).fit(GRAPH)
+    written, write = [], Parts.write
+    with pytest.MonkeyPatch.context() as patch:
+        count = lambda self, name, arrays: (written.append(sum(a.nbytes for a in arrays)), write(self, name, arrays))  # noqa: E731
+        patch.setattr(Parts, "write", count)
+        embed_to(tmp_path / "z", models_of(model.fitted, GRAPH), cut=Layout(TILE, 64), half=half, in_folder=True)
+    work = cluster_plan.work_of(config, N, GRAPH.n_edges, half=half)
+    plan = cluster_plan.plan_cluster(work, cluster_plan.Hosts(4, 8 << 30), cluster_plan.Rates(1e-9, 1e-9, 1e-9))
+
+    assert plan.fits
+    assert plan.bytes["between levels"] == sum(written)
+    assert work.edge_bytes == GRAPH.offsets.nbytes + GRAPH.targets.nbytes
+    output = sum(file.stat().st_size for file in (tmp_path / "z").iterdir())
+    assert abs(plan.bytes["output"] / output - 1) < 0.1
+    assert plan.seconds["total"] == plan.seconds["computing"] + plan.seconds["network"]
+
+
+def test_a_plan_for_a_cluster_grows_with_the_graph_and_says_what_does_not_fit(capsys, monkeypatch):
+    monkeypatch.setattr(cluster_plan, "NODES", 4096)
+    assert main(["plan", "1e9,1e11", "--hosts", "64", "--host-memory", "512GiB", "--half", "--json"]) == 0
+    large = json.loads(capsys.readouterr().out)
+    assert main(["plan", "1e8,1e10", "--hosts", "64", "--host-memory", "512GiB", "--half", "--json"]) == 0
+    small = json.loads(capsys.readouterr().out)
+    assert large["fits"]
+    for name in ("graph", "between levels", "output", "network"):
+        assert large["bytes"][name] / small["bytes"][name] == pytest.approx(10, rel=0.01)
+    assert main(["plan", "1e9,1e11", "--hosts", "4", "--host-memory", "4GiB"]) == 0
+    assert re.search(r"this does not fit: a host must give 4\.\d GB", capsys.readouterr().out)
+    with pytest.raises(ConfigError, match="a graph needs a node"):
+        cluster_plan.work_of(ExactConfig(), 0, 0)
+
+
 # ---------------------------------------------------------------------------------- what is refused
 
 
@@ -431,25 +470,29 @@ def test_a_killed_driver_is_given_again_and_goes_on(cluster, fitted):
     """The driver of the second call is this process; the first one is killed with -9 in the middle of its parts."""
     folder, run, edges = fitted
     embed_file(run.path, edges, out=folder / "one.parquet")
-    program = "import sys, rae; rae.embed_file(sys.argv[1], sys.argv[2], out=sys.argv[3], ray='local', memory='1GiB')"
+    import ray
+
+    program = (
+        "import sys, rae; rae.embed_file(*sys.argv[1:3], out=sys.argv[3], ray=sys.argv[4], ray_cores=1, memory='1GiB')"
+    )
+    address = ray.get_runtime_context().gcs_address
+    assert address.startswith("127.0.0.1:")  # nobody but this machine can ask
     driver = subprocess.Popen(
-        [sys.executable, "-c", program, str(run.path), str(edges), str(folder / "ray.parquet")],
+        [sys.executable, "-c", program, str(run.path), str(edges), str(folder / "ray.parquet"), address],
         stderr=subprocess.DEVNULL,
     )
     parts = folder / "ray.parquet.parts"
     while driver.poll() is None and len(list(parts.glob("*.part"))) < 8:
         time.sleep(0.02)
-    below = psutil.Process(driver.pid).children(recursive=True)
     driver.kill()
     driver.wait()
-    psutil.wait_procs(below, timeout=30)
     left = {path.name for path in parts.glob("*.part")}
     assert len(left) >= 8
     assert not (folder / "ray.parquet").exists()
     wrote, write = [], Parts.write
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Parts, "write", lambda self, name, arrays: (wrote.append(name), write(self, name, arrays)))
-        embed_file(run.path, edges, out=folder / "ray.parquet", memory="1GiB", ray="local")
+        embed_file(run.path, edges, out=folder / "ray.parquet", memory="1GiB", ray="local", ray_cores=1)
 
     assert (folder / "ray.parquet").read_bytes() == (folder / "one.parquet").read_bytes()
     assert not wrote  # all parts are written by workers

@@ -225,7 +225,7 @@ def _open_job(fields: str) -> Job:
     if description.measures is not None:
         with on_disk(description.measures) as path:  # what is mapped outlives its name
             own = map_array(path)
-    graph = open_graph(description.graph)
+    graph = open_graph(description.graph, checked=description.fingerprint is not None)
     with on_disk(description.model) as path:
         models = models_of(load(path), graph, given, check=False, own=own)
     cut, stored = Layout(description.rows, description.columns), _stored_dtype(description.half)

@@ -73,6 +73,7 @@ class BuildDescription:
 
     files: tuple[str, ...]
     columns: tuple[str, str]
+    kind: str
     units: tuple[tuple[int, int, int], ...]
     parts: str
     fingerprint: str
@@ -170,12 +171,11 @@ class BuildJob:
             parquet = pq.ParquetFile(stream, pre_buffer=False)
             for batch in parquet.iter_batches(BATCH, row_groups=list(range(first, last)), columns=columns):
                 batch.validate(full=True)
-                yield tuple(id_array(batch.column(name)) for name in columns)
+                source, target = (id_array(batch.column(name)).cast(self._kind()) for name in columns)
+                yield source, target
 
     def _kind(self) -> pa.DataType:
-        file = File(identify(self.description.files[0]).path, "parquet")
-        with file_errors(file.path), file.raw() as stream:
-            return pq.ParquetFile(stream).schema_arrow.field(self.description.columns[0]).type
+        return pa.type_for_alias(self.description.kind)
 
 
 def build_graph_on_cluster(
@@ -215,18 +215,21 @@ def build_by_parts(
         raise FileError(what, Argument("ray"), " out")
     columns = table.names[opened.ends[0]], table.names[opened.ends[1]]
     for name in columns:
-        kind = table.schema.field(name).type
-        if not (pa.types.is_integer(kind) or is_text(kind)):
-            what = f"a cluster numbers ids that are whole numbers or text, {name!r} holds {kind}; leave "
+        given = table.schema.field(name).type
+        if not (pa.types.is_integer(given) or is_text(given)):
+            what = f"a cluster numbers ids that are whole numbers or text, {name!r} holds {given}; leave "
             raise GraphError(what, Argument("ray"), " out")
-    if table.schema.field(columns[0]).type != table.schema.field(columns[1]).type:
+    kind = _common_kind(*(table.schema.field(name).type for name in columns))
+    if kind is None:
         raise GraphError(f"{edges}: source and target ids must be of one kind; turn both into text first")
     units, total = _units(table.files, unit)
     files = tuple(os.fspath(file.path) for file in table.files)
     about = {"files": [_identity(file) for file in table.files], "columns": columns, "units": units}
     where = f"{os.fspath(path).rstrip('/')}{FOLDER}"
     parts = Parts.open(where, about | {"build": 1, "versions": versions_of("numpy", "pyarrow")})
-    description = BuildDescription(files, columns, tuple(units), os.fspath(parts.folder), parts.fingerprint)
+    description = BuildDescription(
+        files, columns, str(both[0].type), tuple(units), os.fspath(parts.folder), parts.fingerprint
+    )
     job = BuildJob(description, parts)
     graph = _build(job, folder, executor, total, report)
     parts.remove()
@@ -313,6 +316,16 @@ def _ranges(job: BuildJob) -> list[BuildTask]:
         sample = _ascending(pa.chunked_array(samples).combine_chunks().unique())
         bounds = [sample[len(sample) * i // count].as_py() for i in range(1, count)]
     return [BuildTask("number", i, pair) for i, pair in enumerate(itertools.pairwise([None, *bounds, None]))]
+
+
+def _common_kind(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
+    """The kind that ids of both columns are read as, None where there is none without a look at the numbers."""
+    if a == b:
+        return a
+    if is_text(a) and is_text(b):
+        return pa.large_string()
+    signed = all(pa.types.is_integer(kind) and not pa.types.is_uint64(kind) for kind in (a, b))
+    return pa.int64() if signed else None
 
 
 def _ascending(ids: pa.Array) -> pa.Array:

@@ -12,12 +12,14 @@ import contextlib
 import logging
 import os
 import secrets
+import socket
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from rae.errors import Argument, ClusterError, ConfigError, MissingExtraError, RaeError, one_line, size
+from rae.errors import Argument, ClusterError, ConfigError, FileError, MissingExtraError, RaeError, one_line, size
 from rae.runtime import set_threads
 from rae.version import __version__
 
@@ -85,9 +87,12 @@ def perform_there(description: Any, task: Any, cores: int, version: str) -> None
     set_threads(cores)
     try:
         description.perform(task)
-    except FileNotFoundError as error:
+    except (FileNotFoundError, FileError):
+        named = [value for value in vars(description).values() if isinstance(value, str) and Path(value).is_absolute()]
+        if (absent := next((path for path in named if not Path(path).exists()), None)) is None:
+            raise
         raise ClusterError(
-            f"a worker on {os.uname().nodename} finds no {error.filename}; the folder of ",
+            f"a worker on {socket.gethostname()} finds no {absent}; the folder of ",
             *(Argument("out"), ", and a graph folder, must be seen by all hosts under the same path"),
         ) from None
 
@@ -150,8 +155,10 @@ def _library(address: str) -> Any:
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     if "ray" not in sys.modules:
         os.environ.setdefault("RAY_AUTH_MODE", "token")
-        if address == LOCAL and "RAY_AUTH_TOKEN_PATH" not in os.environ:
-            os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+        if address == LOCAL:
+            os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # on Linux too: the loopback interface alone
+            if "RAY_AUTH_TOKEN_PATH" not in os.environ:
+                os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
     try:
         import ray
     except ImportError:
