@@ -227,9 +227,7 @@ def build_by_parts(
     about = {"files": [_identity(file) for file in table.files], "columns": columns, "units": units}
     where = f"{os.fspath(path).rstrip('/')}{FOLDER}"
     parts = Parts.open(where, about | {"build": 1, "versions": versions_of("numpy", "pyarrow")})
-    description = BuildDescription(
-        files, columns, str(both[0].type), tuple(units), os.fspath(parts.folder), parts.fingerprint
-    )
+    description = BuildDescription(files, columns, str(kind), tuple(units), os.fspath(parts.folder), parts.fingerprint)
     job = BuildJob(description, parts)
     graph = _build(job, folder, executor, total, report)
     parts.remove()
