@@ -118,6 +118,10 @@ class TrainingError(RaeError, ArithmeticError):
     """A fit that diverged."""
 
 
+class ClusterError(RaeError):
+    """A cluster that does not answer, is too small, or lost a task too often."""
+
+
 class MissingExtraError(RaeError, ImportError):
     """An optional library that is needed and not installed; `last_python` is the newest that it has wheels for."""
 

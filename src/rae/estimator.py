@@ -174,6 +174,9 @@ class RAE(GraphTransformer):
         dtype: str = "float32",
         model: str | None = None,
         units: str | None = None,
+        ray: str | None = None,
+        ray_cores: int | None = None,
+        in_folder: bool = False,
         progress: Asked = None,
     ) -> int:
         """Write what `transform` gives to .parquet or .csv while it is made, and return the vectors' width.
@@ -182,20 +185,30 @@ class RAE(GraphTransformer):
         the process may take, e.g. "4GiB", what does not fit goes to a folder beside the file, and the
         same call goes on where a killed one was. `half` keeps those intermediate rows in half precision,
         `dtype` is that of the file, `model` a model file's checksum for its header, `units` as in `transform`.
+
+        `ray` is the address of a Ray cluster to run on: "auto", "local", "ray://HOST:10001"; `path` must then be on a
+        disk that all its hosts see, `memory` is that of one task, and `ray_cores` are the cores of one. With
+        `in_folder` the path is a folder, of one Parquet file per part and a manifest.
         """
-        if half and memory is None:
+        if half and memory is None and ray is None:
             raise ConfigError(
                 *(Argument("half", True), " is about rows kept on disk, which ", Argument("memory", ...)),
                 " asks for; pass both",
             )
         graph, features = joined(graph, self._expected(features))
         self._check_reach(graph, None, units)
-        models = models_of(in_units_of(self.fitted, units), graph, features, check=memory is None)
+        fitted = in_units_of(self.fitted, units)
+        models = models_of(fitted, graph, features, check=memory is None)
         with shown(progress) as report:
-            return embed_to(
-                path, models, memory=memory, half=half, dtype=dtype, model=model, blocks=self.blocks,
-                report=_report(report),
-            )  # fmt: skip
+            options: dict[str, Any] = {
+                "memory": memory, "half": half, "dtype": dtype, "model": model, "blocks": self.blocks,
+                "in_folder": in_folder, "report": _report(report),
+            }  # fmt: skip
+            if ray is None:
+                return embed_to(path, models, **options)
+            from rae.engine.cluster import Cluster, embed_on_cluster
+
+            return embed_on_cluster(path, models, fitted, Cluster(ray, ray_cores), **options)
 
     def fit_transform(
         self,

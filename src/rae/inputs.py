@@ -184,7 +184,7 @@ def dataset_inputs(data: Dataset) -> Inputs:
     return Inputs(data.graph, table, count(data.graph, table))
 
 
-def check_output(memory: int | str | None, half: bool, dtype: str) -> None:
+def check_output(memory: int | str | None, half: bool, dtype: str, ray: str | None = None) -> None:
     """Refuse what is wrong before any file is read: a memory budget that is misspelt or less than the program takes,
     half precision of intermediate rows without a budget, an unknown dtype.
     """
@@ -200,7 +200,7 @@ def check_output(memory: int | str | None, half: bool, dtype: str) -> None:
             f" must be {PROGRAM / 2**30:.2f} GiB or more, which the program takes before any data, "
             f"got {memory_bytes(memory) / 2**30:.2f} GiB",
         )
-    if memory is None and half:
+    if memory is None and half and ray is None:
         raise ConfigError(
             *(Argument("half", True), " is about rows kept on disk, which ", Argument("memory", ...)),
             " asks for; pass both",
@@ -571,6 +571,10 @@ def _is_path(value: Any) -> bool:
 
 
 def _file(path: str | os.PathLike[str]) -> dict[str, Any]:
-    place = Path(path)
-    files = place.iterdir() if place.is_dir() else [place]
+    from rae.storage.objects import ObjectPath, place
+
+    where = place(path)
+    if isinstance(where, ObjectPath):
+        return {"path": str(where), "bytes": where.size()}
+    files = where.iterdir() if where.is_dir() else [where]
     return {"path": os.fspath(path), "bytes": sum(file.stat().st_size for file in files)}

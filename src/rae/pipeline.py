@@ -8,7 +8,7 @@ import os
 import time
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,9 @@ from rae.errors import Argument, ConfigError, FeatureError, FileError, MemoryWar
 from rae.inputs import Inputs, Reading, check_output, dataset_inputs, is_table, read_inputs
 from rae.progress import Asked, Progress, shown
 from rae.resume import VectorCache, fit_key, vectors_key
-from rae.run import EMBEDDINGS, INFO, PAGE, Run, check_free, finish_moves, load_model, model_checksum
+from rae.run import EMBEDDINGS, INFO, MODEL, PAGE, Run, check_free, finish_moves, load_model, model_checksum
+from rae.storage.objects import ObjectPath, is_url, place
+from rae.storage.scratch import scratch_folder
 
 if TYPE_CHECKING:
     from rae.explore import Subject
@@ -43,12 +45,15 @@ def fit_run(
     subject: Subject | None = None,
     lean: bool = False,
     force: bool = False,
+    ray: str | None = None,
+    ray_cores: int | None = None,
     progress: Asked = None,
     **reading: Any,
 ) -> Run:
     """The run of a fitted and embedded graph, written to a folder with its roles and its page, as `rae fit` does.
 
-    `edges` is an edge file, a graph folder, a data frame, a Graph, a Dataset (whose features and names are taken too),
+    `edges` is an edge file, a folder of Parquet files, a graph folder (each of them on a disk or, by its URL, in an
+    object store), a data frame, a Graph, a Dataset (whose features and names are taken too),
     or the Inputs that `rae.inputs.read_inputs` returns;
     `features` a file, a FeatureTable, a data frame, or a matrix with a row per node, in row order.
     `reading` are the fields of `rae.inputs.Reading`, which say how files are read and joined, such as
@@ -60,7 +65,8 @@ def fit_run(
     `names` are display names of the nodes: a mapping from ids, one per node in row order, or a table (a file or a data
     frame); `name` is their column in that table, or in that of the features, which `names` may also name. `subject` is
     the title and the labels of the page. A `lean` run keeps no copy of the graph and the features. `force` replaces the
-    run that is there. `progress` is True for bars (which a notebook shows anyway), or called with the stage, how much
+    run that is there. `ray` is the address of a Ray cluster ("auto", "local", "ray://HOST:10001") whose hosts all see
+    the folder of `out`: it embeds, in tasks of `memory` and `ray_cores` each; the fit itself runs here. `progress` is True for bars (which a notebook shows anyway), or called with the stage, how much
     of it is done, its total, and a mapping of numbers worth showing.
 
     A call that was killed after its vectors and before its page is finished by the same call.
@@ -76,8 +82,11 @@ def fit_run(
     ...     sorted(run.files())[:3], run.counts["nodes"], run.embeddings()[1].shape
     (['embeddings.parquet', 'explore/NOTICE.txt', 'explore/index.html'], 5, (5, 8))
     """
-    check_output(memory, half, dtype)
-    folder = default_folder(edges) if out is None else Path(out)
+    check_output(memory, half, dtype, ray)
+    remote = place(out) if out is not None and is_url(out) else None
+    if isinstance(remote, ObjectPath) and (remote / INFO).is_file() and not force:
+        raise FileError(f"{remote} exists; choose another ", Argument("out"), ", or pass ", Argument("force", True))
+    folder = default_folder(edges if remote is None else remote) if out is None or remote is not None else Path(out)
     begun = check_run_folder(folder, page=page, force=force)
     if _is_dataset(edges):
         edges, names = dataset_inputs(edges), edges.node_names if names is None else names
@@ -86,6 +95,11 @@ def fit_run(
         raise ConfigError(
             *(Argument("config"), " must be a rae.ExactConfig or a rae.Config such as rae.Config(steps=500), got "),
             type(config).__name__,
+        )
+    if ray is not None and not isinstance(config, ExactConfig):
+        raise ConfigError(
+            *("a trained model is fitted on one machine, got ", Argument("ray", ray), "; fit without it, then embed "),
+            *("with it (rae.embed_file or `rae embed`, ", Argument("ray", ...), ")"),
         )
     if _is_column(names, features) and reading.get("name") is None:
         names, reading["name"] = None, names
@@ -101,18 +115,33 @@ def fit_run(
             run = begun
         else:
             check_free(folder, force=force)
-            warn_of_memory(inputs, config, memory=memory, half=half)
+            if ray is None:
+                warn_of_memory(inputs, config, memory=memory, half=half)
             record = Reading(**reading).record() if is_table(edges) else {}
             run = _write_run(
                 *(inputs, config, folder, display_names, asked, record),
-                memory=memory, half=half, dtype=dtype, lean=lean, force=force, progress=report,
+                memory=memory, half=half, dtype=dtype, lean=lean, force=force, ray=ray, ray_cores=ray_cores,
+                progress=report,
             )  # fmt: skip
         VectorCache(folder).remove()
         if with_page:
             from rae.explore import write_page
 
             write_page(run, subject=subject, force=True, progress=report)
+        if isinstance(remote, ObjectPath):
+            remote.upload_folder(folder, INFO)
+            log.info("the run in %s was copied to %s", folder, remote)
     return run
+
+
+def _fetched_model(remote: Any, scratch: Path) -> Path:
+    """A run or a model file of an object store, as far as embedding reads it, on this machine."""
+    if not (remote / INFO).is_file():
+        remote.download(scratch / remote.name)
+        return scratch / str(remote.name)
+    for name in (INFO, MODEL):
+        (remote / name).download(scratch / name)
+    return scratch
 
 
 def check_run_folder(folder: Path, *, page: bool | None = None, force: bool = False) -> Run | None:
@@ -148,9 +177,17 @@ def _wants_page(page: bool | None, nodes: int) -> bool:
 class EmbeddedFile:
     """A file of vectors: where it is, the counts of its graph with the width of a vector, and seconds by stage."""
 
-    path: Path
+    path: Path | ObjectPath
     counts: dict[str, int]
     timings: dict[str, float]
+
+    @property
+    def n_bytes(self) -> int:
+        """Bytes that were written: of the file, or of all files of a folder."""
+        if isinstance(self.path, ObjectPath):
+            return self.path.size()
+        files = self.path.iterdir() if self.path.is_dir() else [self.path]
+        return sum(file.stat().st_size for file in files)
 
 
 def embed_file(
@@ -163,17 +200,48 @@ def embed_file(
     half: bool = False,
     dtype: str = "float32",
     force: bool = False,
+    ray: str | None = None,
+    ray_cores: int | None = None,
     progress: Asked = None,
     **reading: Any,
 ) -> EmbeddedFile:
     """The file of another graph's vectors by a fitted model, as `rae embed` writes it.
 
-    `model` is a run folder or a model file, `out` a .parquet or .csv file; everything else as in `fit_run`. A run knows
-    how the tables of its fit were read, and reads those of today so, but for what `reading` says.
+    `model` is a run folder or a model file, `out` a .parquet or .csv file, or a folder (a name that ends in a slash)
+    for one Parquet file per part of the nodes and a manifest; everything else as in `fit_run`. Each of them may be in
+    an object store, by its URL: s3://, gs://, az://.
+    A run knows how the tables of its fit were read, and reads those of today so, but for what `reading` says.
     """
-    check_output(memory, half, dtype)
-    target = Path(out)
-    _check_file(target, force=force)
+    check_output(memory, half, dtype, ray)
+    target, in_folder = place(out), os.fspath(out).endswith(("/", os.sep))
+    if is_url(model):
+        with scratch_folder() as scratch:
+            here: dict[str, Any] = {"memory": memory, "half": half, "dtype": dtype, "force": force}
+            here["progress"] = progress
+            here |= {"ray": ray, "ray_cores": ray_cores, "out": out}
+            return embed_file(_fetched_model(place(model), scratch), edges, features, **here, **reading)
+    if in_folder:
+        from rae.engine.results import check_results
+
+        check_results(target, force=force)
+    elif isinstance(target, ObjectPath):
+        if target.exists() and not force:
+            raise FileError(f"{target} exists; choose another ", Argument("out"), ", or pass ", Argument("force", True))
+        if ray is not None:
+            raise ConfigError(
+                *(
+                    Argument("ray"),
+                    " writes one file to a folder of all hosts, several to a store; pass ",
+                ),
+                Argument("out", f"{target}/"),
+            )
+        with scratch_folder() as scratch:
+            here = {"memory": memory, "half": half, "dtype": dtype, "progress": progress, "out": scratch / target.name}
+            made = embed_file(model, edges, features, **here, **reading)
+            target.upload(made.path)  # type: ignore[arg-type]
+            return replace(made, path=target)
+    else:
+        _check_file(target, force=force)
     fitted, checksum = load_model(os.fspath(model)), model_checksum(os.fspath(model))
     if fitted.structural and features is not None:
         raise FeatureError(
@@ -186,16 +254,19 @@ def embed_file(
         )
     with shown(progress) as report:
         record = {} if Path(model).is_file() else Run.open(os.fspath(model)).info.get("reading", {})
-        inputs = _inputs(edges, features, reading, memory, target, report, like=fitted.feature_names, record=record)
-        if memory is not None:
+        beside = target if isinstance(target, Path) else None
+        inputs = _inputs(edges, features, reading, memory, beside, report, like=fitted.feature_names, record=record)
+        if memory is not None and ray is None:
             from rae.plan import check_budget
 
             check_budget(memory, inputs.graph, inputs.features, fitted.config, half=half, fit=False)
-        target.parent.mkdir(parents=True, exist_ok=True)
+        if beside is not None:
+            beside.parent.mkdir(parents=True, exist_ok=True)
         began = time.perf_counter()
         width = fitted.embed_to(
-            target, inputs.graph, inputs.features,
-            memory=memory, half=half, dtype=dtype, model=checksum, progress=report or False,
+            os.fspath(target), inputs.graph, inputs.features,
+            memory=memory, half=half, dtype=dtype, model=checksum, ray=ray, ray_cores=ray_cores, in_folder=in_folder,
+            progress=report or False,
         )  # fmt: skip
     timings = {"read": inputs.seconds, "embed": time.perf_counter() - began}
     return EmbeddedFile(target, inputs.counts | {"width": width}, timings)
@@ -211,7 +282,7 @@ def default_folder(edges: Any) -> Path:
         return Path("runs") / str(edges.name)
     if not isinstance(edges, (str, os.PathLike)):
         raise ConfigError(Argument("out"), f" must be given where edges are no file, got a {type(edges).__name__}")
-    name = Path(edges).name
+    name = place(edges).name
     return Path("runs") / (name.split(".")[0] or name)
 
 
@@ -272,7 +343,7 @@ def _inputs(
     features: Any,
     reading: Mapping[str, Any],
     memory: int | str | None,
-    out: Path,
+    out: Path | None,
     progress: Progress | None,
     like: Sequence[str] | None = None,
     record: Mapping[str, Any] | None = None,
@@ -327,6 +398,8 @@ def _write_run(
     dtype: str,
     lean: bool,
     force: bool,
+    ray: str | None,
+    ray_cores: int | None,
     progress: Progress | None,
 ) -> Run:
     """The run of these inputs: fitted, embedded and written."""
@@ -337,7 +410,8 @@ def _write_run(
     def embed(path: Path, checksum: str) -> int:
         return model.embed_to(
             path, inputs.graph, inputs.features,
-            memory=memory, half=half, dtype=dtype, model=checksum, progress=progress or False,
+            memory=memory, half=half, dtype=dtype, model=checksum, ray=ray, ray_cores=ray_cores,
+            progress=progress or False,
         )  # fmt: skip
 
     def embed_or_resume(path: Path, checksum: str) -> int:
@@ -353,7 +427,7 @@ def _write_run(
         folder,
         model,
         inputs.graph.id_column,
-        embed if memory is None else embed_or_resume,
+        embed if memory is None and ray is None else embed_or_resume,
         graph=None if lean else inputs.graph,
         features=None if lean else inputs.features,
         counts=inputs.counts,

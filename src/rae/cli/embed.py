@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rae.cli.console import Console, columns, global_options, size
-from rae.cli.memory_options import memory_options
+from rae.cli.memory_options import cluster_options, memory_options
 from rae.cli.reading_options import reading_options
 from rae.progress import seconds
 
@@ -18,9 +18,12 @@ if TYPE_CHECKING:
 @click.command(short_help="embed another graph with a fitted model")
 @click.argument("run", metavar="RUN")
 @reading_options
-@click.option("--out", required=True, metavar="FILE", help="file to write, .parquet (id, embedding) or .csv")
+@click.option(
+    "--out", required=True, metavar="FILE", help="file to write, .parquet (id, embedding) or .csv; or a folder/"
+)
 @click.option("--force", is_flag=True, help="replace the file that is there")
 @memory_options
+@cluster_options
 @global_options
 @click.pass_obj
 def embed(
@@ -32,6 +35,8 @@ def embed(
     memory: str | None,
     half: bool,
     dtype: str,
+    ray: str | None,
+    ray_cores: int | None,
     out: str,
     force: bool,
 ) -> None:
@@ -45,10 +50,14 @@ def embed(
     With --memory the rows between two levels lie on disk, in FILE.parts, until the file is whole. The
     same command goes on where a killed one was; the bytes are the same for any budget.
 
+    With --ray the work is done by tasks on a Ray cluster, with the same bytes. An --out that ends in a
+    slash is a folder: a Parquet file per part, and _manifest.json.
+
     \b
     rae embed runs/users tomorrow.csv --features users.csv --out z.parquet
     rae embed runs/web/model.safetensors other.tsv.gz --out other.parquet --force
     rae embed runs/web big.parquet --out z.parquet --memory 4GiB --dtype float16
+    rae embed runs/web network --out vectors/ --ray auto --memory 16GiB
     """
     from rae.pipeline import embed_file
 
@@ -56,9 +65,9 @@ def embed(
     with console.progress() as progress:
         embedded = embed_file(
             run, edges, features, out=out, memory=memory, half=half, dtype=dtype,
-            force=force, progress=progress, **vars(reading),
+            force=force, ray=ray, ray_cores=ray_cores, progress=progress, **vars(reading),
         )  # fmt: skip
-    counts, timings, written = embedded.counts, embedded.timings, embedded.path.stat().st_size
+    counts, timings, written = embedded.counts, embedded.timings, embedded.n_bytes
     rows = [
         ("time", f"read {seconds(timings['read'])}, embed {seconds(timings['embed'])}"),
         ("vectors", f"{counts['nodes']:,} x {counts['width']}"),

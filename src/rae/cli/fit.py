@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rae.cli.console import Console, columns, global_options, size
-from rae.cli.memory_options import memory_options
+from rae.cli.memory_options import cluster_options, memory_options
 from rae.cli.reading_options import reading_options
 from rae.cli.roles import table
 from rae.cli.settings import config_options
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 @click.option("--names", metavar="COLUMN|FILE", help="display names: a column of --features, or a table of id and name")
 @click.option("--lean", is_flag=True, help="keep no copy of the graph and the features in the run")
 @memory_options
+@cluster_options
 @config_options
 @global_options
 @click.pass_obj
@@ -39,6 +40,8 @@ def fit(
     memory: str | None,
     half: bool,
     dtype: str,
+    ray: str | None,
+    ray_cores: int | None,
     out: str | None,
     force: bool,
     page: bool | None,
@@ -62,6 +65,7 @@ def fit(
     rae fit edges.tsv.gz --loss both --steps 500 --seed 3
     rae fit edges.csv --dims 64 --fanout 10 --no-page --json --quiet
     rae fit big.parquet --memory 6GiB --dtype float16
+    rae fit network --out /shared/runs/network --ray auto --no-page
     """
     from rae.pipeline import fit_run
 
@@ -69,7 +73,8 @@ def fit(
     with console.progress() as progress:
         run = fit_run(
             edges, features, out=out, config=config, memory=memory, half=half, dtype=dtype,
-            page=page, names=names, lean=lean, force=force, progress=progress, **vars(reading),
+            page=page, names=names, lean=lean, force=force, ray=ray, ray_cores=ray_cores, progress=progress,
+            **vars(reading),
         )  # fmt: skip
     report(run, console)
 

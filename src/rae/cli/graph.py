@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import Any
 
 import click
 
 from rae.cli.console import Console, columns, global_options, size
+from rae.cli.memory_options import cluster_options
 from rae.cli.reading_options import with_edge_options
 from rae.inputs import named_header, stages
 from rae.progress import seconds
+from rae.storage.objects import sizes_below
 
 _COLUMNS = ("source", "target", "weight", "kind", "time")
 
@@ -39,6 +40,7 @@ def graph() -> None:
 )
 @with_edge_options("EDGES")
 @click.option("--force", is_flag=True, help="replace an existing graph folder")
+@cluster_options
 @global_options
 @click.pass_obj
 def build(
@@ -49,6 +51,8 @@ def build(
     order: str,
     header: bool | None,
     force: bool,
+    ray: str | None,
+    ray_cores: int | None,
     **columns_read: Any,
 ) -> None:
     """Build a graph folder from EDGES: Parquet, CSV, TSV or a plain edge list, gzipped or not.
@@ -58,27 +62,34 @@ def build(
     out, both counted. Weights, directions and kinds are kept where they are asked for, else dropped. Ids stay what they
     are in the file. A build that is killed leaves no folder.
 
+    With --ray, many Parquet files are built by tasks on a cluster, into a folder that all its hosts see; the same
+    command goes on with what a killed one left in FOLDER.parts. The folder has the same bytes.
+
     \b
     rae graph build edges.parquet --out web
     rae graph build edges.tsv.gz --out web --order locality --force
     rae graph build calls.csv --source caller --target called --out calls
     rae graph build payments.parquet --weight amount --directed --kind type --out payments
+    rae graph build s3://bucket/calls/ --out /shared/calls --ray auto
     """
     from rae.io.build import build_graph
 
     start = time.perf_counter()
     with console.progress() as progress:
-        built = build_graph(
-            edges,
-            out,
-            header=named_header(header, *(columns_read[name] for name in _COLUMNS)),
-            order=order,
-            force=force,
-            report=stages(progress),
-            **columns_read,
-        )
+        if ray is not None:
+            built = _build_on_cluster(ray, ray_cores, edges, out, order, header, force, stages(progress), columns_read)
+        else:
+            built = build_graph(
+                edges,
+                out,
+                header=named_header(header, *(columns_read[name] for name in _COLUMNS)),
+                order=order,
+                force=force,
+                report=stages(progress),
+                **columns_read,
+            )
     elapsed = time.perf_counter() - start
-    files = {file.name: file.stat().st_size for file in sorted(Path(out).iterdir())}
+    files = sizes_below(out)
     counts: dict[str, Any] = {
         "nodes": built.n_nodes,
         "edges": built.n_edges,
@@ -96,3 +107,29 @@ def build(
     ]
     data = {"out": out, "order": order, "files": files, "counts": counts, "timings": {"build": round(elapsed, 4)}}
     console.result(columns(rows), data)
+
+
+def _build_on_cluster(
+    ray: str,
+    ray_cores: int | None,
+    edges: str,
+    out: str,
+    order: str,
+    header: bool | None,
+    force: bool,
+    report: Any,
+    read: dict[str, Any],
+) -> Any:
+    """The graph that a cluster builds; what only one machine builds is refused."""
+    from rae.engine.cluster import Cluster
+    from rae.engine.graph_build import build_graph_on_cluster
+    from rae.errors import Argument, ConfigError
+
+    others = {"header": header, "order": None if order == "none" else order, **read}
+    others = {name: value for name, value in others.items() if name not in ("source", "target")}
+    if (name := next((name for name, value in others.items() if value not in (None, False)), None)) is not None:
+        raise ConfigError(
+            Argument(name, others[name]), " is for a build on one machine; leave ", Argument("ray"), " out"
+        )
+    ends = {name: read[name] for name in ("source", "target")}
+    return build_graph_on_cluster(edges, out, Cluster(ray, ray_cores), force=force, report=report, **ends)

@@ -1,4 +1,4 @@
-"""The options that bound the memory of embedding and choose its precision."""
+"""The options that bound the memory of embedding, choose its precision, and say where it runs."""
 
 from __future__ import annotations
 
@@ -28,6 +28,26 @@ def memory_options(command: Callable[..., Any]) -> Callable[..., Any]:
             metavar="SIZE",
             help="memory embedding may take, e.g. 4GiB: what does not fit goes to disk beside the output, and a "
             "killed run goes on where it was  [default: rows between levels in memory, no disk]",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The command with --ray and --ray-cores."""
+    for option in (
+        click.option(
+            "--ray-cores",
+            type=click.IntRange(min=1),
+            metavar="N",
+            help="with --ray: cores of one task  [default: all of the smallest host; one with --ray local]",
+        ),
+        click.option(
+            "--ray",
+            metavar="ADDRESS",
+            help="run on a Ray cluster: auto, local, ray://HOST:10001 or HOST:6379; its hosts must all see the folder "
+            "of the output, and --memory is then that of one task",
         ),
     ):
         command = option(command)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,10 +18,36 @@ if TYPE_CHECKING:
     from rae.inputs import Reading
 
 
+def _host_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The command with the options of a cluster to plan for."""
+    count = click.IntRange(min=1)
+    for option in (
+        click.option(
+            "--feature-width", type=click.IntRange(min=0), metavar="N", default=0, help="... columns of features"
+        ),
+        click.option(
+            "--host-network",
+            type=click.FloatRange(min=0, min_open=True),
+            metavar="GBIT",
+            default=10.0,
+            show_default=True,
+            help="... its network, in Gbit/s",
+        ),
+        click.option("--host-cores", type=count, metavar="N", default=16, show_default=True, help="... its cores"),
+        click.option(
+            "--host-memory", metavar="SIZE", default="64GiB", show_default=True, help="with --hosts: memory of each"
+        ),
+        click.option("--hosts", type=count, metavar="N", help="plan for a cluster of so many hosts instead"),
+    ):
+        command = option(command)
+    return command
+
+
 @click.command(short_help="memory and time a fit will take, before any fit")
 @reading_options
 @memory_options
 @config_options
+@_host_options
 @global_options
 @click.pass_obj
 def plan(
@@ -32,6 +59,11 @@ def plan(
     memory: str | None,
     half: bool,
     dtype: str,
+    hosts: int | None,
+    host_memory: str,
+    host_cores: int,
+    host_network: float,
+    feature_width: int,
 ) -> None:
     """Say how much memory and time `rae fit` with the same arguments will take.
 
@@ -43,14 +75,21 @@ def plan(
     rae plan edges.parquet --features users.csv --loss both --steps 500
     rae plan edges.tsv.gz --batch-size 1024 --json
     rae plan folder-of-rae-graph-build --memory 4GiB --half
+    rae plan 1e9,1e11 --hosts 64 --host-memory 512GiB --half --dtype float16
+
+    With --hosts the plan is that of embedding on a cluster; EDGES may then be a size, NODES,EDGES.
     """
     from rae.graph.folder import is_graph_folder
     from rae.inputs import check_output, read_inputs
     from rae.plan import available_memory
     from rae.plan import plan as make_plan
 
-    check_output(memory, half, dtype)
+    check_output(memory, half, dtype, None if hosts is None else "hosts")
     console.use_threads()
+    if hosts is not None:
+        cluster = {"hosts": hosts, "memory": host_memory, "cores": host_cores, "network": host_network}
+        _plan_cluster(console, edges, features, feature_width, reading, config, half, dtype, cluster)
+        return
     with console.progress() as progress:
         inputs = read_inputs(edges, features, reading, memory=memory, progress=progress)
     file_bytes = sum(f["bytes"] for f in inputs.files.values())
@@ -76,3 +115,43 @@ def plan(
         ]
     )
     console.result(text, {"counts": counts, "memory": expected.memory, "seconds": expected.seconds, "available": free})
+
+
+def _plan_cluster(
+    console: Console,
+    edges: str,
+    features: str | None,
+    feature_width: int,
+    reading: Reading,
+    config: Settings,
+    half: bool,
+    dtype: str,
+    cluster: Mapping[str, Any],
+) -> None:
+    """Print the table that one reads before renting machines."""
+    from rae.engine.cluster_plan import Hosts, measured_rates, parsed_size, plan_cluster, work_of
+    from rae.engine.layout import memory_bytes
+    from rae.inputs import read_inputs
+
+    sizes, width = parsed_size(edges), feature_width
+    if sizes is None:
+        with console.progress() as progress:
+            counts = read_inputs(edges, features, reading, progress=progress).counts
+        sizes, width = (counts["nodes"], counts["edges"]), counts["features"] or feature_width
+    hosts = Hosts(cluster["hosts"], memory_bytes(cluster["memory"]), cluster["cores"], cluster["network"] / 8 * 1e9)
+    expected = plan_cluster(work_of(config, *sizes, width, half=half, dtype=dtype), hosts, measured_rates(config))
+    times = {name: f"{n:,.1f}" if name == "core hours" else seconds(n) for name, n in expected.seconds.items()}
+    about = {"nodes": sizes[0], "edges": sizes[1], "feature columns": width, "hosts": hosts.count, **expected.counts}
+    needs = (
+        "" if expected.fits else f"\n\nthis does not fit: a host must give {size(expected.memory['least'])} to a task"
+    )
+    text = "\n\n".join(
+        [
+            columns([(name, f"{n:,}") for name, n in about.items()]),
+            "memory of a host\n" + columns([(name, size(n)) for name, n in expected.memory.items()], "  "),
+            "bytes\n" + columns([(name, size(n)) for name, n in expected.bytes.items()], "  "),
+            "time\n" + columns(list(times.items()), "  ") + needs,
+        ]
+    )
+    data = {"counts": about, "memory": expected.memory, "bytes": expected.bytes, "seconds": expected.seconds}
+    console.result(text, data | {"fits": expected.fits})

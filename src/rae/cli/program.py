@@ -66,7 +66,24 @@ def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
 @click.group(
     cls=_Group,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    commands=[demo, fit, roles, similar, why, drift, explore, embed, update, export, serve, mcp, graph, info, plan, reproduce],
+    commands=[
+        demo,
+        fit,
+        roles,
+        similar,
+        why,
+        drift,
+        explore,
+        embed,
+        update,
+        export,
+        serve,
+        mcp,
+        graph,
+        info,
+        plan,
+        reproduce,
+    ],
 )
 @click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="the version")
 @global_options

@@ -11,9 +11,10 @@ to its name when it is whole, so a killed run resumes.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -22,20 +23,25 @@ import numpy as np
 
 from rae.blocks import Block
 from rae.engine.executors import Executor, Serial, default_executor, run_ahead
-from rae.engine.layout import AT_WORK, TILE, Layout, Sizes, layout
+from rae.engine.layout import AT_WORK, TILE, Layout, Sizes, by_edges, layout
 from rae.engine.levels import Model, Neighborhoods, SomeNodes, WholeGraph
 from rae.engine.models import models_of
+from rae.engine.results import Results, open_results
+from rae.engine.shared import SharedInputs
 from rae.engine.stores import MemoryStore, PartStore
-from rae.engine.tasks import Job, Task
+from rae.engine.tasks import Job, Task, perform
 from rae.features.measures import KEPT_BYTES
 from rae.graph import Graph
 from rae.graph.folder import open_graph
 from rae.io import embeddings, read_features
 from rae.io.embeddings import EmbeddingWriter, check_writable
+from rae.memory import available_memory
 from rae.model.checkpoint import load
 from rae.model.sampling import exact_blocks, inference_blocks
 from rae.runtime import torch_alone
 from rae.storage.atomic import atomic_path
+from rae.storage.npy import map_array
+from rae.storage.objects import on_disk, place
 from rae.storage.parts import Parts, digest_of
 from rae.version import versions_of
 
@@ -89,6 +95,8 @@ def embed_to(
     blocks: Sequence[Block] = (),
     cut: Layout | None = None,
     executor: Executor | None = None,
+    shared: SharedInputs | None = None,
+    in_folder: bool = False,
     report: Report | None = None,
 ) -> int:
     """Write ids and vectors of every node to a file while they are computed; the width of the vectors comes back.
@@ -96,18 +104,31 @@ def embed_to(
     The bytes are those of `write_embeddings` with what `embed` returns. `memory` is what the process may take,
     e.g. "4GiB"; `half` stores intermediate rows in half precision; `dtype` is the precision of the file; `model` (a
     checksum) and `blocks` go into its header; `cut` says how to cut the work, whatever `memory` is, and `executor`
-    where its tasks run.
+    where its tasks run: where they leave this process, `shared` are files of all that they read.
+
+    With `in_folder` the path is a folder of Parquet files, one per part (`rae.engine.results`).
     """
     ids = _graph(models).id_column
-    check_writable(path, ids, dtype)
-    if memory is None and cut is None:
+    if not in_folder:
+        check_writable(path, ids, dtype)
+    if memory is None and cut is None and not in_folder:
         job, parts = memory_job(models), None
     else:
         stored = _stored_dtype(half)
-        cut = cut or layout(memory or 0, job_sizes(models, stored.itemsize))
-        parts = Parts.open(f"{os.fspath(path)}{FOLDER}", _about(models, cut, stored))
-        job = part_job(models, parts, cut, stored)
-    aside = None if parts is None else parts.folder / GROWING
+        cut = cut or layout(memory or available_memory() or 0, job_sizes(models, stored.itemsize))
+        parts = Parts.open(f"{os.fspath(path).rstrip('/')}{FOLDER}", _about(models, cut, stored))
+        job = _described(part_job(models, parts, cut, stored), parts, shared, half)
+    if in_folder:
+        assert parts is not None
+        about = {"dtype": dtype, "model": model, "blocks": blocks}
+        results = open_results(place(path), parts.fingerprint, job.width, **about)  # type: ignore[arg-type]
+        job = _with_results(job, results)
+        for _ in write_results(job, executor=executor, report=report):
+            pass
+        results.finish(place(path), job.parts(-1))
+        parts.remove()
+        return job.width
+    aside = None if parts is None else Path(parts.folder) / GROWING
     with (
         atomic_path(path, aside=aside) as hidden,
         EmbeddingWriter(hidden, ids, job.width, Path(path).suffix, model=model, dtype=dtype, blocks=blocks) as writer,
@@ -183,19 +204,67 @@ class JobDescription:
     rows: int
     columns: int
     half: bool = False
+    measures: str | None = None  # .npy, what an exact model reads of each node; computed where it is None
+    fingerprint: str | None = None  # of the parts, where whoever described the job has computed it
+    by_edges: bool = False  # whether parts are cut by edges too
+    results: dict[str, Any] | None = None  # the fields of `Results`, where the result is a folder
 
     def open(self) -> Job:
         """The job, opened once per process."""
-        return _open_job(self)
+        return _open_job(json.dumps(asdict(self)))
+
+    def perform(self, task: Task) -> None:
+        """Do one task of it, unless its output is there."""
+        perform(self.open(), task)
 
 
 @lru_cache(maxsize=1)
-def _open_job(description: JobDescription) -> Job:
+def _open_job(fields: str) -> Job:
+    description = JobDescription(**json.loads(fields))
     given = None if description.features is None else read_features(description.features)
-    models = models_of(load(description.model), open_graph(description.graph), given, check=False)
+    own = None
+    if description.measures is not None:
+        with on_disk(description.measures) as path:  # what is mapped outlives its name
+            own = map_array(path)
+    graph = open_graph(description.graph, checked=description.fingerprint is not None)
+    with on_disk(description.model) as path:
+        models = models_of(load(path), graph, given, check=False, own=own)
     cut, stored = Layout(description.rows, description.columns), _stored_dtype(description.half)
-    parts = Parts.open(description.parts, _about(models, cut, stored))
-    return replace(part_job(models, parts, cut, stored), description=description)
+    if description.by_edges:
+        cut = by_edges(cut, graph.offsets)
+    if description.fingerprint is None:
+        parts = Parts.open(description.parts, _about(models, cut, stored))
+    else:
+        parts = Parts(place(description.parts), description.fingerprint)
+    results = None if description.results is None else Results(**description.results)
+    return replace(part_job(models, parts, cut, stored), description=description, results=results)
+
+
+def _described(job: Job, parts: Parts, shared: SharedInputs | None, half: bool) -> Job:
+    """The job with itself as plain data, where its inputs lie in files."""
+    if shared is None:
+        return job
+    cut = job.layout
+    description = JobDescription(
+        graph=shared.graph,
+        features=shared.features,
+        model=shared.model,
+        parts=os.fspath(parts.folder),
+        rows=cut.rows,
+        columns=cut.columns,
+        half=half,
+        measures=shared.measures,
+        fingerprint=parts.fingerprint,
+        by_edges=bool(cut.bounds),
+    )
+    return replace(job, description=description)
+
+
+def _with_results(job: Job, results: Results) -> Job:
+    """The job with the folder that its results go to, in its description too."""
+    if job.description is None:
+        return replace(job, results=results)
+    return replace(job, results=results, description=replace(job.description, results=asdict(results)))
 
 
 def tasks_of_level(job: Job, model: str, k: int) -> list[list[Task]]:
@@ -217,29 +286,21 @@ def run_job(
     job: Job, *, executor: Executor | None = None, report: Report | None = None
 ) -> Generator[Floats, None, None]:
     """Run every task of a job and yield the vectors part by part: in `job.out`, or in buffers that are used again."""
-    levels = [(name, k) for name, model in job.models.items() for k in range(len(model.levels))]
+    levels = _levels(job)
     done = _counter(report, _n_steps(job, levels))
     count = AT_WORK if job.store.stores_vectors else 1
     in_memory = job.out is not None  # nobody uses a part before the last one is there
     executor = executor or (Serial() if in_memory else default_executor(count))
-    for model, k in levels:
-        _make_rows(job, executor, model, k, done)
-        if job.store.stores_vectors:
-            *means, vectors = _missing_tasks(job, model, k)
-            for stage in means:
-                for _ in executor.run(job, stage):
-                    pass
-            if (model, k) != levels[-1]:
-                for _ in executor.run(job, vectors):
-                    done()
-                _drop_inputs(job, model, k)
-    bounds = job.parts(k)
     if job.store.stores_vectors:  # a part is given out while the executor makes the next ones
-        for (a, b), _ in zip(bounds, executor.run(job, vectors), strict=True):
+        vectors = _run_levels(job, executor, levels, done)
+        for (a, b), _ in zip(job.parts(levels[-1][1]), executor.run(job, vectors), strict=True):
             done()
             yield job.output((a, b), np.empty((b - a, job.width), np.float32))
-        _drop_inputs(job, model, k)
+        _drop_inputs(job, *levels[-1])
         return
+    for model, k in levels:
+        _make_rows(job, executor, model, k, done)
+    bounds = job.parts(k)
     n_buffers = 0 if in_memory else min(count + 1, len(bounds))
     buffers = [np.empty((bounds[0][1], job.width), np.float32) for _ in range(n_buffers)]
 
@@ -250,6 +311,43 @@ def run_job(
     for rows in map(output, range(len(bounds))) if in_memory else run_ahead(output, range(len(bounds)), count):
         done()
         yield rows
+
+
+def write_results(
+    job: Job, *, executor: Executor | None = None, report: Report | None = None
+) -> Generator[None, None, None]:
+    """Run every task of a job whose result is a folder, the files of the result among them; yields once per file."""
+    assert job.results is not None
+    levels, executor = _levels(job), executor or default_executor(AT_WORK)
+    tasks = [Task("write", "", -1, part) for part in range(len(job.parts(-1)))]
+    done = _counter(report, _n_steps(job, levels) + len(tasks))
+    if not all(job.results.has(task.part) for task in tasks):
+        for _ in executor.run(job, _run_levels(job, executor, levels, done)):
+            done()
+        _drop_inputs(job, *levels[-1])
+    for _ in executor.run(job, tasks):
+        done()
+        yield
+
+
+def _levels(job: Job) -> list[tuple[str, int]]:
+    """Every level of every model, in the order in which they are made."""
+    return [(name, k) for name, model in job.models.items() for k in range(len(model.levels))]
+
+
+def _run_levels(job: Job, executor: Executor, levels: list[tuple[str, int]], done: Callable[[], None]) -> list[Task]:
+    """Make and store the vectors of all levels but the last one, whose last tasks come back."""
+    for model, k in levels:
+        _make_rows(job, executor, model, k, done)
+        *means, vectors = _missing_tasks(job, model, k)
+        for stage in means:
+            for _ in executor.run(job, stage):
+                pass
+        if (model, k) != levels[-1]:
+            for _ in executor.run(job, vectors):
+                done()
+            _drop_inputs(job, model, k)
+    return vectors
 
 
 def _make_rows(job: Job, executor: Executor, model: str, k: int, done: Callable[[], None]) -> None:
@@ -331,6 +429,7 @@ def _about(models: Mapping[str, Model], cut: Layout, stored: np.dtype[Any]) -> d
         "graph": digest_of(*graph.arrays),
         "rows": cut.rows,
         "columns": cut.columns,
+        **({"bounds": cut.bounds} if cut.bounds else {}),
         "tile": TILE,
         "stored": stored.name,
     }

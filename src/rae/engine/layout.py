@@ -5,14 +5,18 @@ node's neighbours stand anywhere, so the rows that a level averages must be in m
 at once; where they do not fit, they are cut into stripes of columns and averaged stripe by stripe.
 A mean is taken column by column, so neither cut changes a bit of the result.
 
+Where parts go to different hosts, they are cut by edges too (`by_edges`): a part that holds hubs has fewer rows.
+
     budget  >=  program + what is resident anyway + parts at work + row groups + n x columns x 4 (half: 2)
 """
 
 from __future__ import annotations
 
+import bisect
+import itertools
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rae.errors import Argument, ConfigError
@@ -32,10 +36,17 @@ class Layout:
 
     rows: int
     columns: int
+    bounds: tuple[int, ...] = ()  # the first row of each part and the number of rows, where they were cut by edges
 
     def parts(self, n_rows: int) -> list[tuple[int, int]]:
         """So many rows cut into parts (a, b)."""
+        if self.bounds:
+            return list(itertools.pairwise(self.bounds))
         return [(a, min(a + self.rows, n_rows)) for a in range(0, n_rows, self.rows)]
+
+    def part_of(self, row: int) -> int:
+        """The part that a row is in."""
+        return bisect.bisect_right(self.bounds, row) - 1 if self.bounds else row // self.rows
 
     def stripes(self, width: int) -> list[tuple[int, int]]:
         """So many columns cut into the fewest stripes, of whole cache lines where there is room."""
@@ -95,6 +106,27 @@ def layout(memory: int | str, sizes: Sizes) -> Layout:
             f"got {budget / 2**30:.2f} GiB",
         )
     return Layout(rows, columns)
+
+
+def by_edges(cut: Layout, offsets: Any) -> Layout:
+    """The same layout with parts of about equally much work, an edge counting as much as a row; whole tiles of rows.
+
+    A part has no more rows than before and no more work than twice the mean, unless a single tile has.
+
+    >>> offsets = np.concatenate([[0], np.cumsum(np.where(np.arange(8 * TILE) == 0, 100_000, 1))])
+    >>> [b // TILE for b in by_edges(Layout(4 * TILE, 1), offsets).bounds]
+    [0, 1, 5, 8]
+    """
+    n = len(offsets) - 1
+    edges = [int(offsets[min(a, n)]) for a in range(0, n + TILE, TILE)]
+    work = [min(k * TILE, n) + edges[k] for k in range(len(edges))]  # before tile k
+    mean = max(1, work[-1] * cut.rows // n)
+    bounds, first = [0], 0
+    for k in range(1, len(work) - 1):
+        if work[k + 1] - work[first] > mean or (k + 1 - first) * TILE > cut.rows:
+            bounds.append(k * TILE)
+            first = k
+    return replace(cut, bounds=(*bounds, n))
 
 
 def memory_bytes(memory: Any) -> int:

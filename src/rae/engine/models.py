@@ -21,17 +21,20 @@ from rae.model.exact import ExactModel
 from rae.model.structure import Structure, measured
 
 
-def models_of(fitted: Fitted, graph: Graph, given: Any = None, *, check: bool = True) -> dict[str, Model]:
+def models_of(
+    fitted: Fitted, graph: Graph, given: Any = None, *, check: bool = True, own: Any = None
+) -> dict[str, Model]:
     """The models that embed a graph with these features, by name, in the order of their columns.
 
-    Without `check`, dense features are not searched for NaN in advance, but where they are read.
+    Without `check`, dense features are not searched for NaN in advance, but where they are read. `own` are the measures
+    of this graph where somebody has computed them for a model that is in its units.
     """
     if isinstance(fitted, ExactModel):
-        return _exact_models(fitted, graph, given, check=check)
+        return _exact_models(fitted, graph, given, check=check, own=own)
     return encoder_models(fitted.encoders, Features.of(graph, given, fitted.config, check=check))
 
 
-def _exact_models(fitted: ExactModel, graph: Graph, given: Any, *, check: bool) -> dict[str, Model]:
+def _exact_models(fitted: ExactModel, graph: Graph, given: Any, *, check: bool, own: Any) -> dict[str, Model]:
     models: dict[str, Model] = {}
     graph = conform(graph, fitted.channels, fitted.weighted)
     if fitted.actions is not None:
@@ -42,7 +45,9 @@ def _exact_models(fitted: ExactModel, graph: Graph, given: Any, *, check: bool) 
             )
         models["actions"] = action_model(fitted.actions, fitted.config, features)
     if fitted.structure is not None:
-        own, structure = measured(graph, fitted.structure, fitted.config)
+        structure = fitted.structure
+        if own is None:
+            own, structure = measured(graph, structure, fitted.config)
         models |= structure_models(structure, fitted.config, graph, own, fitted.structure_scale)
     return models
 

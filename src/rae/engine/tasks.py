@@ -3,6 +3,7 @@
     before(k, part)           the rows that level k averages: projected where that is narrower, else as they are
     gather(k, part, stripe)   their mean({u} ∪ N(u)), or moments over N(u), where columns are cut into several stripes
     after(k, part)            the vectors of level k: from the stripes of means, or straight from the averaged rows
+    write(part)               ids and vectors of all models in one Parquet file, where the result is a folder of such
 
 A task is plain data. It reads what other tasks wrote, writes one output, whole or not at all, and does nothing where
 that is there: done twice, in another process or after a crash, the result is the same bytes.
@@ -20,6 +21,7 @@ from torch import Tensor
 
 from rae.engine.layout import TILE, Layout
 from rae.engine.levels import Model, Neighborhoods, RowSet
+from rae.engine.results import Results
 from rae.engine.stores import Store, as_tensor
 from rae.errors import FeatureError
 from rae.model.channels import Way
@@ -59,6 +61,7 @@ class Job:
     tile: int = TILE
     out: Array | None = None  # where all vectors go, if they go into memory: (n, width)
     description: Any = None  # the same job as plain data, where it lies on disk
+    results: Results | None = None  # a folder of files, one per part, where the result is one
 
     @property
     def width(self) -> int:
@@ -225,7 +228,7 @@ class Job:
         levels = self.models[model].levels
         if self.store.stores_vectors:
             assert isinstance(rows, tuple)
-            part = rows[0] // self.layout.rows
+            part = self.layout.part_of(rows[0])
             array = self.store.read(Task("after", model, k, part), (rows[1] - rows[0], levels[k].width))
             return lambda i, j: torch.from_numpy(array[i:j])
         if k + 1 < len(levels) and not levels[k + 1].maps_rows and self.store.is_complete(model, k + 1):
@@ -257,7 +260,9 @@ class Job:
 
 def perform(job: Job, task: Task) -> None:
     """Do one task, unless its output is there."""
-    if not job.store.has(task):
+    if task.kind == "write":
+        _write(job, task)
+    elif not job.store.has(task):
         {"before": _before, "gather": _gather, "after": _after}[task.kind](job, task)
         if job.store.stores_vectors:  # memory is short
             job.models[task.model].reads.release()
@@ -292,6 +297,14 @@ def _after(job: Job, task: Task) -> None:
     out = job.store.empty(task, rows, job.neighborhoods.n_rows(task.level), steps.width)
     job.fill(out, lambda i, j: steps.after(means(i, j)), rows)
     job.store.write(task, out, [(0, steps.width)])
+
+
+def _write(job: Job, task: Task) -> None:
+    assert job.results is not None
+    if not job.results.has(task.part):
+        a, b = job.parts(-1)[task.part]
+        vectors = job.output((a, b), np.empty((b - a, job.width), np.float32))
+        job.results.write(task.part, job.neighborhoods.graph.id_column.slice(a, b - a), vectors)
 
 
 def _read_stripe(job: Job, task: Task, number: int, stripe: tuple[int, int]) -> list[Array]:

@@ -31,6 +31,8 @@ from rae.runtime import threads
 from rae.storage.atomic import atomic_path, write_json
 from rae.storage.documents import expect, read_json
 from rae.storage.npy import map_array
+from rae.storage.objects import is_url, place
+from rae.storage.scratch import scratch_folder
 
 FORMAT, FORMAT_VERSION = "rae graph", 2
 CHUNK = 1 << 23  # targets checked before their memory is given back
@@ -119,20 +121,31 @@ def write_info(
 
 def row_order(path: str | os.PathLike[str]) -> str | None:
     """The order that the rows of this graph folder were put in, None where they follow the ids."""
+    if is_url(path):
+        with scratch_folder() as scratch:
+            (place(path) / INFO).download(scratch / INFO)  # type: ignore[union-attr]
+            (scratch / OFFSETS).touch()
+            return row_order(scratch)
     order = _read_info(Path(path)).get("order")
     return None if order is None else str(order)
 
 
 def is_graph_folder(path: str | os.PathLike[str]) -> bool:
     """Whether this is a graph folder, complete or not."""
-    return (Path(path) / OFFSETS).is_file()
+    return (place(path) / OFFSETS).is_file()
 
 
-def open_graph(path: str | os.PathLike[str], *, verify: bool = False) -> Graph:
+def open_graph(path: str | os.PathLike[str], *, verify: bool = False, checked: bool = False) -> Graph:
     """The graph in this folder, memory-mapped; `verify` also reads every byte against its checksum.
 
-    Whatever the files say, no row points outside the graph: that is checked each time.
+    Whatever the files say, no row points outside the graph: that is checked each time. One in an object store is
+    copied to this machine first. `checked` says that whoever names this folder has just done that.
     """
+    if is_url(path):
+        with scratch_folder() as scratch:  # what is mapped outlives its name
+            copy = scratch / "graph"
+            place(path).download(copy)  # type: ignore[union-attr]
+            return open_graph(copy, verify=verify, checked=checked)
     folder = Path(path)
     info = _read_info(folder)
     if verify:
@@ -167,13 +180,21 @@ def open_graph(path: str | os.PathLike[str], *, verify: bool = False) -> Graph:
         and targets.flags.aligned
         and offsets[-1] == len(targets) == 2 * info["n_edges"]
         and bool((offsets[1:] >= offsets[:-1]).all())
-        and _all_within(targets, n)
-        and all(channel.flags.aligned and _all_weights(channel) for channel in channels.values())
+        and all(channel.flags.aligned for channel in channels.values())
+        and (checked or (_all_within(targets, n) and all(map(_all_weights, channels.values()))))
     )
     if not sound:
         raise FileError(f"the graph folder {folder} is damaged (its arrays do not fit together); build it again")
     forget(offsets)
-    return Graph(offsets, targets, ids, counts, channels, weights["given"])
+    graph = Graph(offsets, targets, ids, counts, channels, weights["given"])
+    graph.__dict__["folder"] = str(folder.resolve())
+    return graph
+
+
+def folder_of(graph: Graph) -> str | None:
+    """The folder that this graph was opened from, None where it was made otherwise or the folder is gone."""
+    folder = graph.__dict__.get("folder")
+    return folder if folder is not None and (Path(folder) / INFO).is_file() else None
 
 
 def read_ids(path: str | os.PathLike[str]) -> pa.Array:

@@ -47,7 +47,7 @@ def build_folder(
     """
     report = report or (lambda *_: None)
     budget = MemoryBudget.available(memory).left
-    with _new_folder(folder) as hidden:
+    with new_folder(folder) as hidden:
         check_writable(folder, force)  # another build may just have ended
         counts, channels = read(lambda batches: _write(batches, hidden, order, report, budget, values))
         report("check", 0, 1)
@@ -87,7 +87,7 @@ def check_writable(folder: Path, force: bool) -> None:
 
 
 @contextlib.contextmanager
-def _new_folder(folder: Path) -> Iterator[Path]:
+def new_folder(folder: Path) -> Iterator[Path]:
     """A hidden folder that no other build writes to; it becomes `folder` if the block succeeds, else it is removed."""
     hidden, lock = _hidden(folder)
     with writing(folder):

@@ -7,12 +7,15 @@ import os
 from pathlib import Path
 from typing import Any
 
-from rae.errors import Argument, ConfigError
+from rae.errors import Argument, ConfigError, FileError
 from rae.graph import Graph
+from rae.graph.folder import INFO, open_graph
 from rae.graph.folder_builder import build_folder, check_writable, discard_build
 from rae.graph.id_numbering import Report
 from rae.graph.row_order import ORDERS
 from rae.io.edges import EdgeFile, EdgeOptions, open_edges
+from rae.storage.objects import ObjectPath, place
+from rae.storage.scratch import scratch_folder
 
 log = logging.getLogger("rae")
 
@@ -40,16 +43,31 @@ def build_graph(
     The folder is what `write_graph` writes of what `read_edges` reads, byte for byte, but the whole is
     never in memory. All that says how the file is read, from `source` to `until`, is as in `read_edges`.
     `order="locality"` puts rows that are near each other in the graph near each other in memory, which makes embedding
-    faster; ids stay what they are. `force` replaces a graph folder that is there.
+    faster; ids stay what they are. `force` replaces a graph folder that is there. Both may be in an object store.
     """
+    options = EdgeOptions(
+        weight=weight, directed=directed, kind=kind, doubled=doubled, time=time, since=since, until=until
+    )
+    where = place(path)
+    if isinstance(where, ObjectPath):
+        if (where / INFO).is_file() and not force:
+            raise FileError(f"{where} exists; choose another name, or pass ", Argument("force", True), " to replace it")
+        with scratch_folder() as scratch:
+            read: dict[str, Any] = {
+                "source": source,
+                "target": target,
+                "header": header,
+                "order": order,
+                "report": report,
+            }
+            build_graph(edges, scratch / "graph", **read, **vars(options))
+            where.upload_folder(scratch / "graph", INFO)
+        return open_graph(path)
     folder = Path(path)
     discard_build(folder)
     check_writable(folder, force)
     if order not in ORDERS:
         raise ConfigError(Argument("order"), f" must be one of {', '.join(ORDERS)}, got {order!r}")
-    options = EdgeOptions(
-        weight=weight, directed=directed, kind=kind, doubled=doubled, time=time, since=since, until=until
-    )
     opened = open_edges(edges, source=source, target=target, header=header, options=options)
     if (suggestion := opened.suggestion) is not None:
         log.info(suggestion)

@@ -30,6 +30,7 @@ from rae.io.tables import Table, open_table, read_ids
 from rae.io.text import TextTable
 from rae.memory import forget, mapped, row_chunks
 from rae.storage.npy import map_array
+from rae.storage.objects import on_disk, place
 
 log = logging.getLogger("rae")
 
@@ -75,7 +76,7 @@ def read_features(
     if not parquet_parts(path) and (file := identify(path)).kind in ("zip", "npy", "json"):
         return read_json(file, as_text=as_text) if file.kind == "json" else _read_numpy(file, as_text)
     table = open_table(path, header, "read_features")
-    with _errors_name(Path(path)):
+    with _errors_name(place(path)):
         key = column_number(id, table.names) if id is not None else (usual(table.names, ID) or 0)
         if feature is not None:
             if odd := next(
@@ -250,21 +251,22 @@ def _read_numpy(file: File, as_text: bool) -> FeatureTable | Matrix:
     if file.compression:
         raise FileError(f"{file.path} is a packed NumPy file; unpack it first")
     try:
-        loaded: Any = open_npz(file.path) if file.kind == "zip" else map_array(file.path)
+        with on_disk(file.path) as path:  # what is mapped outlives its name
+            loaded: Any = open_npz(path) if file.kind == "zip" else map_array(path)
     except DAMAGED as error:
         raise FileError(f"{file.path} is no NumPy file of plain numbers ({one_line(error)}); save it again") from None
     with _errors_name(file.path):
         return _table_or_matrix(file.path, loaded, as_text) if file.kind == "zip" else _bare_matrix(file.path, loaded)
 
 
-def _bare_matrix(path: Path, array: Any) -> Matrix:
+def _bare_matrix(path: Any, array: Any) -> Matrix:
     matrix = check_matrix(array)
     if mapped(matrix) is None and array.nbytes >= LEAST_MAPPED:
         log.info("%s is read into memory; it could be mapped as float32 or float16 in C order", path)
     return matrix
 
 
-def _table_or_matrix(path: Path, arrays: dict[str, Any], as_text: bool) -> FeatureTable | Matrix:
+def _table_or_matrix(path: Any, arrays: dict[str, Any], as_text: bool) -> FeatureTable | Matrix:
     matrix = check_matrix(_sparse(path, arrays) if "format" in arrays else _dense(arrays))
     if "ids" not in arrays:
         return matrix
@@ -364,7 +366,7 @@ def _refuse_outside(indices: Any, width: int) -> None:
 
 
 @contextmanager
-def _errors_name(path: Path) -> Iterator[None]:
+def _errors_name(path: Any) -> Iterator[None]:
     """Errors in this block begin with the path of the file."""
     try:
         yield

@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from rae.errors import FileError, one_line
+from rae.storage.objects import ObjectPath, is_url, place, scheme_of
 
 HEAD = 64  # bytes by which a format is known
 
@@ -38,27 +39,33 @@ _FORMATS = (
 class File:
     """A file, its format (parquet, arrow, zip, npy, json, or else text) and its compression."""
 
-    path: Path
+    path: Path | ObjectPath
     kind: str
     compression: str | None = None
 
     def open(self) -> pa.NativeFile:
         """A stream of the bytes of the file, decompressed."""
-        raw = pa.OSFile(str(self.path))
+        raw = self.raw()
         return pa.CompressedInputStream(raw, self.compression) if self.compression else raw
+
+    def raw(self) -> pa.NativeFile:
+        """The bytes of the file as they are, to be read at any position."""
+        return self.path.open() if isinstance(self.path, ObjectPath) else pa.OSFile(str(self.path))
 
 
 def identify(path: str | os.PathLike[str]) -> File:
     """The file at `path`, identified by its content; text that is called .json is JSON, whatever it holds."""
-    if re.match(r"[a-z][a-z0-9+]+://", os.fspath(path)):
-        raise FileError(f"expected a file on this machine, {path} is an address; download it first")
-    existing = _existing(Path(path))
+    if scheme_of(path) is not None and not is_url(path):
+        raise FileError(
+            f"expected a file, or one in an object store (s3://, gs://, az://), {path} is an address; download it first"
+        )
+    existing = _existing(place(path))
     if existing.is_dir():
         raise FileError(f"expected a file, {path} is a folder; name a file in it (or a folder of only .parquet files)")
     if not existing.is_file():
         raise FileError(f"expected a regular file, {path} is a pipe or a device; save its content to a file first")
     with file_errors(existing):
-        with existing.open("rb") as stream:
+        with File(existing, "text").raw() as stream:
             head = stream.read(HEAD)
         compression = next((name for magic, name in _COMPRESSIONS if magic.match(head)), None)
         file = File(existing, "text", compression)
@@ -83,17 +90,17 @@ def check_path(path: Any, instead: str) -> None:
         raise FileError(f"expected the path of a file, got {type(path).__name__}; {instead} takes a data frame")
 
 
-def parquet_parts(path: str | os.PathLike[str]) -> list[Path]:
-    """The Parquet files of a folder that holds nothing else, sorted; [] if it is no such folder."""
-    folder = Path(path)
-    if not folder.is_dir():
+def parquet_parts(path: str | os.PathLike[str]) -> list[Any]:
+    """The Parquet files of a folder, or below a URL, that holds nothing else, sorted; [] if it is no such folder."""
+    folder: Any = place(path)
+    if (scheme_of(path) is not None and not is_url(path)) or not folder.is_dir():
         return []
-    files = sorted(p for p in folder.iterdir() if not p.name.startswith(("_", ".")))
+    files = sorted((p for p in folder.iterdir() if not p.name.startswith(("_", "."))), key=lambda p: str(p.name))
     return files if all(p.suffix == ".parquet" and p.is_file() for p in files) else []
 
 
 @contextlib.contextmanager
-def file_errors(path: Path) -> Iterator[None]:
+def file_errors(path: Path | ObjectPath) -> Iterator[None]:
     """Errors of Arrow and of the system in this block become a FileError of one sentence."""
     try:
         yield
@@ -103,7 +110,11 @@ def file_errors(path: Path) -> Iterator[None]:
         raise FileError(f"{path} is cut short or damaged ({one_line(error)}); fetch or write it again") from None
 
 
-def _existing(path: Path) -> Path:
+def _existing(path: Path | ObjectPath) -> Path | ObjectPath:
+    if isinstance(path, ObjectPath):
+        if not path.exists():
+            raise FileError(f"there is no object {path}, nor one below it; check the name")
+        return path
     with file_errors(path):
         if path.exists():
             return path

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from rae.graph.column_names import ID, position, usual
 from rae.graph.frames import as_table, is_frame, own_index
 from rae.graph.ids import id_array, index_in, shown, usable
 from rae.io.tables import ArrowTable, Table, open_table, read_ids
+from rae.storage.objects import place
 
 log = logging.getLogger("rae")
 
@@ -35,7 +35,7 @@ def read_node_columns(
     frame that has one, else the first.
     """
     is_file = isinstance(source, (str, os.PathLike))
-    path = Path(source) if is_file else f"the {what}s"
+    path = place(source) if is_file else f"the {what}s"
     keys, found = (_of_file if is_file else _of_frame)(source, columns, id_column, what)
     if not found:
         raise FileError(f"{path} has only ids, expected one column of {what}s or more")

@@ -6,7 +6,6 @@ import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -179,9 +178,9 @@ def expected_rows(table: Table) -> int | None:
         if any(file.compression or file.kind != "parquet" for file in table.files):
             return None
         with file_errors(table.files[0].path):
-            return sum(int(pq.read_metadata(file.path).num_rows) for file in table.files)
+            return sum(int(pq.ParquetFile(file.raw()).metadata.num_rows) for file in table.files)
     file = table.file
-    with file_errors(file.path), pa.OSFile(str(file.path)) as raw:
+    with file_errors(file.path), file.raw() as raw:
         stream = pa.CompressedInputStream(raw, file.compression) if file.compression else raw
         lines = stream.read(SAMPLE).count(b"\n")
         return int(lines * raw.size() // max(1, raw.tell()))
@@ -253,7 +252,7 @@ def _refuse_empty(table: TextTable, role: str, position: int) -> None:
     raise GraphError(f"{table.file.path}: {where} has an empty {role} id; fill it or drop that line")
 
 
-def _id_column(path: Path, role: str, column: pa.ChunkedArray) -> pa.Array:
+def _id_column(path: Any, role: str, column: pa.ChunkedArray) -> pa.Array:
     if pa.types.is_null(column.type):
         raise GraphError(
             f"{path}: the {role} column must hold ids (numbers or text), got {column.type}; name another one"

@@ -361,7 +361,8 @@ def block_map(source: Tensor, count: int, words: bool) -> tuple[Tensor, Tensor]:
     """Center and axes of a block, turned so that each of its columns has the same variance.  -> (a,), (a, count)"""
     center, axes = principal_axes(source, count)
     block = (source.double() - center) @ axes
-    return center, (axes @ equal_variances(torch.cov((unit_rows(block) if words else block).T))).contiguous()
+    covariance = torch.cov((unit_rows(block) if words else block).T).reshape(axes.shape[1], -1)
+    return center, (axes @ equal_variances(covariance)).contiguous()
 
 
 def principal_axes(block: Tensor, count: int) -> tuple[Tensor, Tensor]:

@@ -242,9 +242,7 @@ def _level(graph: Graph, below: Tensor, rows: Any, *, is_first: bool, is_last: b
     return torch.cat(level), means
 
 
-def view(
-    graph: Graph, config: ExactConfig, number: int, added: int | None = None, *, empty: Empty = np.empty
-) -> Graph:
+def view(graph: Graph, config: ExactConfig, number: int, added: int | None = None, *, empty: Empty = np.empty) -> Graph:
     """The graph with a share of its edges dropped and as many random pairs added, or `added`; one seed, one view.
 
     A dropped edge takes its weights along, an added pair has those of a random edge, and its direction and kind.

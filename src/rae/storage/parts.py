@@ -6,16 +6,17 @@ NAME.part       the bytes of arrays, one after the other, then the SHA-256 of fi
 A part is written to a temporary file and renamed, so it is whole or absent; two writers of the same
 part write the same bytes. A part with a wrong checksum, or with another fingerprint, counts as absent.
 Parts are not flushed to disk one by one: a killed process loses nothing by that, and after a power
-failure the checksum finds the damage.
+failure the checksum finds the damage. The folder may be one in an object store, by its URL.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,8 @@ import numpy as np
 from rae.errors import FileError
 from rae.memory import forget
 from rae.storage.atomic import atomic_path, write_json
-from rae.storage.documents import read_json
+from rae.storage.documents import parse_json
+from rae.storage.objects import ObjectPath, place, to_store
 
 log = logging.getLogger("rae")
 
@@ -40,26 +42,28 @@ Array = np.ndarray[Any, Any]
 class Parts:
     """The parts of one piece of work in one folder."""
 
-    folder: Path
+    folder: Path | ObjectPath
     fingerprint: str
     _verified: set[str] = field(default_factory=set)  # names that this process wrote or has checked
 
     @classmethod
     def open(cls, folder: str | os.PathLike[str], about: Mapping[str, Any]) -> Parts:
         """The parts that lie in this folder if they are about the same, else an empty folder."""
-        place = Path(folder)
+        where = place(folder)
         fingerprint = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
-        parts = cls(place, fingerprint)
-        if place.exists():
-            if not place.is_dir():
-                raise FileError(f"{place} must be a folder for intermediate files, it is a file; move it away")
-            if _fingerprint_in(place) == fingerprint:
-                log.info("resuming with the parts in %s", place)
+        parts = cls(where, fingerprint)
+        if where.exists():
+            if not where.is_dir():
+                raise FileError(f"{where} must be a folder for intermediate files, it is a file; move it away")
+            if _fingerprint_in(where) == fingerprint:
+                log.info("resuming with the parts in %s", where)
                 return parts
             parts.remove()
-        place.mkdir(parents=True, exist_ok=True)
         head = {"format": FORMAT, "format_version": FORMAT_VERSION, "fingerprint": fingerprint}
-        write_json(place / INFO, head | {"about": dict(about)})
+        if isinstance(where, Path):
+            where.mkdir(parents=True, exist_ok=True)
+        with to_store(where / INFO) as info:
+            write_json(info, head | {"about": dict(about)})
         return parts
 
     def has(self, name: str) -> bool:
@@ -78,8 +82,8 @@ class Parts:
 
     def write(self, name: str, arrays: Sequence[Array]) -> None:
         """Keep these arrays as one part, whole or not at all."""
-        digest = self._hash(name)
-        with atomic_path(self._path(name), flush=False) as hidden, hidden.open("wb", buffering=0) as file:
+        digest, path = self._hash(name), self._path(name)
+        with _created(path) as file:
             for array in arrays:
                 data = _bytes(array)
                 digest.update(data)
@@ -89,10 +93,11 @@ class Parts:
 
     def read_into(self, name: str, out: Array, at: int = 0) -> None:
         """Fill a C-ordered array with the bytes of a part from position `at` on."""
-        if not self.has(name):
+        data, path = _bytes(out), self._path(name)
+        whole = name not in self._verified and at == 0 and path.is_file() and self.size(name) == len(data)
+        if not whole and not self.has(name):
             raise FileError(f"the part {self._path(name)} is missing or damaged; run the same command again")
-        data = _bytes(out)
-        with self._path(name).open("rb", buffering=0) as file:
+        with _opened(path) as file:
             file.seek(at)
             done = 0
             while done < len(data):
@@ -100,12 +105,24 @@ class Parts:
                 if not got:
                     raise FileError(f"the part {self._path(name)} is too short; run the same command again")
                 done += got
+            if whole:  # checked while it is read: a host that only reads it reads it once
+                digest = self._hash(name)
+                digest.update(data)
+                if file.read(DIGEST + 1) != digest.digest():
+                    path.unlink(missing_ok=True)
+                    raise FileError(f"the part {path} is damaged; run the same command again")
+                self._verified.add(name)
 
     def read(self, name: str, shape: tuple[int, ...], dtype: Any = np.float32) -> Array:
         """The array that a part holds."""
         out = np.empty(shape, dtype)
         self.read_into(name, out)
         return out
+
+    def size(self, name: str) -> int:
+        """The bytes that a part holds."""
+        path = self._path(name)
+        return (path.size() if isinstance(path, ObjectPath) else path.stat().st_size) - DIGEST
 
     def drop(self, name: str) -> None:
         """Remove a part that is not needed any more."""
@@ -124,19 +141,20 @@ class Parts:
         ends = [n for n in (INFO, last) if n in names]  # what says that it is ours
         for name in [n for n in names if n not in ends] + ends:
             (self.folder / name).unlink()
-        self.folder.rmdir()
+        if isinstance(self.folder, Path):
+            self.folder.rmdir()
         self._verified.clear()
 
-    def _path(self, name: str) -> Path:
+    def _path(self, name: str) -> Path | ObjectPath:
         return self.folder / f"{name}{SUFFIX}"
 
     def _hash(self, name: str) -> Any:
         return hashlib.sha256(f"{self.fingerprint} {name}\n".encode())
 
-    def _checked(self, name: str, path: Path) -> bool:
-        left = path.stat().st_size - DIGEST
+    def _checked(self, name: str, path: Path | ObjectPath) -> bool:
+        left = self.size(name)
         digest, buffer = self._hash(name), memoryview(bytearray(CHUNK))
-        with path.open("rb", buffering=0) as file:
+        with _opened(path) as file:
             while left > 0:
                 got = file.readinto(buffer[: min(CHUNK, left)])
                 if not got:
@@ -144,6 +162,21 @@ class Parts:
                 digest.update(buffer[:got])
                 left -= got
             return left == 0 and file.read(DIGEST + 1) == digest.digest()
+
+
+def _opened(path: Path | ObjectPath) -> Any:
+    return path.open() if isinstance(path, ObjectPath) else path.open("rb", buffering=0)
+
+
+@contextlib.contextmanager
+def _created(path: Path | ObjectPath) -> Iterator[Any]:
+    """A file to write; one in a store that was not written to its end lacks its checksum, and counts as absent."""
+    if isinstance(path, ObjectPath):
+        with path.create() as stream:
+            yield stream
+        return
+    with atomic_path(path, flush=False) as hidden, hidden.open("wb", buffering=0) as file:
+        yield file
 
 
 def digest_of(*arrays: Any) -> str:
@@ -168,10 +201,10 @@ def _write_all(file: Any, data: memoryview) -> None:
         data = data[file.write(data) :]
 
 
-def _fingerprint_in(folder: Path) -> str | None:
+def _fingerprint_in(folder: Path | ObjectPath) -> str | None:
     """The fingerprint in the manifest of this folder, None where there is none to be believed."""
     try:
-        manifest = read_json(folder / INFO)
+        manifest = parse_json((folder / INFO).read_bytes())
         known = manifest["format"] == FORMAT and manifest["format_version"] == FORMAT_VERSION
         return str(manifest["fingerprint"]) if known else None
     except (OSError, ValueError, KeyError, TypeError):

@@ -1,0 +1,400 @@
+"""A graph folder from many Parquet files by partition and merge, in tasks that any host can run.
+
+    ids(unit)      the distinct ids of some row groups of a file, ascending
+    number(range)  the distinct ids of all units between two bounds, ascending: their numbers follow from the lengths
+    deal(unit)     both ends of its edges as pairs (row, neighbour), by stripes of rows; self-loops are counted
+    rows(part)     the rows of some stripes: sorted, every neighbour once
+
+Ids are numbered in ascending order, rows are sorted: the folder has the bytes that one machine writes. Every task reads
+files and writes one part (`rae.storage.parts`), whole or not at all, so that one which is done twice does no harm, and
+the same command goes on with the parts that a killed one left. Stripes are put together by their edges, not by their
+nodes, so that hubs make no part large.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from rae.engine.cluster import Cluster
+from rae.engine.ray_executor import connected
+from rae.errors import Argument, FileError, GraphError
+from rae.graph import Counts, Graph
+from rae.graph.csr_writer import FileSink
+from rae.graph.folder import IDS, OFFSETS, TARGETS, open_graph, write_array, write_ids, write_info
+from rae.graph.folder_builder import check_writable, discard_build, new_folder
+from rae.graph.id_numbering import CLOSE, index_type
+from rae.graph.ids import id_array, is_text
+from rae.io.edges import EdgeOptions, open_edges
+from rae.io.files import File, file_errors, identify
+from rae.io.tables import BATCH, ArrowTable
+from rae.storage.objects import ObjectPath, place
+from rae.storage.parts import Parts
+from rae.version import versions_of
+
+UNIT = 1 << 24  # edges of a unit, about: row groups are not cut
+RANGE = 50_000_000  # ids that one task numbers, about
+PART = 1 << 25  # entries that one task sorts into rows, about
+STRIPES = 4096  # of the rows, at most: what a part is made of
+FOLDER = ".parts"
+
+Array = np.ndarray[Any, Any]
+Report = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class BuildTask:
+    """One unit of work: its kind and its number; for rows the stripes a..b, for numbers the bounds of the range."""
+
+    kind: str
+    number: int
+    bounds: tuple[Any, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The name of its output."""
+        return f"{self.kind}-{self.number:06}"
+
+
+@dataclass(frozen=True)
+class BuildDescription:
+    """A build as plain data; `units` are (file, first row group, last one), `ranges` the numbers of the ids' parts."""
+
+    files: tuple[str, ...]
+    columns: tuple[str, str]
+    kind: str
+    units: tuple[tuple[int, int, int], ...]
+    parts: str
+    fingerprint: str
+    ranges: int = 0
+    stripes: int = 0
+
+    def perform(self, task: BuildTask) -> None:
+        """Do one task, unless its output is there."""
+        job = _opened(json.dumps(asdict(self)))
+        if not job.parts.has(task.name):
+            {"ids": job.distinct, "number": job.number, "deal": job.deal, "rows": job.rows}[task.kind](task)
+
+
+@dataclass(frozen=True)
+class BuildJob:
+    """A build in a process that runs tasks of it."""
+
+    description: BuildDescription
+    parts: Parts
+
+    def distinct(self, task: BuildTask) -> None:
+        """The distinct ids of a unit, ascending."""
+        columns = [column for batch in self._batches(task.number) for column in batch]
+        ids = pa.chunked_array(columns).unique() if columns else pa.array([], self._kind())
+        self.parts.write(task.name, [_packed(_ascending(ids))])
+
+    def number(self, task: BuildTask) -> None:
+        """The distinct ids of all units from one bound on and below the next, ascending."""
+        low, high = task.bounds
+        columns = []
+        for unit in range(len(self.description.units)):
+            ids = self.column(BuildTask("ids", unit).name)
+            a = 0 if low is None else _position(ids, low)
+            columns.append(ids.slice(a, (len(ids) if high is None else _position(ids, high)) - a))
+        self.parts.write(task.name, [_packed(_ascending(pa.chunked_array(columns).unique()))])
+
+    def deal(self, task: BuildTask) -> None:
+        """Both ends of the edges of a unit, stripe after stripe: self-loops, where stripes end, rows, neighbours."""
+        ids, stripes = self.ids(), self.description.stripes
+        look_up = _numbers_of(ids)
+        pairs = [tuple(map(look_up, batch)) for batch in self._batches(task.number)]
+        source, target = (np.concatenate([np.empty(0, np.int64), *(pair[i] for pair in pairs)]) for i in (0, 1))
+        edges = source != target
+        loops = len(source) - int(edges.sum())
+        own = np.concatenate([source[edges], target[edges]])
+        other = np.concatenate([target[edges], source[edges]])
+        order = np.argsort(own, kind="stable")
+        first_rows = np.arange(1, stripes + 1) * _stripe_rows(len(ids), stripes)
+        ends = np.searchsorted(own[order], first_rows)
+        self.parts.write(task.name, [np.array([loops], np.int64), ends.astype(np.int64), own[order], other[order]])
+
+    def rows(self, task: BuildTask) -> None:
+        """The rows of some stripes: their lengths, then their entries, each neighbour once."""
+        a, b = task.bounds
+        n = len(self.ids())
+        height = _stripe_rows(n, self.description.stripes)
+        first, last = min(a * height, n), min(b * height, n)
+        slices = [self._dealt(unit, a, b) for unit in range(len(self.description.units))]
+        own, other = (np.concatenate([np.empty(0, np.int64), *(pair[i] for pair in slices)]) for i in (0, 1))
+        order = np.lexsort((other, own))
+        own, other = own[order], other[order]
+        new = np.ones(len(own), np.bool_)
+        new[1:] = (own[1:] != own[:-1]) | (other[1:] != other[:-1])
+        lengths = np.bincount(own[new] - first, minlength=last - first).astype(np.int64)
+        self.parts.write(task.name, [lengths, other[new].astype(index_type(n))])
+
+    def ids(self) -> pa.Array:
+        """All ids, ascending."""
+        return _ids_of(self)
+
+    def dealt_head(self, unit: int) -> Array:
+        """Self-loops of a unit, and where its stripes end."""
+        return self.parts.read(BuildTask("deal", unit).name, (1 + self.description.stripes,), np.int64)
+
+    def column(self, name: str) -> pa.Array:
+        """The column of ids that a part holds."""
+        raw = self.parts.read(name, (self.parts.size(name),), np.uint8)
+        return pa.ipc.open_stream(pa.py_buffer(raw)).read_all().column("id").combine_chunks()
+
+    def _dealt(self, unit: int, a: int, b: int) -> tuple[Array, Array]:
+        ends, name = self.dealt_head(unit)[1:], BuildTask("deal", unit).name
+        start, stop, total = int(ends[a - 1]) if a else 0, int(ends[b - 1]), int(ends[-1])
+        own, other = np.empty(stop - start, np.int64), np.empty(stop - start, np.int64)
+        base = 8 * (1 + len(ends))
+        self.parts.read_into(name, own, base + 8 * start)
+        self.parts.read_into(name, other, base + 8 * (total + start))
+        return own, other
+
+    def _batches(self, unit: int) -> Iterator[tuple[pa.Array, pa.Array]]:
+        """The two columns of ids of a unit, in batches."""
+        at, first, last = self.description.units[unit]
+        file = File(identify(self.description.files[at]).path, "parquet")
+        columns = list(self.description.columns)
+        with file_errors(file.path), file.raw() as stream:
+            parquet = pq.ParquetFile(stream, pre_buffer=False)
+            for batch in parquet.iter_batches(BATCH, row_groups=list(range(first, last)), columns=columns):
+                batch.validate(full=True)
+                source, target = (id_array(batch.column(name)).cast(self._kind()) for name in columns)
+                yield source, target
+
+    def _kind(self) -> pa.DataType:
+        return pa.type_for_alias(self.description.kind)
+
+
+def build_graph_on_cluster(
+    edges: str | os.PathLike[str],
+    path: str | os.PathLike[str],
+    cluster: Cluster,
+    *,
+    source: str | None = None,
+    target: str | None = None,
+    force: bool = False,
+    report: Report | None = None,
+) -> Graph:
+    """The graph of many Parquet files, opened from the folder `path` that it was written to; both seen by all hosts."""
+    with connected(cluster.address, cores=cluster.cores or 1) as executor:
+        return build_by_parts(edges, path, executor, source=source, target=target, force=force, report=report)
+
+
+def build_by_parts(
+    edges: str | os.PathLike[str],
+    path: str | os.PathLike[str],
+    executor: Any,
+    *,
+    source: str | None = None,
+    target: str | None = None,
+    force: bool = False,
+    report: Report | None = None,
+    unit: int = UNIT,
+) -> Graph:
+    """The graph of Parquet files, built by the tasks of `executor` and opened from the folder it was written to."""
+    folder, report = Path(path), report or (lambda *_: None)
+    discard_build(folder)
+    check_writable(folder, force)
+    opened = open_edges(edges, source=source, target=target, options=EdgeOptions())
+    table = opened.table
+    if not isinstance(table, ArrowTable) or any(file.kind != "parquet" or file.compression for file in table.files):
+        what = f"a cluster builds a graph of Parquet files, {edges} is another kind; leave "
+        raise FileError(what, Argument("ray"), " out")
+    columns = table.names[opened.ends[0]], table.names[opened.ends[1]]
+    for name in columns:
+        given = table.schema.field(name).type
+        if not (pa.types.is_integer(given) or is_text(given)):
+            what = f"a cluster numbers ids that are whole numbers or text, {name!r} holds {given}; leave "
+            raise GraphError(what, Argument("ray"), " out")
+    kind = _common_kind(*(table.schema.field(name).type for name in columns))
+    if kind is None:
+        raise GraphError(f"{edges}: source and target ids must be of one kind; turn both into text first")
+    units, total = _units(table.files, unit)
+    files = tuple(os.fspath(file.path) for file in table.files)
+    about = {"files": [_identity(file) for file in table.files], "columns": columns, "units": units}
+    where = f"{os.fspath(path).rstrip('/')}{FOLDER}"
+    parts = Parts.open(where, about | {"build": 1, "versions": versions_of("numpy", "pyarrow")})
+    description = BuildDescription(files, columns, str(kind), tuple(units), os.fspath(parts.folder), parts.fingerprint)
+    job = BuildJob(description, parts)
+    graph = _build(job, folder, executor, total, report)
+    parts.remove()
+    opened.log_counts(graph.counts)
+    return graph
+
+
+def _build(job: BuildJob, folder: Path, executor: Any, total: int, report: Report) -> Graph:
+    n_units = len(job.description.units)
+    _run(executor, job, [BuildTask("ids", unit) for unit in range(n_units)], "read", report)
+    ranges = _ranges(job)
+    _run(executor, job, ranges, "number", report)
+    job = replace(job, description=replace(job.description, ranges=len(ranges)))
+    ids = job.ids()
+    if len(ids) == 0:
+        raise GraphError("a graph needs at least one node, got no edges")
+    stripes = min(STRIPES, len(ids))
+    job = replace(job, description=replace(job.description, stripes=stripes))
+    _run(executor, job, [BuildTask("deal", unit) for unit in range(n_units)], "deal", report)
+    heads = [job.dealt_head(unit) for unit in range(n_units)]
+    loops, sizes = sum(int(head[0]) for head in heads), np.diff(sum(head[1:] for head in heads), prepend=0)
+    tasks = [BuildTask("rows", i, bounds) for i, bounds in enumerate(_by_size(sizes, PART))]
+    _run(executor, job, tasks, "place", report)
+    return _assemble(job, folder, ids, tasks, total, loops)
+
+
+def _assemble(job: BuildJob, folder: Path, ids: pa.Array, tasks: list[BuildTask], total: int, loops: int) -> Graph:
+    """The folder of all rows, one after the other."""
+    n, kind = len(ids), np.dtype(index_type(len(ids)))
+    height = _stripe_rows(n, job.description.stripes)
+    with new_folder(folder) as hidden:
+        sink, offsets = FileSink(hidden / TARGETS), np.zeros(n + 1, np.int64)
+        sink.open(kind, int(total) * 2)
+        try:
+            for task in tasks:
+                first, last = (min(bound * height, n) for bound in task.bounds)
+                lengths = offsets[first + 1 : last + 1]
+                job.parts.read_into(task.name, lengths)
+                entries = np.empty(int(lengths.sum()), kind)
+                job.parts.read_into(task.name, entries, lengths.nbytes)
+                sink.append(entries)
+        finally:
+            sink.close()
+        np.cumsum(offsets, out=offsets)
+        write_array(hidden / OFFSETS, offsets)
+        write_ids(hidden / IDS, ids.cast(pa.string()) if is_text(ids.type) and ids.nbytes < 2**31 else ids)
+        write_info(hidden, Counts(total, loops, total - loops - int(offsets[-1]) // 2))
+    return open_graph(folder)
+
+
+def _run(executor: Any, job: BuildJob, tasks: list[BuildTask], stage: str, report: Report) -> None:
+    for i, _ in enumerate(executor.run(job, tasks)):
+        report(stage, i + 1, len(tasks))
+
+
+@lru_cache(maxsize=1)
+def _opened(fields: str) -> BuildJob:
+    values = json.loads(fields)
+    values |= {name: tuple(values[name]) for name in ("files", "columns")}
+    description = BuildDescription(**values | {"units": tuple(map(tuple, values["units"]))})
+    return BuildJob(description, Parts(place(description.parts), description.fingerprint))
+
+
+_known: dict[tuple[str, int], pa.Array] = {}
+
+
+def _ids_of(job: BuildJob) -> pa.Array:
+    """All ids of a build, read once per process."""
+    key = job.description.fingerprint, job.description.ranges
+    if key not in _known:
+        _known.clear()
+        columns = [job.column(BuildTask("number", i).name) for i in range(job.description.ranges)]
+        _known[key] = pa.concat_arrays(columns)
+    return _known[key]
+
+
+def _ranges(job: BuildJob) -> list[BuildTask]:
+    """The tasks that number ids: bounds between them are taken from samples of all units."""
+    columns = [job.column(BuildTask("ids", unit).name) for unit in range(len(job.description.units))]
+    count = max(1, -(-sum(map(len, columns)) // RANGE))
+    samples = [ids.take(pa.array(np.arange(0, len(ids), max(1, len(ids) // 256)))) for ids in columns if len(ids)]
+    bounds: list[Any] = []
+    if count > 1:
+        sample = _ascending(pa.chunked_array(samples).combine_chunks().unique())
+        bounds = [sample[len(sample) * i // count].as_py() for i in range(1, count)]
+    return [BuildTask("number", i, pair) for i, pair in enumerate(itertools.pairwise([None, *bounds, None]))]
+
+
+def _common_kind(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
+    """The kind that ids of both columns are read as, None where there is none without a look at the numbers."""
+    if a == b:
+        return a
+    if is_text(a) and is_text(b):
+        return pa.large_string()
+    signed = all(pa.types.is_integer(kind) and not pa.types.is_uint64(kind) for kind in (a, b))
+    return pa.int64() if signed else None
+
+
+def _ascending(ids: pa.Array) -> pa.Array:
+    column = ids.cast(pa.large_string()) if is_text(ids.type) else ids
+    return column.take(pc.array_sort_indices(column))
+
+
+def _position(ids: pa.Array, value: Any) -> int:
+    """How many of these ascending ids are below a value."""
+    low, high = 0, len(ids)
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (middle + 1, high) if ids[middle].as_py() < value else (low, middle)
+    return low
+
+
+def _numbers_of(ids: pa.Array) -> Callable[[pa.Array], Array]:
+    """A function from a column of ids to their positions among these ascending ones."""
+    if is_text(ids.type):
+        return lambda column: pc.index_in(column.cast(pa.large_string()), value_set=ids).to_numpy().astype(np.int64)
+    values = ids.to_numpy(zero_copy_only=False)
+    low, high = (int(values[0]), int(values[-1])) if len(values) else (0, 0)
+    if high - low >= CLOSE * len(values) + (1 << 16):
+        return lambda column: np.searchsorted(values, column.to_numpy(zero_copy_only=False)).astype(np.int64)
+    rank = np.zeros(high - low + 1, index_type(len(values)))
+    rank[values - values.dtype.type(low)] = np.arange(len(values), dtype=rank.dtype)
+    return lambda column: rank[column.to_numpy(zero_copy_only=False) - values.dtype.type(low)].astype(np.int64)
+
+
+def _packed(ids: pa.Array) -> Array:
+    """A column of ids as bytes."""
+    sink, table = pa.BufferOutputStream(), pa.table({"id": ids})
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return np.frombuffer(sink.getvalue(), np.uint8)
+
+
+def _stripe_rows(n: int, stripes: int) -> int:
+    return -(-n // stripes)
+
+
+def _by_size(sizes: Array, most: int) -> list[tuple[int, int]]:
+    """Runs of stripes with at most so many entries; one that has more is alone."""
+    out, first, count = [], 0, 0
+    for i, size in enumerate(sizes.tolist()):
+        if i > first and count + size > most:
+            out.append((first, i))
+            first, count = i, 0
+        count += size
+    return [*out, (first, len(sizes))]
+
+
+def _units(files: tuple[File, ...], most: int) -> tuple[list[tuple[int, int, int]], int]:
+    """Runs of row groups of about so many edges, and the edges of all files."""
+    units, total = [], 0
+    for at, file in enumerate(files):
+        with file_errors(file.path), file.raw() as stream:
+            metadata = pq.ParquetFile(stream).metadata
+        first, rows = 0, 0
+        for group in range(metadata.num_row_groups):
+            rows += metadata.row_group(group).num_rows
+            if rows >= most or group + 1 == metadata.num_row_groups:
+                units.append((at, first, group + 1))
+                first, rows = group + 1, 0
+        total += metadata.num_rows
+    return units, total
+
+
+def _identity(file: File) -> list[Any]:
+    """What tells a file from another one of its name: its size and when it was written."""
+    if isinstance(file.path, ObjectPath):
+        return [str(file.path), file.path.size(), file.path.written()]
+    state = file.path.stat()
+    return [str(file.path.resolve()), state.st_size, state.st_mtime_ns]

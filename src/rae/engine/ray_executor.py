@@ -1,0 +1,208 @@
+"""Tasks on a Ray cluster. Ray places them, tries them again when a worker or a host dies, and brings errors back.
+
+What travels are a description of the job, which has `perform`, and a task, both plain data of a few hundred bytes;
+rows go through files that all hosts see. One task at a time is at work on a host by default, with all its cores: the
+rows that a level averages are then in memory once per host.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import logging
+import os
+import secrets
+import socket
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rae.errors import Argument, ClusterError, ConfigError, FileError, MissingExtraError, RaeError, one_line, size
+from rae.runtime import set_threads
+from rae.version import __version__
+
+log = logging.getLogger("rae.inputs")  # a note that the command line shows
+
+LEAST_VERSION = (2, 59)  # from which on a cluster that Ray starts itself asks for a token
+RETRIES = 5  # of a task whose worker or host died, or whose disk failed
+AHEAD = 4  # tasks that wait at the cluster for each one at work
+LOCAL = "local"
+
+
+@dataclass(frozen=True)
+class Hosts:
+    """What a cluster has: hosts, cores of all, and of the smallest host its cores and its memory for tasks."""
+
+    count: int
+    cores: int
+    least_cores: int
+    least_memory: int
+
+
+@dataclass(frozen=True)
+class RayExecutor:
+    """Runs tasks on the cluster that this process is connected to; `cores` are those of one task."""
+
+    hosts: Hosts
+    cores: int
+
+    @property
+    def at_work(self) -> int:
+        """Tasks that run at the same time."""
+        return max(1, self.hosts.cores // self.cores)
+
+    @property
+    def memory(self) -> int:
+        """Bytes that a task may take on the smallest host."""
+        return self.hosts.least_memory * self.cores // max(self.cores, self.hosts.least_cores)
+
+    def run(self, job: Any, tasks: Sequence[Any]) -> Iterator[None]:
+        """Yields once per task, in order; tasks whose output is there are not sent."""
+        import ray
+
+        if job.description is None:
+            raise ClusterError(
+                "a job that runs on a cluster must lie in files that all hosts see, this one is in memory"
+            )
+        options: dict[str, Any] = {"num_cpus": self.cores, "max_retries": RETRIES, "retry_exceptions": [OSError]}
+        there = ray.remote(**options)(perform_there)
+        waiting = collections.deque(tasks)
+        sent: collections.deque[Any] = collections.deque()
+        while sent or waiting:  # few are sent ahead: those of a job that fails end by themselves, and do no harm
+            while waiting and len(sent) < AHEAD * self.at_work:
+                sent.append(there.remote(job.description, waiting.popleft(), self.cores, __version__))
+            with errors_of_tasks():
+                ray.get(sent.popleft())
+            yield
+
+
+def perform_there(description: Any, task: Any, cores: int, version: str) -> None:
+    """Do one task in a worker process of the cluster."""
+    if version != __version__:
+        raise ClusterError(
+            f"every host must have rae {version}, a worker has {__version__}; install the same one there"
+        )
+    set_threads(cores)
+    try:
+        description.perform(task)
+    except (FileNotFoundError, FileError):
+        named = [value for value in vars(description).values() if isinstance(value, str) and Path(value).is_absolute()]
+        if (absent := next((path for path in named if not Path(path).exists()), None)) is None:
+            raise
+        raise ClusterError(
+            f"a worker on {socket.gethostname()} finds no {absent}; the folder of ",
+            *(Argument("out"), ", and a graph folder, must be seen by all hosts under the same path"),
+        ) from None
+
+
+@contextlib.contextmanager
+def errors_of_tasks() -> Iterator[None]:
+    """Errors that come back from the cluster become those of rae, in one sentence."""
+    from ray import exceptions
+
+    try:
+        yield
+    except exceptions.RayTaskError as error:
+        cause = getattr(error, "cause", None)
+        if isinstance(cause, RaeError):
+            raise cause from None
+        raise ClusterError(f"a task failed on the cluster ({one_line(cause or error)})") from error
+    except (exceptions.RayError, ConnectionError) as error:
+        raise ClusterError(
+            f"the cluster lost a task {RETRIES + 1} times ({one_line(error)}); look at its hosts, then give the same "
+            "command again: it goes on from the parts that are there"
+        ) from error
+
+
+@contextlib.contextmanager
+def connected(address: str, *, cores: int | None = None) -> Iterator[RayExecutor]:
+    """An executor on the cluster at this address, disconnected at the end: "auto", "local", "ray://..." or HOST:PORT.
+
+    `local` starts Ray on this machine for the duration, on the loopback interface, without its dashboard. `cores` of
+    a task are by default those of the smallest host, for one task per host.
+    """
+    if not isinstance(address, str) or not address:
+        raise ConfigError(Argument("ray"), f" must be auto, local, ray://HOST:10001 or HOST:6379, got {address!r}")
+    ray = _library(address)
+    ours = not ray.is_initialized()
+    if ours:
+        _start(ray, address)
+    try:
+        hosts = _hosts(ray)
+        chosen = cores or (1 if address == LOCAL else hosts.least_cores)
+        if chosen > hosts.least_cores:
+            raise ConfigError(Argument("ray_cores"), f" must be at most {hosts.least_cores} here, got {chosen}")
+        log.info(
+            "cluster: %d host%s, %d cores, %s or more for tasks on each; %d core%s a task",
+            *(hosts.count, "s" if hosts.count > 1 else "", hosts.cores, size(hosts.least_memory)),
+            *(chosen, "s" if chosen > 1 else ""),
+        )
+        yield RayExecutor(hosts, chosen)
+    finally:
+        if ours:
+            ray.shutdown()
+
+
+def _library(address: str) -> Any:
+    """Ray, imported now; refused where it is missing or too old.
+
+    It reads how it authenticates when it is imported: with a token, which is a fresh one for a cluster of this machine.
+    Where it was imported before, it has chosen already: a token, for clusters that it starts itself.
+    """
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    if "ray" not in sys.modules:
+        os.environ.setdefault("RAY_AUTH_MODE", "token")
+        if address == LOCAL:
+            os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # on Linux too: the loopback interface alone
+            if "RAY_AUTH_TOKEN_PATH" not in os.environ:
+                os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+    try:
+        import ray
+    except ImportError:
+        raise MissingExtraError("ray", "ray", "a cluster") from None
+    found = tuple(int(number) for number in ray.__version__.split(".")[:2])
+    if found < LEAST_VERSION:
+        least = ".".join(map(str, LEAST_VERSION))
+        raise MissingExtraError(f"ray {least} or newer (this is {ray.__version__})", "ray", "a cluster")
+    return ray
+
+
+def _start(ray: Any, address: str) -> None:
+    quiet = {"log_to_driver": False, "logging_level": logging.ERROR, "configure_logging": False}
+    try:
+        if address == LOCAL:
+            ray.init(address="local", include_dashboard=False, _node_ip_address="127.0.0.1", **quiet)
+        else:
+            ray.init(address=address, **quiet)
+    except (ConnectionError, OSError, RuntimeError, ValueError, ImportError) as error:
+        raise ClusterError(
+            *("no Ray cluster answers at ", Argument("ray", address), f" ({one_line(error)}); "),
+            *("start one with `ray start --head`, or pass ", Argument("ray", LOCAL)),
+        ) from None
+    except Exception as error:
+        if type(error).__module__.startswith("ray."):
+            raise ClusterError(
+                f"the Ray cluster refuses ({one_line(error)}); set RAY_AUTH_TOKEN to its token"
+            ) from None
+        raise
+
+
+def _hosts(ray: Any) -> Hosts:
+    alive = [node["Resources"] for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) >= 1]
+    if not alive:
+        raise ClusterError("the cluster has no host with a core for tasks; add workers to it")
+    cores = [int(resources["CPU"]) for resources in alive]
+    return Hosts(len(alive), sum(cores), min(cores), int(min(resources.get("memory", 0) for resources in alive)))
+
+
+def check_cluster_memory(executor: RayExecutor, needed: int) -> None:
+    """Refuse a job whose tasks take more memory than a host gives to one."""
+    if needed > executor.memory:
+        raise ClusterError(
+            f"a task needs {size(needed)} of memory, and the smallest host gives {size(executor.memory)} to each of "
+            f"{max(1, executor.hosts.least_cores // executor.cores)}; take larger hosts, more cores a task (",
+            *(Argument("ray_cores", ...), ") or pass a smaller ", Argument("memory", ...)),
+        )

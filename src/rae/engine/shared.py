@@ -1,0 +1,98 @@
+"""What the hosts of a cluster read: graph, features, measures and model as files in a folder that all of them see.
+
+Measures and units are of the whole graph, so they are computed once, by who starts the job, and shared as an array.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from rae.engine.exact_levels import Place
+from rae.engine.levels import Model
+from rae.features import is_sparse
+from rae.graph.folder import write_array, write_graph
+from rae.model.checkpoint import Fitted, save
+from rae.model.exact import ExactModel
+from rae.storage.atomic import atomic_path, writing
+from rae.storage.objects import ObjectPath
+from rae.storage.scratch import scratch_folder
+
+FOLDER = ".inputs"  # after the output's name
+GRAPH, MODEL, MEASURES, DENSE, SPARSE = "graph", "model.safetensors", "measures.npy", "features.npy", "features.npz"
+_NAMES = (MODEL, MEASURES, DENSE, SPARSE)
+
+
+@dataclass(frozen=True)
+class SharedInputs:
+    """Paths of what tasks read, the same on every host."""
+
+    graph: str
+    model: str
+    features: str | None = None
+    measures: str | None = None
+
+
+def share(
+    folder: Path | ObjectPath, models: Mapping[str, Model], fitted: Fitted, graph: str | None = None
+) -> SharedInputs:
+    """The inputs of a job, written to this folder; `graph` is a graph folder of it that all hosts see already."""
+    if isinstance(folder, ObjectPath):
+        with scratch_folder() as scratch:
+            written = share(scratch / "inputs", models, fitted, graph)
+            folder.upload_folder(scratch / "inputs", MODEL)
+        base = str(scratch / "inputs")
+        moved: dict[str, Any] = {
+            name: None if path is None else path.replace(base, folder.url) for name, path in asdict(written).items()
+        }
+        return SharedInputs(**moved)
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    reads = {name: model.reads for name, model in models.items()}
+    if graph is None:
+        write_graph(folder / GRAPH, next(iter(reads.values())).graph)
+        graph = str(folder / GRAPH)
+    features = measures = None
+    if isinstance(fitted, ExactModel) and "place" in models:
+        place = models["place"].finish
+        assert isinstance(place, Place)
+        fitted = replace(fitted, structure=place.fitted)  # with the units and the center of this graph
+        write_array(folder / MEASURES, reads["place"].matrix)
+        measures = str(folder / MEASURES)
+    given = next((x.matrix for name, x in reads.items() if name not in ("place", "around")), None)
+    if given is not None:
+        features = str(_write_features(folder, given))
+    save(fitted, folder / MODEL)
+    return SharedInputs(graph, str(folder / MODEL), features, measures)
+
+
+def discard(folder: Path | ObjectPath) -> None:
+    """Remove what `share` wrote, and nothing else that may lie there."""
+    if isinstance(folder, ObjectPath):
+        below = (folder / GRAPH).iterdir() if (folder / GRAPH).is_dir() else []
+        for remote in (*below, *(folder / name for name in _NAMES)):
+            remote.unlink(missing_ok=True)
+        return
+    if folder.is_dir():
+        shutil.rmtree(folder / GRAPH, ignore_errors=True)
+        for path in folder.iterdir():
+            if path.name in _NAMES or (path.name.startswith(".") and path.suffix == ".tmp"):
+                path.unlink()
+        if not any(folder.iterdir()):
+            folder.rmdir()
+
+
+def _write_features(folder: Path, given: Any) -> Path:
+    """The file of a matrix, which `read_features` maps."""
+    if not is_sparse(given):
+        write_array(folder / DENSE, np.asarray(given))
+        return folder / DENSE
+    with atomic_path(folder / SPARSE) as hidden, hidden.open("wb") as file:
+        sp.save_npz(file, sp.csr_array(given), compressed=False)
+    return folder / SPARSE
