@@ -90,6 +90,8 @@ _PATTERN = {  # of run.json
     "history": [{"loss": str, "step": int, "value": float}],
     "inputs": {str: {"path": str, "bytes": int}},
     "asked?": {"key?": str, "page?": bool},
+    "channels?": [str],
+    "weighted?": bool,
 }
 LIBRARIES = ("numpy", "scipy", "pyarrow", "torch", "safetensors", "scikit-learn")
 
@@ -173,6 +175,7 @@ class Run:
                 "history": list(model.history),
                 "inputs": dict(inputs or {}),
                 "asked": dict(asked or {}),
+                **model.edges_read,
             }
             info = json.loads(json.dumps(info, sort_keys=True))  # as `open` will read it
             write_json(new / INFO, info)
