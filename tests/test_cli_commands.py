@@ -316,6 +316,21 @@ def test_info_of_an_untrained_run_says_so(here, rae):
     assert "none  steps 0" in rae("info", "runs/edges")[1]
 
 
+def test_info_says_what_the_model_reads_of_edges(here, rae):
+    (here / "paid.csv").write_text("payer,payee,amount\n" + "".join(f"{i},{i * 7 % 11},{i + 1}\n" for i in range(11)))
+    rae("fit", "paid.csv", "--directed", "--weight", "amount", "--no-page")
+    rae("fit", "edges.csv", "--no-page")
+
+    out = rae("info", "runs/paid")[1]
+    assert "directed, weighted" in out
+    assert "out, in" in out
+    assert "plain: who is connected with whom" in rae("info", "runs/edges")[1]
+    info = json.loads((here / "runs/edges/run.json").read_text())
+    del info["channels"]  # a run of a version that did not say
+    (here / "runs/edges/run.json").write_text(json.dumps(info))
+    assert "as the model reads them" not in rae("info", "runs/edges")[1]
+
+
 # -------------------------------------------------------------------------------------- plan
 
 

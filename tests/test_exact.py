@@ -24,9 +24,10 @@ from rae.features import measures
 from rae.features.columns import Encoding
 from rae.io.embeddings import embeddings_blocks
 from rae.model.actions import far_weights
-from rae.model.structure import equal_variances, loaded_structure, view
+from rae.model.structure import WithinSums, equal_variances, loaded_structure, squares, view
 from rae.ops import gather, structure
 from rae.ops.library import reference_only
+from rae.storage.scratch import scratch_array
 
 GRAPH = random_graph(200, 500, seed=3)
 OTHER = random_graph(120, 400, seed=8)
@@ -618,3 +619,53 @@ def test_a_file_with_an_odd_number_of_frequencies_is_refused(fitted):
 
     with pytest.raises(ValueError, match="even"):
         loaded_structure(cut, ExactConfig())
+
+
+# ----------------------------------------------------------------------------- bounded memory
+
+
+@pytest.mark.parametrize("directed", [False, True])
+def test_a_fit_whose_views_lie_in_a_file_is_the_same(monkeypatch, tmp_path, directed):
+    monkeypatch.setattr("rae.model.structure.ROWS", 100)
+    monkeypatch.setattr("rae.ops.structure.ROWS", 100)
+    monkeypatch.setattr("rae.model.structure.SAMPLE", 200)
+    rng = np.random.default_rng(0)
+    graph = Graph.from_edges(rng.integers(700, size=(3_000, 2)), directed=directed)
+    made = []
+    monkeypatch.setattr("rae.estimator.scratch_array", lambda *a, **k: made.append(a) or scratch_array(*a, **k))
+
+    in_memory, in_file = RAE().fit(graph), RAE().fit(graph, memory="1MB", scratch=tmp_path)
+
+    assert len(made) == in_file.config.n_views(700) * (3 if directed else 1)
+    assert not list(tmp_path.iterdir())  # the files have no names
+    tensors = in_file.fitted.tensors()
+    assert all(torch.equal(tensors[name], kept) for name, kept in in_memory.fitted.tensors().items())
+
+
+def test_views_stay_in_memory_where_the_budget_has_room(monkeypatch):
+    monkeypatch.setattr("rae.estimator.scratch_array", None)
+
+    RAE().fit(Graph.from_edges([(0, 1), (1, 2), (2, 0), (2, 3)]), memory="2GiB")
+
+
+def test_the_sums_of_parts_of_the_nodes_add_up():
+    rng = np.random.default_rng(0)
+    phi = torch.from_numpy(rng.normal(size=(50, 6)))
+    views = [torch.from_numpy(rng.normal(size=(50, 6))) for _ in range(3)]
+
+    def sums(rows):
+        within = WithinSums()
+        for change in views:
+            within.add(change[rows].clone())
+        return within
+
+    parts = [slice(0, 20), slice(20, 50)]
+    center = phi.mean(0)
+    total = sum(squares(phi[part], center) for part in parts)
+    within = sum(sums(part).sums() for part in parts)
+
+    np.testing.assert_allclose(total / 50, np.cov(phi.numpy().T, bias=True), atol=1e-12)
+    stacked = torch.stack(views).numpy()
+    expected = np.mean([np.cov(stacked[:, i].T) for i in range(50)], 0)
+    np.testing.assert_allclose(within / (50 * 2), expected, atol=1e-12)
+    np.testing.assert_allclose(sums(slice(None)).mean(), expected, atol=1e-12)

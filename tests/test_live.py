@@ -46,8 +46,7 @@ def draw_edits(rng, edges, n, count):
 
 def edited_rows(graph, spare=3):
     rows = graph.offsets, graph.targets
-    counts = structure.triangles(*rows), structure.four_cycles(*rows), structure.core_numbers(*rows)
-    return EditedRows.of(graph, graph.n_nodes + spare, counts)
+    return EditedRows.of(graph, graph.n_nodes + spare, structure.counts_of_nodes(*rows))
 
 
 @pytest.mark.parametrize("native", [True, False])
@@ -67,8 +66,9 @@ def test_counts_that_follow_each_edge_are_those_of_the_new_graph(seed, native):
                 nodes, kept = rows.edit(us, vs, adds)
         now = graph_of(edges, n + 3)
         assert [part.tolist() for part in rows.lists(np.arange(n + 3))] == [now.offsets.tolist(), now.targets.tolist()]
-        assert rows.triangles.tolist() == structure.triangles(now.offsets, now.targets).tolist()
-        assert rows.cycles.tolist() == structure.four_cycles(now.offsets, now.targets).tolist()
+        triangles, cycles, _ = structure.counts_of_nodes(now.offsets, now.targets)
+        assert rows.triangles.tolist() == triangles.tolist()
+        assert rows.cycles.tolist() == cycles.tolist()
         assert rows.core.tolist() == structure.core_numbers(now.offsets, now.targets).tolist()
         assert np.array_equal(before[nodes], kept)
         assert set(np.flatnonzero((before != rows._numbers()).any(1))) <= set(nodes.tolist())

@@ -462,6 +462,42 @@ def test_four_cycles_are_those_found_by_trying_all_paths(threads):
     assert counts.sum() > 0
 
 
+def test_cycles_of_dense_rows_and_of_a_hub_need_counters_of_every_size(threads):
+    rng = np.random.default_rng(0)
+    n = 400  # rows of less and of more than 128 lower neighbours
+    dense = np.argwhere(np.triu(rng.random((n, n)) < 0.6, 1))
+    fan = np.stack([np.arange(n, n + 40_000), np.repeat(0, 40_000)], 1)  # and one of more than 32,768
+    graph = Graph.from_edges(np.concatenate([dense, fan, [(n, n + 1)]]))
+    inner = Graph.from_edges(dense)
+
+    triangles, cycles, _ = structure.counts_of_nodes(graph.offsets, graph.targets)
+    adjacency = inner.to_scipy().astype(np.int64).toarray()
+    paths = adjacency @ adjacency
+    closed = (paths * adjacency).sum(1) // 2
+    across = (paths * (paths - 1) // 2 * (1 - np.eye(n, dtype=np.int64))).sum(1)
+    by_id = dict(zip(graph.ids.tolist(), zip(triangles.tolist(), cycles.tolist(), strict=True), strict=True))
+
+    expected = dict(zip(inner.ids.tolist(), zip(closed.tolist(), across.tolist(), strict=True), strict=True))
+    expected[0] = expected[0][0] + 1, expected[0][1]
+    assert {i: by_id[i] for i in expected} == expected
+    assert by_id[n] == by_id[n + 1] == (1, 0)
+
+
+def test_paths_that_counting_looks_at(threads):
+    fast, plain = both(lambda: structure.paths_counted(GRAPH.offsets, GRAPH.targets))
+
+    assert (
+        fast
+        == plain
+        == sum(
+            GRAPH.degrees[v]
+            for u in range(GRAPH.n_nodes)
+            for v in GRAPH.neighbors(u)
+            if GRAPH.degrees[v] <= GRAPH.degrees[u]
+        )
+    )
+
+
 def test_four_cycles_do_not_depend_on_threads_and_do_not_overflow_32_bits():
     ends = np.arange(70_000)
     graph = Graph.from_edges((np.concatenate([ends, ends]), np.repeat([70_000, 70_001], 70_000)))  # K(2, 70000)

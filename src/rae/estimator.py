@@ -310,6 +310,19 @@ class RAE(GraphTransformer):
         return self.fitted.feature_names
 
     @property
+    def edges_read(self) -> dict[str, Any]:
+        """What the model reads of edges beside their ends: `channels`, and whether they are `weighted`.
+
+        >>> graph = Graph.from_edges([(0, 1), (1, 2), (2, 0), (2, 3)], directed=True)
+        >>> RAE().fit(graph).edges_read
+        {'channels': ['out', 'in'], 'weighted': False}
+        """
+        model = self.fitted
+        if not isinstance(model, ExactModel):
+            return {"channels": [], "weighted": False}
+        return {"channels": list(model.channels), "weighted": model.weighted}
+
+    @property
     def structural(self) -> bool:
         """Whether the model was fitted on structure alone."""
         return self.fitted.structural

@@ -66,8 +66,9 @@ def fit_run(
     frame); `name` is their column in that table, or in that of the features, which `names` may also name. `subject` is
     the title and the labels of the page. A `lean` run keeps no copy of the graph and the features. `force` replaces the
     run that is there. `ray` is the address of a Ray cluster ("auto", "local", "ray://HOST:10001") whose hosts all see
-    the folder of `out`: it embeds, in tasks of `memory` and `ray_cores` each; the fit itself runs here. `progress` is True for bars (which a notebook shows anyway), or called with the stage, how much
-    of it is done, its total, and a mapping of numbers worth showing.
+    the folder of `out`: it embeds, in tasks of `memory` and `ray_cores` each; the fit itself runs here. `progress` is
+    True for bars (which a notebook shows anyway), or called with the stage, how much of it is done, its total, and a
+    mapping of numbers worth showing.
 
     A call that was killed after its vectors and before its page is finished by the same call.
 

@@ -101,6 +101,8 @@ _PATTERN = {  # of run.json
     "inputs": {str: {"path": str, "bytes": int}},
     "asked?": {"key?": str, "page?": bool, "half?": bool},
     "reading?": {str: (str, bool, [str])},
+    "channels?": [str],
+    "weighted?": bool,
 }
 LIBRARIES = ("numpy", "scipy", "pyarrow", "torch", "safetensors", "scikit-learn")
 
@@ -187,6 +189,7 @@ class Run:
                 "inputs": dict(inputs or {}),
                 "asked": dict(asked or {}),
                 "reading": dict(reading or {}),
+                **model.edges_read,
             }
             info = json.loads(json.dumps(info, sort_keys=True))  # as `open` will read it
             write_json(new / INFO, info)

@@ -1,4 +1,4 @@
-"""`rae info`: blocks, inputs, settings, timings and training of a run."""
+"""`rae info`: blocks, edges, inputs, settings, timings and training of a run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @global_options
 @click.pass_obj
 def info(console: Console, run: str) -> None:
-    """Show the blocks of the vectors, settings, counts, timings, training and files of RUN.
+    """Show the blocks of the vectors, the edges as the model reads them, settings, counts, timings and files of RUN.
 
     Text comes out, or with --json one object: all of run.json and the sizes of the files.
 
@@ -51,6 +51,7 @@ def described(run: Run) -> str:
         f"run {run.path}" + (f", after update {run.n_updates}" if run.n_updates else ""),
         "counts\n" + _part([(name.replace("_", " "), f"{n:,}") for name, n in run.counts.items()]),
         "blocks of a vector\n" + _part([_block(block) for block in run.blocks]),
+        "edges as the model reads them" + "".join(f"\n{part}" for part in [_part(_edges(known))] if part),
         f"settings of the {model_kind(known['settings'])} model (* differs from the default)\n"
         + _part(_settings(known["settings"])),
         "training\n" + _part([_training(name, fit) for name, fit in known["training"].items()] or [_untrained(known)]),
@@ -80,6 +81,23 @@ def _block(block: Block) -> tuple[str, str]:
     scale = "" if block.variance is None else f", variance {block.variance:.3g}"
     about = f": {block.about}" if block.about else ""
     return block.name, f"{block.width} columns{scale}, weight {block.weight:g} in distances{about}"
+
+
+def _edges(known: dict[str, Any]) -> list[tuple[str, str]]:
+    """What the model reads of edges beside their ends, and how it averages features along them."""
+    if "channels" not in known:  # a run of a version that did not say
+        return []
+    channels, weighted = known["channels"], known.get("weighted", False)
+    if not channels:
+        return [("edges", "plain: who is connected with whom")]
+    from rae.model.channels import in_words, mixed_channels
+
+    rows = [("edges", in_words(channels, weighted)), ("channels", ", ".join(channels))]
+    if not known["structural"]:
+        groups = mixed_channels(channels, weighted, settings_from(known["settings"]).as_dict()["mix"])
+        along = ("+".join(group) if group else "all edges alike" for group in groups)
+        rows.append(("features", f"averaged along {', '.join(along)}"))
+    return rows
 
 
 def _untrained(known: dict[str, Any]) -> tuple[str, str]:

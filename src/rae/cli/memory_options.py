@@ -1,4 +1,4 @@
-"""The options that bound the memory of embedding, choose its precision, and say where it runs."""
+"""The options that bound the memory of a command, choose the precision of vectors, and say where it runs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def memory_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--memory",
             metavar="SIZE",
-            help="memory embedding may take, e.g. 4GiB: what does not fit goes to disk beside the output, and a "
+            help="memory the command may take, e.g. 4GiB: what does not fit goes to disk beside the output, and a "
             "killed run goes on where it was  [default: rows between levels in memory, no disk]",
         ),
     ):

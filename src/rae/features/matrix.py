@@ -70,13 +70,15 @@ def check_matrix(x: Any, n_rows: int | None = None) -> Matrix:
 def _as_array(x: Any) -> Any:
     array = np.asarray(x)
     _refuse_dtype(array.dtype)
-    return np.require(array, np.float16 if array.dtype == np.float16 else np.float32, ["C", "A"])
+    with np.errstate(over="ignore"):  # what is beyond float32 is refused as infinite
+        return np.require(array, np.float16 if array.dtype == np.float16 else np.float32, ["C", "A"])
 
 
 def check_csr(x: Any) -> Any:
     """Sparse x as a float32 CSR whose entries all lie inside it."""
     _refuse_dtype(x.dtype)
-    matrix: Any = x if isinstance(x, sp.csr_array) and x.dtype == np.float32 else sp.csr_array(x, dtype=np.float32)
+    with np.errstate(over="ignore"):
+        matrix: Any = x if isinstance(x, sp.csr_array) and x.dtype == np.float32 else sp.csr_array(x, dtype=np.float32)
     n_entries, n_columns = len(matrix.indices), matrix.shape[1]
     sound = int(matrix.indptr[0]) == 0 and int(matrix.indptr[-1]) <= min(n_entries, len(matrix.data))
     sound = sound and bool((np.diff(matrix.indptr) >= 0).all())

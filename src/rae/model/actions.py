@@ -324,7 +324,7 @@ def sampled_hops(
     channels, they are averaged along each, one beside the other.
     """
     graph, n, count = x.graph, x.graph.n_nodes, axes.shape[1]
-    step = max(8, min(count, HOP_BYTES // (8 * n)))
+    step = directions_at_a_time(n, count)
     hops = [torch.empty((len(rows), len(groups) * count)) for _ in range(HOPS)]
     for left in range(0, count, step):
         below = torch.empty((n, min(step, count - left)))
@@ -354,7 +354,13 @@ def _added_weights(graph: Graph, channels: Sequence[str]) -> Any:
 def hop_bytes(n_nodes: int, n_features: int) -> int:
     """Memory that a fit takes to average directions over neighbours, and for the sample it takes them from."""
     columns = min(AXES, n_features)
-    return min(HOP_BYTES, 8 * n_nodes * columns) + 12 * (HOPS + 2) * min(SAMPLE, n_nodes) * columns
+    averaged = 12 * n_nodes * min(columns, directions_at_a_time(n_nodes, columns))  # below, here and the next hop
+    return averaged + 12 * (HOPS + 2) * min(SAMPLE, n_nodes) * columns
+
+
+def directions_at_a_time(n_nodes: int, count: int) -> int:
+    """Directions of the features of all nodes that are averaged together in a fit."""
+    return max(8, min(count, HOP_BYTES // (8 * n_nodes)))
 
 
 def block_map(source: Tensor, count: int, words: bool) -> tuple[Tensor, Tensor]:
