@@ -430,7 +430,7 @@ def test_a_table_with_categories_goes_from_the_command_line_to_the_cards_and_bac
     assert main(["embed", "run", "calls.csv", "--features", "tomorrow.csv", "--out", "z.parquet"]) == 0
     said = capsys.readouterr().err
     assert "1 values of categories are unknown to the model: zeros, first 'country=XX'" in said
-    assert "1 feature columns are unknown to the model and left out, first 'mail'" in said
+    assert "read as at the fit: --drop-columns mail" in said
     assert np.isfinite(pq.read_table("z.parquet").column("embedding").to_pylist()).all()
 
 

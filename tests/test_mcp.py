@@ -80,6 +80,7 @@ def test_an_assistant_asks_what_a_run_answers(run):
             "role": {"id": "7"},
             "card": {"role": 1},
             "roles": {},
+            "why": {"id": "7"},
             "search": {"q": 1},
             "embed": {"neighbours": [1, 2]},
         }
@@ -93,6 +94,7 @@ def test_an_assistant_asks_what_a_run_answers(run):
     assert told["role"]["summary"] == run.card(7).summary
     assert told["card"]["role"] == 1
     assert len(told["roles"]["roles"]) == 3
+    assert (told["why"]["text"], told["why"]["measured"]) == (str(run.why(7)), run.why(7).as_dict())
     assert {node["id"] for node in told["search"]["nodes"]} >= {1, 10}
     assert np.array_equal(np.float32(told["embed"]["vector"]), run.embed(neighbours=[1, 2]))
 

@@ -12,7 +12,6 @@ from rae.cli.memory_options import cluster_options
 from rae.cli.reading_options import with_edge_options
 from rae.inputs import named_header, stages
 from rae.progress import seconds
-from rae.storage.objects import sizes_below
 
 _COLUMNS = ("source", "target", "weight", "kind", "time")
 
@@ -73,6 +72,7 @@ def build(
     rae graph build s3://bucket/calls/ --out /shared/calls --ray auto
     """
     from rae.io.build import build_graph
+    from rae.storage.objects import sizes_below
 
     start = time.perf_counter()
     with console.progress() as progress:

@@ -64,8 +64,8 @@ def serve(
 ) -> None:
     """Answer questions about RUN over HTTP, and take its updates, until Ctrl-C.
 
-    GET /similar/ID, /role/ID, /card/ROLE, /roles and /search?q=TEXT; POST /embed gives the vector and role of a new
-    node by its neighbours, POST /edges lets edges come and go. An update is on the disk when it is answered, and one
+    GET /similar/ID, /role/ID, /card/ROLE, /roles, /why/ID and /search?q=TEXT; POST /embed gives the vector and role of
+    a new node by its neighbours, POST /edges lets edges come and go. An update is on the disk when it is answered, and one
     service at a time has a run. GET / describes all of it, /openapi.json for programs; /healthz and /metrics are for
     those who watch it.
 
@@ -109,7 +109,7 @@ def serve(
 def mcp(console: Console, run: str, write: bool, weights: str | None) -> None:
     """Answer an assistant's questions about RUN: a server of the Model Context Protocol on standard input and output.
 
-    Its tools are similar, role, card, roles, search and embed; with --write also edges, which changes the run. An
+    Its tools are similar, role, card, roles, why, search and embed; with --write also edges, which changes the run. An
     assistant starts the command itself; in its settings stands, for example:
 
     \b

@@ -121,7 +121,7 @@ def measure(graph: Graph, scales: Tensor | None = None) -> Tensor:
     columns: list[Any] = [f(graph) for f in functions]
     if graph.channels:
         columns += channel_measures(graph, scales_of(graph) if scales is None else scales)
-    x = np.empty((graph.n_nodes, len(columns)))
+    x = np.empty((len(columns[0]), len(columns)))
     for j, column in enumerate(columns):
         x[:, j] = column
     return torch.from_numpy(x).log1p_()

@@ -43,6 +43,7 @@ VERBS = (
     Verb("role", "GET", "/role/{id}"),
     Verb("card", "GET", "/card/{role}"),
     Verb("roles", "GET", "/roles"),
+    Verb("why", "GET", "/why/{id}"),
     Verb("search", "GET", "/search"),
     Verb("embed", "POST", "/embed"),
     Verb("edges", "POST", "/edges", writes=True),
@@ -117,6 +118,16 @@ class RolesAnswer:
 
     rule: str
     roles: list[RoleSummary]
+
+
+@dataclass(frozen=True)
+class WhyAnswer:
+    """Why a node plays its role: the same in words, and what `Run.why` measured, by name."""
+
+    id: Id
+    role: int
+    text: str
+    measured: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -242,6 +253,18 @@ class Answers:
         """All roles of the graph: how many nodes each has and what it is, the largest first."""
         cards = [RoleSummary(card.role, card.size, card.share, card.summary) for card in self._cards]
         return RolesAnswer(self._record["rule"], cards)
+
+    def why(self, id: Id, to: int | None = None) -> WhyAnswer:
+        """Why a node plays its role, by its id or display name: measures, neighbours, and a small change of edges.
+
+        It is compared with the role that it plays second most, or with the role `to`. The change that would move the
+        node to another role was tried; nothing of it is kept.
+        """
+        names = self._current().names
+        with self._embedding:
+            found = self._embeds.why(names.id(names.row(id)), to=to)
+        measured = found.as_dict()
+        return WhyAnswer(measured["id"], found.role, str(found), measured)
 
     def search(self, q: Id, limit: int = 10) -> SearchAnswer:
         """Nodes whose id or display name begins with this text, upper or lower case alike."""
