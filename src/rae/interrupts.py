@@ -35,13 +35,14 @@ class Interrupts:
     def __init__(self, opener: FrameType) -> None:
         self.received: Interrupted | None = None
         self.settled = False
-        self._ended = threading.Event()
+        self._ended, self._sending = threading.Event(), threading.Lock()
         self._opener = opener  # the frame that opened the block; whoever imports that one is not our concern
 
     def settle(self) -> None:
         """Take no further signal: the command is over, or ends in its own way."""
         self.settled = True
-        self._ended.set()
+        with self._sending:  # nothing is sent any more when the signals have their own effect again
+            self._ended.set()
 
     def handle(self, number: int, frame: FrameType | None) -> None:
         """Raise the first signal, now or as soon as nothing is being imported."""
@@ -56,12 +57,17 @@ class Interrupts:
     def _repeat(self, number: int) -> None:
         """Send the signal again, so that it is raised again where it was swallowed or had to wait."""
         while not self._ended.wait(AGAIN):
-            if hasattr(signal, "pthread_kill"):
-                signal.pthread_kill(threading.main_thread().ident or 0, number)
-            else:  # pragma: no cover  # Windows
-                import _thread
+            with self._sending:
+                if not self._ended.is_set():
+                    self._send(number)
 
-                _thread.interrupt_main(signal.Signals(number))
+    def _send(self, number: int) -> None:
+        if hasattr(signal, "pthread_kill"):
+            signal.pthread_kill(threading.main_thread().ident or 0, number)
+        else:  # pragma: no cover  # Windows
+            import _thread
+
+            _thread.interrupt_main(signal.Signals(number))
 
     def _imports(self, frame: FrameType | None) -> bool:
         while frame is not None and frame is not self._opener:
