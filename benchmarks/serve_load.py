@@ -34,8 +34,8 @@ from one_node import WITHOUT_HUBS, percentiles, surroundings
 from recording import parser, record, web_google
 
 import rae
+from rae.ops.edits import EditedRows
 from rae.run import Run
-from rae.updates import edited_rows
 
 EDGES = 10  # of an update
 SHARES = {"similar": 0.70, "role": 0.15, "card": 0.05, "search": 0.05}
@@ -55,7 +55,7 @@ class Load:
         self.errors: Counter[str] = Counter()
         self.acknowledged: list[tuple[bool, list[list[int]]]] = []  # whether added, and the edges, in order
         self.n_roles = len(run.role_record()["cards"])
-        rows = edited_rows(self.graph, self.graph.n_nodes)
+        rows = EditedRows.of(self.graph, self.graph.n_nodes)
         drawn = self.rng.permutation(self.graph.n_nodes)[:20_000]
         quiet = (u for u in drawn if surroundings(rows, u, 5, WITHOUT_HUBS) is not None)
         self.quiet = [u for u, _ in zip(quiet, range(500), strict=False)]

@@ -349,7 +349,7 @@ def test_a_file_one_may_not_read_is_one_sentence(tmp_path: Path, monkeypatch: py
     def refuse(*_: Any, **__: Any) -> Any:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Path, "open", refuse)
+    monkeypatch.setattr("rae.io.files.pa.OSFile", refuse)
     with pytest.raises(FileError, match="may not be read by you; ask for permission"):
         read_edges(path)
 

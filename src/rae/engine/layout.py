@@ -113,6 +113,7 @@ def by_edges(cut: Layout, offsets: Any) -> Layout:
 
     A part has no more rows than before and no more work than twice the mean, unless a single tile has.
 
+    >>> import numpy as np
     >>> offsets = np.concatenate([[0], np.cumsum(np.where(np.arange(8 * TILE) == 0, 100_000, 1))])
     >>> [b // TILE for b in by_edges(Layout(4 * TILE, 1), offsets).bounds]
     [0, 1, 5, 8]
