@@ -464,7 +464,7 @@ def test_a_run_keeps_the_channels_of_its_graph(tmp_path):
         ids, z = opened.embeddings()
         assert np.array_equal(RAE.load(tmp_path / "run" / "model.safetensors").transform(graph), z)
         assert ids.to_pylist() == list(graph.ids)
-    with pytest.raises(GraphError, match="must be \\(source, target, weight, kind\\) each, .*, got 2 entries"):
+    with pytest.raises(GraphError, match=r"must be \(source, target, weight, kind\) each, .*, got 2 entries"):
         opened.update(added=[(graph.ids[0], "new")])
     rae.fit_run(tmp_path / "t.csv", out=tmp_path / "run", page=False, force=True)
     assert not list((tmp_path / "run" / "graph").glob("channel*"))

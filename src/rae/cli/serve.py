@@ -65,9 +65,9 @@ def serve(
     """Answer questions about RUN over HTTP, and take its updates, until Ctrl-C.
 
     GET /similar/ID, /role/ID, /card/ROLE, /roles, /why/ID and /search?q=TEXT; POST /embed gives the vector and role of
-    a new node by its neighbours, POST /edges lets edges come and go. An update is on the disk when it is answered, and one
-    service at a time has a run. GET / describes all of it, /openapi.json for programs; /healthz and /metrics are for
-    those who watch it.
+    a new node by its neighbours, POST /edges lets edges come and go. An update is on the disk when it is answered, and
+    one service at a time has a run. GET / describes all of it, /openapi.json for programs; /healthz and /metrics are
+    for those who watch it.
 
     It listens to this machine alone. Any other --host needs a token, in a file or in RAE_TOKEN, which requests bring
     as `Authorization: Bearer TOKEN`; there is no encryption, so put a proxy with a certificate before it.
