@@ -43,6 +43,7 @@ def fit_run(
     subject: Subject | None = None,
     lean: bool = False,
     force: bool = False,
+    device: str = "auto",
     progress: Asked = None,
     **reading: Any,
 ) -> Run:
@@ -62,6 +63,8 @@ def fit_run(
     of the page. A `lean` run keeps no copy of the graph and the features. `force` replaces the run that is there.
     `progress` is True for bars (which a notebook shows anyway), or called with the stage, how much of it is done, its
     total, and a mapping of numbers worth showing.
+
+    `device` is "auto", "cpu", or a GPU: "cuda", "cuda:1"; auto takes a GPU where there is one and the graph is large.
 
     A call that was killed after its vectors and before its page is finished by the same call.
 
@@ -103,7 +106,7 @@ def fit_run(
             warn_of_memory(inputs, config, memory=memory, half=half)
             run = _write_run(
                 *(inputs, config, folder, display_names, asked),
-                memory=memory, half=half, dtype=dtype, lean=lean, force=force, progress=report,
+                memory=memory, half=half, dtype=dtype, lean=lean, force=force, device=device, progress=report,
             )  # fmt: skip
         VectorCache(folder).remove()
         if with_page:
@@ -161,6 +164,7 @@ def embed_file(
     half: bool = False,
     dtype: str = "float32",
     force: bool = False,
+    device: str = "auto",
     progress: Asked = None,
     **reading: Any,
 ) -> EmbeddedFile:
@@ -172,6 +176,7 @@ def embed_file(
     target = Path(out)
     _check_file(target, force=force)
     fitted, checksum = load_model(os.fspath(model)), model_checksum(os.fspath(model))
+    fitted.device = device
     if fitted.structural and features is not None:
         raise FeatureError(
             "the model was fitted on structure alone, got features; leave ", Argument("features"), " out"
@@ -320,12 +325,13 @@ def _write_run(
     dtype: str,
     lean: bool,
     force: bool,
+    device: str,
     progress: Progress | None,
 ) -> Run:
     """The run of these inputs: fitted, embedded and written."""
     from rae.estimator import RAE
 
-    model, cache = RAE(config), VectorCache(folder)
+    model, cache = RAE(config, device=device), VectorCache(folder)
 
     def embed(path: Path, checksum: str) -> int:
         return model.embed_to(

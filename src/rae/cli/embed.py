@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rae.cli.console import Console, columns, global_options, size
-from rae.cli.memory_options import memory_options
+from rae.cli.memory_options import device_option, memory_options
 from rae.cli.reading_options import reading_options
 from rae.progress import seconds
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 @click.option("--out", required=True, metavar="FILE", help="file to write, .parquet (id, embedding) or .csv")
 @click.option("--force", is_flag=True, help="replace the file that is there")
 @memory_options
+@device_option
 @global_options
 @click.pass_obj
 def embed(
@@ -32,6 +33,7 @@ def embed(
     memory: str | None,
     half: bool,
     dtype: str,
+    device: str,
     out: str,
     force: bool,
 ) -> None:
@@ -55,7 +57,7 @@ def embed(
     with console.progress() as progress:
         embedded = embed_file(
             run, edges, features, out=out, memory=memory, half=half, dtype=dtype,
-            force=force, progress=progress, **vars(reading),
+            force=force, device=device, progress=progress, **vars(reading),
         )  # fmt: skip
     counts, timings, written = embedded.counts, embedded.timings, embedded.path.stat().st_size
     rows = [

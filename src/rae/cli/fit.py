@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rae.cli.console import Console, columns, global_options, size
-from rae.cli.memory_options import memory_options
+from rae.cli.memory_options import device_option, memory_options
 from rae.cli.reading_options import reading_options
 from rae.cli.roles import table
 from rae.cli.settings import config_options
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 @click.option("--names", metavar="COLUMN|FILE", help="display names: a column of --features, or a table of id and name")
 @click.option("--lean", is_flag=True, help="keep no copy of the graph and the features in the run")
 @memory_options
+@device_option
 @config_options
 @global_options
 @click.pass_obj
@@ -39,6 +40,7 @@ def fit(
     memory: str | None,
     half: bool,
     dtype: str,
+    device: str,
     out: str | None,
     force: bool,
     page: bool | None,
@@ -69,7 +71,7 @@ def fit(
     with console.progress() as progress:
         run = fit_run(
             edges, features, out=out, config=config, memory=memory, half=half, dtype=dtype,
-            page=page, names=names, lean=lean, force=force, progress=progress, **vars(reading),
+            page=page, names=names, lean=lean, force=force, device=device, progress=progress, **vars(reading),
         )  # fmt: skip
     report(run, console)
 

@@ -1,4 +1,4 @@
-"""The options that bound the memory of embedding and choose its precision."""
+"""The options that bound the memory of embedding, choose its precision, and where it is computed."""
 
 from __future__ import annotations
 
@@ -32,3 +32,14 @@ def memory_options(command: Callable[..., Any]) -> Callable[..., Any]:
     ):
         command = option(command)
     return command
+
+
+def device_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The command with --device."""
+    return click.option(
+        "--device",
+        default="auto",
+        show_default=True,
+        metavar="NAME",
+        help="where to compute: cpu, a GPU (cuda, cuda:1), or auto: the GPU where there is one and the graph is large",
+    )(command)

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from rae.blocks import Block
 from rae.engine.executors import Executor, Serial, default_executor, run_ahead
@@ -34,7 +35,8 @@ from rae.io.embeddings import EmbeddingWriter, check_writable
 from rae.memory import mapped
 from rae.model.checkpoint import load
 from rae.model.sampling import exact_blocks, inference_blocks
-from rae.runtime import torch_alone
+from rae.ops.device import Copies, copies
+from rae.runtime import device, torch_alone
 from rae.storage.atomic import atomic_path
 from rae.storage.parts import Parts, digest_of
 from rae.version import versions_of
@@ -149,12 +151,18 @@ def memory_job(models: Mapping[str, Model], *, nodes: Any = None, out: Floats | 
     columns = max(level.columns for model in models.values() for level in model.levels)
     width = sum(model.width for model in models.values())
     rows = max(tile, embeddings.GROUP_BYTES // (4 * width) // tile * tile)
-    return Job(models, _neighborhoods(models, nodes), MemoryStore(), Layout(rows, columns), tile, out)
+    store = MemoryStore(copies=None if nodes is not None else _copies())
+    return Job(models, _neighborhoods(models, nodes), store, Layout(rows, columns), tile, out)
+
+
+def _copies() -> Copies | None:
+    """The arrays on the device that is in force, None for the CPU."""
+    return None if device() == "cpu" else copies(torch.device(device()))
 
 
 def part_job(models: Mapping[str, Model], parts: Parts, cut: Layout, stored: np.dtype[Any]) -> Job:
     """A job whose intermediate rows are part files."""
-    return Job(models, _neighborhoods(models), PartStore(parts, stored), cut)
+    return Job(models, _neighborhoods(models), PartStore(parts, stored, copies=_copies()), cut)
 
 
 def _neighborhoods(models: Mapping[str, Model], nodes: Any = None) -> Neighborhoods:
@@ -241,7 +249,7 @@ def run_job(
         _drop_inputs(job, model, k)
         return
     n_buffers = 0 if in_memory else min(count + 1, len(bounds))
-    buffers = [np.empty((bounds[0][1], job.width), np.float32) for _ in range(n_buffers)]
+    buffers = [_buffer(job, (bounds[0][1], job.width)) for _ in range(n_buffers)]
 
     def output(part: int) -> Floats:
         a, b = bounds[part]
@@ -250,6 +258,14 @@ def run_job(
     for rows in map(output, range(len(bounds))) if in_memory else run_ahead(output, range(len(bounds)), count):
         done()
         yield rows
+
+
+def _buffer(job: Job, shape: tuple[int, int]) -> Floats:
+    """An array for the vectors of a part; where a GPU makes them, memory that it copies to at full speed."""
+    if job.store.copies is None:
+        return np.empty(shape, np.float32)
+    pinned: Floats = torch.empty(shape, pin_memory=True).numpy()
+    return pinned
 
 
 def _make_rows(job: Job, executor: Executor, model: str, k: int, done: Callable[[], None]) -> None:

@@ -81,8 +81,12 @@ class Job:
         """Whether the averaged rows of level k have to be made: the first level may average the features themselves."""
         return k > 0 or self.models[model].levels[k].maps_rows or self._whole_features(model) is None
 
-    def output(self, rows: RowSet, out: Array) -> Array:
+    def output(self, rows: RowSet, out: Any) -> Any:
         """Fill `out` with the vectors of these rows, model beside model.  -> (b, width)"""
+        if self.store.copies is not None and isinstance(out, np.ndarray):  # made on the device, copied at once
+            here = torch.empty(out.shape, device=self.store.copies.device)
+            torch.from_numpy(out).copy_(self.output(rows, here))
+            return out
         for name, model in self.models.items():
             levels = range(len(model.levels))
             if model.finish is not None:
@@ -104,27 +108,38 @@ class Job:
         names = list(self.models)
         return sum(self.models[name].width for name in names[: names.index(model)])
 
-    def fill(self, out: Array, tile: Tile, rows: RowSet) -> None:
+    def fill(self, out: Any, tile: Tile, rows: RowSet) -> None:
         """Fill `out` tile by tile, spread over the threads; numbers that are not finite are refused.
 
-        Tiles are fixed runs of rows, each worked on by one thread, so the bytes do not depend on the threads.
+        Tiles are fixed runs of rows, each worked on by one thread, so the bytes do not depend on the threads. A GPU
+        takes all rows at once.
         """
         n, first = len(out), rows[0] if isinstance(rows, tuple) else 0
+        step = self.tile if self.store.copies is None else max(1, n)
 
         def work(start: int, stop: int) -> None:
             torch_alone_here()
             with torch.inference_mode():
-                for a in range(start * self.tile, min(stop * self.tile, n), self.tile):
-                    b = min(a + self.tile, n)
-                    out[a:b] = tile(a, b).numpy()
-                    if not np.isfinite(out[a:b]).all():
+                for a in range(start * step, min(stop * step, n), step):
+                    b = min(a + step, n)
+                    values = tile(a, b)
+                    if isinstance(out, Tensor):
+                        out[a:b] = values
+                    else:
+                        out[a:b] = values.cpu().numpy()
+                    finite = torch.isfinite(values) if values.is_cuda else np.isfinite(out[a:b])
+                    if not finite.all():
                         raise FeatureError(
                             f"the vectors of rows {first + a:,} to {first + b - 1:,} came out infinite or NaN; "
                             "scale the features to 1"
                         )
 
         with torch_alone():
-            in_ranges(work, -(-n // self.tile))
+            in_ranges(work, -(-n // step))
+
+    def _placed(self, array: Any) -> Any:
+        """An array where the job works: on a GPU, or in main memory as it is."""
+        return array if self.store.copies is None else self.store.copies.of(array)
 
     # ------------------------------------------------------------------------- rows by tile
 
@@ -133,21 +148,25 @@ class Job:
         if k > 0:
             vectors = self._vectors(model, k - 1, rows)
             if self.out is None or not self._goes_to_out(model, k - 1):
-                return lambda i, j: vectors(i, j).numpy()
+                return lambda i, j: _as_read(vectors(i, j))
             assert isinstance(rows, tuple)
             left, right = self.columns(model, k - 1)
             columns = self.out[rows[0] : rows[1], left:right]
 
-            def computed_once(i: int, j: int) -> Array:
-                tile = vectors(i, j).numpy()
-                columns[i:j] = tile
-                return tile
+            def computed_once(i: int, j: int) -> Any:
+                tile = vectors(i, j)
+                columns[i:j] = tile.cpu().numpy()
+                return _as_read(tile)
 
             return computed_once
         return self._features(model, rows)
 
     def _features(self, model: str, rows: RowSet) -> Callable[[int, int], Any]:
         """What a model reads of these rows of level -1, by tile."""
+        read = self._features_of(model, rows)
+        return read if self.store.copies is None else lambda i, j: self._placed(read(i, j))
+
+    def _features_of(self, model: str, rows: RowSet) -> Callable[[int, int], Any]:
         nodes, features = self.neighborhoods.nodes, self.models[model].reads
         if not isinstance(rows, tuple):
             index = rows if nodes is None else nodes[rows]
@@ -179,7 +198,7 @@ class Job:
         Along each way of the level one after the other.
         """
         table, steps = self._table(model, k, stripe), self.models[model].levels[k]
-        offsets, index, ego, lists = self.neighborhoods.lists(k, rows)
+        offsets, index, ego, lists = map(self._placed, self.neighborhoods.lists(k, rows))
 
         def tile(i: int, j: int) -> Tensor:
             of_tile, which = (offsets[i : j + 1], None) if lists is None else (offsets, lists[i:j])
@@ -203,7 +222,7 @@ class Job:
         if not way.channels:
             return moments(columns, offsets, index, lists, spread=spread)
         first, last = (int(offsets[0]), int(offsets[-1])) if lists is None else (0, len(index))
-        weights = self.neighborhoods.weights(k, way.channels, first, last)
+        weights = self._placed(self.neighborhoods.weights(k, way.channels, first, last))
         return moments(columns, offsets - first, index[first:last], lists, spread=spread, weights=weights)
 
     def deviations(self, model: str, k: int, way: Way, stripe: tuple[int, int]) -> int:
@@ -245,7 +264,8 @@ class Job:
 
     def _table(self, model: str, k: int, stripe: tuple[int, int]) -> Tensor:
         if not self.needs_rows(model, k):
-            return as_tensor(self._whole_features(model))
+            whole = self._whole_features(model)
+            return as_tensor(whole) if self.store.copies is None else self._placed(whole)
         return self.store.table(self.before_tasks(model, k), self.parts(k - 1), stripe)
 
     def _whole_features(self, model: str) -> Any:
@@ -253,6 +273,11 @@ class Job:
         if self.store.stores_vectors or self.neighborhoods.nodes is not None:
             return None
         return self.models[model].reads.whole()
+
+
+def _as_read(tile: Tensor) -> Any:
+    """The vectors of a level as the next one reads them: an array, or a tensor on its device."""
+    return tile if tile.is_cuda else tile.numpy()
 
 
 def perform(job: Job, task: Task) -> None:

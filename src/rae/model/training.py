@@ -25,7 +25,7 @@ from rae.model.encoder import Decoder, Encoder, Stream
 from rae.model.losses import contrast
 from rae.model.sampling import Block, sample_blocks, shuffle_neighbors, stack
 from rae.progress import Progress
-from rae.runtime import generator, key, together, torch_alone, torch_alone_here
+from rae.runtime import device, generator, key, together, torch_alone, torch_alone_here
 
 log = logging.getLogger("rae")
 
@@ -72,10 +72,12 @@ def fit(
     agree = loss == "agree"
     context = Decoder(features.width, config.dims[-1], rng) if agree else Encoder(features.width, config, rng)
     features = features.in_memory()
+    encoder.to(device()), context.to(device())
     with torch_alone():
         history = _train(encoder, context, graph, features, config, loss, progress)
         if agree:
             settle(encoder, graph, features, config)
+    encoder.to("cpu")  # a model has no device
     _warn_if_collapsed(history[-1], config)
     return encoder, history
 

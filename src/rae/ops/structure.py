@@ -9,7 +9,7 @@ import numpy as np
 
 from rae.ops.build import relabel_rows
 from rae.ops.library import call, int64, is_native
-from rae.runtime import in_ranges, threads
+from rae.runtime import device, in_ranges, threads
 
 Ints = np.ndarray[Any, np.dtype[np.integer[Any]]]
 Floats = np.ndarray[Any, np.dtype[np.float32]]
@@ -46,6 +46,8 @@ def neighbor_degrees(
 
 def triangles(offsets: Ints, targets: Ints) -> Ints:
     """The triangles that each node is a corner of.  -> (n,)"""
+    if device() != "cpu":
+        return _on_device("triangles", offsets, targets)
     n = len(offsets) - 1
     if not is_native(offsets, targets):
         from rae.ops import reference
@@ -71,6 +73,8 @@ def triangles(offsets: Ints, targets: Ints) -> Ints:
 
 def four_cycles(offsets: Ints, targets: Ints) -> Ints:
     """The cycles of four different nodes that each node is on, with or without a chord.  -> (n,) int64"""
+    if device() != "cpu":
+        return _on_device("four_cycles", offsets, targets)
     n = len(offsets) - 1
     if not is_native(offsets, targets):
         from rae.ops import reference
@@ -182,6 +186,8 @@ def strengths(offsets: Ints, weights: Floats) -> tuple[Ints, Doubles]:
 
 def core_numbers(offsets: Ints, targets: Ints) -> Ints:
     """The largest k such that the node is in the k-core.  -> (n,)"""
+    if device() != "cpu" and (settled := _on_device("core_numbers", offsets, targets)) is not None:
+        return settled
     if not is_native(offsets, targets):
         from rae.ops import reference
 
@@ -190,3 +196,12 @@ def core_numbers(offsets: Ints, targets: Ints) -> Ints:
     core = np.ascontiguousarray(np.diff(offsets), np.int64)
     call("core_numbers", offsets, targets, len(core), core, index=targets)
     return core
+
+
+def _on_device(name: str, offsets: Ints, targets: Ints) -> Any:
+    """What an operation of `rae.ops.device` gives, on the device in force."""
+    import torch
+
+    from rae.ops import device as on_gpu
+
+    return getattr(on_gpu, name)(torch.device(device()), offsets, targets)
