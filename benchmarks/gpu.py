@@ -23,6 +23,7 @@ import rae
 from rae.datasets import load
 from rae.evaluation.ledger import Ledger
 from rae.ops import device as ops
+from rae.ops import gather as gathering
 from rae.ops import structure
 from rae.runtime import on_device, threads
 
@@ -84,7 +85,7 @@ def ways(x: torch.Tensor, offsets: torch.Tensor, index: torch.Tensor) -> dict[st
     small = torch.sparse_csr_tensor(offsets.int(), index, shares, (len(offsets) - 1, len(x)))
     whole, ends = index.long(), offsets[:-1]
     return {
-        "ours": lambda: rae.ops.gather.moments(x, offsets, index),
+        "ours": lambda: gathering.moments(x, offsets, index),
         "cuSPARSE, 32-bit index": lambda: torch.sparse.mm(small, x),
         "cuSPARSE, 64-bit index": lambda: torch.sparse.mm(csr, x),
         "embedding_bag": lambda: torch.nn.functional.embedding_bag(whole, x, ends, mode="mean"),
@@ -128,7 +129,7 @@ def tune_shape(x: torch.Tensor, offsets: torch.Tensor, index: torch.Tensor, leas
             for warps in (2, 4):
                 ops.launch_shape = lambda *_, s=(rows, neighbors, columns, warps): s
                 try:
-                    tried.append((median_ms(lambda: rae.ops.gather.moments(x, offsets, index), 5), rows, neighbors, warps))
+                    tried.append((median_ms(lambda: gathering.moments(x, offsets, index), 5), rows, neighbors, warps))
                 except Exception as error:  # a shape that the compiler refuses is no candidate
                     print("refused", rows, neighbors, columns, warps, str(error)[:60])
     ops.launch_shape = kept
@@ -145,7 +146,7 @@ def hub(ledger: Ledger, n: int, copied: float) -> None:
         offsets = torch.cat([lengths.new_zeros(1), torch.cumsum(lengths, 0)])
         index = torch.randint(n, (int(offsets[-1]),), device="cuda", dtype=torch.int32)
         x = torch.randn((n, 64), device="cuda")
-        spent = median_ms(lambda: rae.ops.gather.moments(x, offsets, index))
+        spent = median_ms(lambda: gathering.moments(x, offsets, index))
         speed = (len(index) * 260 + n * 264) / (spent / 1e3)
         record(
             *(ledger, TABLE, f"hub of {longest:,} neighbours", "ours", {"nodes": n, "entries": len(index), "width": 64}),

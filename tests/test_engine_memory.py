@@ -157,8 +157,8 @@ def test_progress_counts_runs_of_rows_to_the_end(z, monkeypatch):
     calls = []
 
     assert model.embed_to(z, GRAPH, progress=lambda *told: calls.append(told[:3])) == 32
-    # Three runs of rows: what the first level projects, what the second does, then the vectors.
-    assert calls == [("embed", i + 1, 9) for i in range(9)]
+    # What the first level projects, what the second does, then three runs of rows of the vectors.
+    assert calls == [("embed", i + 1, 5) for i in range(5)]
 
 
 def test_what_cannot_be_embedded_is_refused_and_leaves_no_file(z):

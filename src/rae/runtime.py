@@ -12,6 +12,7 @@ import contextlib
 import hashlib
 import itertools
 import logging
+import math
 import os
 import re
 import threading
@@ -84,7 +85,7 @@ def in_ranges(work: Callable[[int, int], None], size: int, smallest: int = 1) ->
     on how many threads there are. Inside a range, further operations stay on its thread.
     """
     most = size // max(1, smallest)
-    pieces = 1 if most < 2 else min(threads(), most)
+    pieces = 1 if most < 2 else min(threads(), most, int(2 * math.sqrt(most)))  # each costs the caller some time
     if pieces == 1:
         work(0, size)
         return

@@ -36,7 +36,7 @@ from rae.memory import mapped
 from rae.model.checkpoint import load
 from rae.model.sampling import exact_blocks, inference_blocks
 from rae.ops.device import Copies, copies
-from rae.runtime import device, torch_alone
+from rae.runtime import device, threads, torch_alone
 from rae.storage.atomic import atomic_path
 from rae.storage.parts import Parts, digest_of
 from rae.version import versions_of
@@ -44,6 +44,8 @@ from rae.version import versions_of
 Floats = np.ndarray[Any, np.dtype[np.float32]]
 Report = Callable[[int, int], None]
 
+TILES = 32  # of a part that a thread works on, where rows are in memory
+ROWS_ON_DEVICE = 1 << 21  # of a part on a GPU
 FOLDER = ".parts"  # after the output's name: where intermediate rows lie
 GROWING, OUTPUT = ".output.tmp", ".whole.tmp"
 
@@ -142,7 +144,10 @@ def forget_parts(path: str | os.PathLike[str]) -> None:
 
 
 def memory_job(models: Mapping[str, Model], *, nodes: Any = None, out: Floats | None = None, tile: int = TILE) -> Job:
-    """A job whose averaged rows are in memory, for every node or some; parts are row groups of an output file."""
+    """A job whose averaged rows are in memory, for every node or some; the output comes in row groups of a file.
+
+    Parts are so large that every thread has many tiles of each: to divide work and wait for all costs some tiles.
+    """
     if nodes is None:  # rows that are averaged as they are
         models = {
             name: model if model.levels[0].maps_rows else replace(model, reads=model.reads.in_memory())
@@ -150,9 +155,11 @@ def memory_job(models: Mapping[str, Model], *, nodes: Any = None, out: Floats | 
         }
     columns = max(level.columns for model in models.values() for level in model.levels)
     width = sum(model.width for model in models.values())
-    rows = max(tile, embeddings.GROUP_BYTES // (4 * width) // tile * tile)
+    group = max(tile, embeddings.GROUP_BYTES // (4 * width) // tile * tile)
     store = MemoryStore(copies=None if nodes is not None else _copies())
-    return Job(models, _neighborhoods(models, nodes), store, Layout(rows, columns), tile, out)
+    rows = ROWS_ON_DEVICE if store.copies is not None else tile * TILES * threads()
+    cut = Layout(max(group, rows), columns)
+    return Job(models, _neighborhoods(models, nodes), store, cut, tile, out, group if out is None else None)
 
 
 def _copies() -> Copies | None:
@@ -241,7 +248,7 @@ def run_job(
                 for _ in executor.run(job, vectors):
                     done()
                 _drop_inputs(job, model, k)
-    bounds = job.parts(k)
+    bounds = job.output_parts(k)
     if job.store.stores_vectors:  # a part is given out while the executor makes the next ones
         for (a, b), _ in zip(bounds, executor.run(job, vectors), strict=True):
             done()
@@ -300,7 +307,7 @@ def _n_steps(job: Job, levels: list[tuple[str, int]]) -> int:
     """Tasks that progress counts: rows of every level, vectors of those that store them, and the output."""
     rows = sum(len(job.parts(k - 1)) for model, k in levels if job.needs_rows(model, k))
     vectors = sum(len(job.parts(k)) for _, k in levels[:-1]) if job.store.stores_vectors else 0
-    return rows + vectors + len(job.parts(levels[-1][1]))
+    return rows + vectors + len(job.output_parts(levels[-1][1]))
 
 
 def _counter(report: Report | None, total: int) -> Callable[[], None]:

@@ -58,6 +58,7 @@ class Job:
     layout: Layout
     tile: int = TILE
     out: Array | None = None  # where all vectors go, if they go into memory: (n, width)
+    group: int | None = None  # rows of the output that are made at a time, None: a part
     description: Any = None  # the same job as plain data, where it lies on disk
 
     @property
@@ -68,6 +69,10 @@ class Job:
     def parts(self, k: int) -> list[tuple[int, int]]:
         """The parts of level k as row ranges; level -1 is the features."""
         return self.layout.parts(self.neighborhoods.n_rows(k))
+
+    def output_parts(self, k: int) -> list[tuple[int, int]]:
+        """The rows of the output, level k, as they are given out."""
+        return self.parts(k) if self.group is None else Layout(self.group, 1).parts(self.neighborhoods.n_rows(k))
 
     def stripes(self, model: str, k: int) -> list[tuple[int, int]]:
         """The stripes of the columns that level k averages."""
@@ -246,13 +251,13 @@ class Job:
             assert isinstance(rows, tuple)
             part = rows[0] // self.layout.rows
             array = self.store.read(Task("after", model, k, part), (rows[1] - rows[0], levels[k].width))
-            return lambda i, j: torch.from_numpy(array[i:j])
+            return lambda i, j: self._placed(torch.from_numpy(array[i:j]))
         if k + 1 < len(levels) and not levels[k + 1].maps_rows and self.store.is_complete(model, k + 1):
             table = self._table(model, k + 1, (0, levels[k + 1].columns))  # the level above averages them as they are
             if isinstance(rows, tuple):
                 a = rows[0]
                 return lambda i, j: table[a + i : a + j]
-            index = torch.from_numpy(rows)
+            index = torch.from_numpy(rows).to(table.device)
             return lambda i, j: table[index[i:j]]
         means = self.means(model, k, rows, (0, levels[k].columns))
         return lambda i, j: levels[k].after(means(i, j))
@@ -312,7 +317,8 @@ def _after(job: Job, task: Task) -> None:
         read = [_read_stripe(job, task, number, stripe) for number, stripe in enumerate(stripes)]
 
         def means(i: int, j: int) -> Tensor:  # of each way the means of all stripes, then their deviations
-            return torch.from_numpy(np.hstack([columns[i:j] for kind in zip(*read, strict=True) for columns in kind]))
+            whole = np.hstack([columns[i:j] for kind in zip(*read, strict=True) for columns in kind])
+            return torch.from_numpy(whole)
 
     out = job.store.empty(task, rows, job.neighborhoods.n_rows(task.level), steps.width)
     job.fill(out, lambda i, j: steps.after(means(i, j)), rows)

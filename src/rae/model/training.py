@@ -203,7 +203,10 @@ def step_loss(
         place = torch.from_numpy(draw_negative(graph, nodes, count, key(*stream, "negative")))
         view = generator(*stream, "view").integers(len(pool) // b, size=place.shape)
         column = (place.clamp(min=0) + b * torch.from_numpy(view)).to(z.device)
-        scores.append((anchor @ pool.T).gather(1, column).ravel())
+        if z.is_cuda:  # the gradient of `gather` is added up in any order there
+            scores.append((pool[column] * anchor[:, None, :]).sum(-1).ravel())
+        else:
+            scores.append((anchor @ pool.T).gather(1, column).ravel())
         valid.append((place >= 0).ravel())
     if len(z) > n_encoded:
         shuffled = (z[n_encoded:].view(n_shuffled, b, d) * anchor).sum(-1).ravel()

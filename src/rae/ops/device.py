@@ -25,6 +25,7 @@ from rae.ops.reference import tensor
 
 KINDS = (torch.float32, torch.float16, torch.bfloat16)  # of tables
 LONGEST = 1024  # neighbours that one program adds up
+SHORT = 1 << 17  # entries of all lists together up to which none is cut
 ENTRIES = 4096  # numbers of a program at a time
 NARROW = 32  # columns up to which sums are taken in double precision: they cost little there
 PATHS = 1 << 28  # paths of two edges that are sorted at a time to count 4-cycles
@@ -152,7 +153,10 @@ class _Rows:
         """Fill `out`: sums, or means by count (True) or by divisors; with a center, deviations from its columns."""
         if not self.count or not self.width:
             return
-        _launch(self, out, ego, divide, center, skip_long=True)
+        short = self.index is not None and len(self.index) <= SHORT  # to look for long lists would take longer
+        _launch(self, out, ego, divide, center, skip_long=not short)
+        if short:
+            return
         counts = self.ends - self.starts
         counts = counts if self.lists is None else counts[self.lists]
         long = torch.nonzero(counts > LONGEST)[:, 0]

@@ -213,7 +213,7 @@ def norm_grad(back, x, gain, mean, inverse, sum_shift, sum_gain, out, n, width, 
 @triton.jit
 def _kept(key, row, column, threshold, scale):
     """`scale`, or 0 where an entry is dropped: the hash of `rae.ops.native`."""
-    state = key.to(tl.uint64, bitcast=True) + (row + 1).to(tl.uint64) * 0x9E3779B97F4A7C15
+    state = key.to(tl.int64).to(tl.uint64, bitcast=True) + (row + 1).to(tl.uint64) * 0x9E3779B97F4A7C15
     state = (state ^ (state >> 30)) * 0xBF58476D1CE4E5B9
     state = (state ^ (state >> 27)) * 0x94D049BB133111EB
     state = state ^ (state >> 31)
