@@ -134,8 +134,11 @@ def tune_shape(x: torch.Tensor, offsets: torch.Tensor, index: torch.Tensor, leas
                     print("refused", rows, neighbors, columns, warps, str(error)[:60])
     ops.launch_shape = kept
     best = sorted(tried)[:4]
-    print(f"shape {x.shape[1]} {x.dtype}: default {kept(x.shape[1], 4)}; (share of copy, rows, neighbours, warps)",
-          [(round(least * 1e3 / t, 3), *s) for t, *s in best], flush=True)
+    print(
+        f"shape {x.shape[1]} {x.dtype}: default {kept(x.shape[1], 4)}; (share of copy, rows, neighbours, warps)",
+        [(round(least * 1e3 / t, 3), *s) for t, *s in best],
+        flush=True,
+    )
 
 
 def hub(ledger: Ledger, n: int, copied: float) -> None:
@@ -196,7 +199,7 @@ def exact(ledger: Ledger, graph: rae.Graph, name: str, fit: bool) -> None:
         vectors[place] = model.transform(graph)
         print(place, times, flush=True)
     again = models["cuda"].transform(graph)
-    off = float(np.abs(models["cpu"].transform(graph) - RAE_like(models["cpu"], "cuda").transform(graph)).max())
+    off = float(np.abs(models["cpu"].transform(graph) - elsewhere(models["cpu"], "cuda").transform(graph)).max())
     record(
         *(ledger, TABLE, f"exact default, {name}", "ours", {"threads": threads()}), **times,
         off=float(f"{off:.1e}"), same_bytes=bool((again == vectors["cuda"]).all()),
@@ -204,7 +207,7 @@ def exact(ledger: Ledger, graph: rae.Graph, name: str, fit: bool) -> None:
     )  # fmt: skip
 
 
-def RAE_like(model: rae.RAE, place: str) -> rae.RAE:
+def elsewhere(model: rae.RAE, place: str) -> rae.RAE:
     """The same fitted model on another device."""
     other = rae.RAE(model.config, device=place)
     other._fitted = model._fitted
@@ -218,9 +221,7 @@ def training(ledger: Ledger, names: list[str], rounds: int) -> None:
         times, vectors = {}, {}
         for place in ("cpu", "cuda"):
             model = rae.RAE(rae.PAPER, device=place)
-            times[f"{place}_s"] = round(
-                seconds(lambda m=model: m.fit(data.graph, features=data.features), rounds), 3
-            )
+            times[f"{place}_s"] = round(seconds(lambda m=model: m.fit(data.graph, features=data.features), rounds), 3)
             vectors[place] = model.transform(data.graph, data.features)
         twice = rae.RAE(rae.PAPER, device="cuda").fit(data.graph, features=data.features)
         same = bool((twice.transform(data.graph, data.features) == vectors["cuda"]).all())

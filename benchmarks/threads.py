@@ -86,7 +86,9 @@ def main() -> None:
             command = [sys.executable, __file__, "--child", str(path), str(count), options.stages]
             numbers = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
             rounded = {f"{name}_s" if "_" not in name else name: round(value, 3) for name, value in numbers.items()}
-            record(options.results, "threads", f"power law, {m:,} edges", f"{count} threads", {"threads": count}, **rounded)
+            record(
+                options.results, "threads", f"power law, {m:,} edges", f"{count} threads", {"threads": count}, **rounded
+            )
 
 
 if __name__ == "__main__":

@@ -137,9 +137,9 @@ def test_a_trained_model_embeds_and_trains(tmp_path):
     words = sp.random_array((RANDOM.n_nodes, 300), density=0.05, format="csr", dtype=np.float32, rng=1)
     small = Config(steps=5, dims=(16, 8), fanout=(5, 5))
     both, agree = small.replace(loss="both"), ACTIONS.replace(steps=5)
-    for config, graph, given in (
-        (small, RANDOM, None), (both, RANDOM, words), (agree, RANDOM, words), (PAPER.replace(steps=5), data.graph, None),
-    ):  # fmt: skip
+    paper = PAPER.replace(steps=5)
+    cases = (small, RANDOM, None), (both, RANDOM, words), (agree, RANDOM, words), (paper, data.graph, None)
+    for config, graph, given in cases:
         model = RAE(config, device="cpu").fit(graph, features=given)
         expected = model.transform(graph, given)
         model.device = "cuda"

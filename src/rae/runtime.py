@@ -19,7 +19,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache, partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -153,7 +153,10 @@ def chosen_device(asked: str | None, neighbors: int, needed: int = 0) -> str:
     if number >= there:
         found = f"{there} of them" if there else "none"
         raise ConfigError(
-            *(Argument("device", asked), f" needs a GPU of that number that torch can use, and there is {found}; pass "),
+            *(
+                Argument("device", asked),
+                f" needs such a GPU that torch can use, and there is {found}; pass ",
+            ),
             *(Argument("device", "cpu"), ", or leave it out"),
         )
     return f"cuda:{number}"

@@ -43,8 +43,8 @@ def _placed(fitted: T) -> T:
     """What a fit keeps, on the device in force."""
     if device() == "cpu":
         return fitted
-    tensors: dict[str, Any] = fitted.tensors()  # type: ignore[attr-defined]
-    return replace(fitted, **{name: tensor.to(device()) for name, tensor in tensors.items()})  # type: ignore[type-var]
+    tensors: dict[str, Any] = fitted.tensors()
+    return replace(fitted, **{name: tensor.to(device()) for name, tensor in tensors.items()})
 
 
 def _exact_models(fitted: ExactModel, graph: Graph, given: Any, *, check: bool) -> dict[str, Model]:

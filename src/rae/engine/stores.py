@@ -1,7 +1,8 @@
 """Where tasks read and write rows: in memory, or in part files on disk.
 
-MemoryStore   the rows that each level averages, of all nodes, in one array per level, on a GPU where one works. Vectors are not stored:
-              they are computed again where they are needed, which takes less time than to store them
+MemoryStore   the rows that each level averages, of all nodes, in one array per level, on a GPU where one works.
+              Vectors are not stored: they are computed again where they are needed, which takes less time than to
+              store them
 PartStore     one file per task, whole or absent, so that a killed job resumes; averaged rows of all nodes come
               into memory a stripe of columns at a time
 """

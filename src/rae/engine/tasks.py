@@ -86,12 +86,17 @@ class Job:
         """Whether the averaged rows of level k have to be made: the first level may average the features themselves."""
         return k > 0 or self.models[model].levels[k].maps_rows or self._whole_features(model) is None
 
-    def output(self, rows: RowSet, out: Any) -> Any:
+    def output(self, rows: RowSet, out: Array) -> Array:
         """Fill `out` with the vectors of these rows, model beside model.  -> (b, width)"""
-        if self.store.copies is not None and isinstance(out, np.ndarray):  # made on the device, copied at once
+        if self.store.copies is None:
+            self._fill_columns(rows, out)
+        else:  # made on the device, copied at once
             here = torch.empty(out.shape, device=self.store.copies.device)
-            torch.from_numpy(out).copy_(self.output(rows, here))
-            return out
+            self._fill_columns(rows, here)
+            torch.from_numpy(out).copy_(here)
+        return out
+
+    def _fill_columns(self, rows: RowSet, out: Any) -> None:
         for name, model in self.models.items():
             levels = range(len(model.levels))
             if model.finish is not None:
@@ -102,7 +107,6 @@ class Job:
                 if self.out is None or not self._goes_to_out(name, k):
                     left, right = self.columns(name, k)
                     self.fill(out[:, left:right], self._vectors(name, k, self.neighborhoods.places(k, rows)), rows)
-        return out
 
     def columns(self, model: str, k: int) -> tuple[int, int]:
         """The columns of the embedding that hold level k of a model: models in order, their last level first."""
@@ -264,6 +268,8 @@ class Job:
 
     def _goes_to_out(self, model: str, k: int) -> bool:
         """Whether the vectors of level k go into `out` when the level above reads them: rows of all nodes, in order."""
+        if self.store.copies is not None:  # `out` is not where they are made
+            return False
         steps = self.models[model]
         return steps.finish is None and k + 1 < len(steps.levels) and self.neighborhoods.nodes is None
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import weakref
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -62,9 +63,11 @@ class Copies:
         if not isinstance(array, np.ndarray):
             return array
         if id(array) not in self._known:
-            forget = weakref.ref(array, lambda _, known=self._known, key=id(array): known.pop(key, None))
-            self._known[id(array)] = forget, tensor(array, self.device)
+            self._known[id(array)] = weakref.ref(array, partial(self._forget, id(array))), tensor(array, self.device)
         return self._known[id(array)][1]
+
+    def _forget(self, key: int, _: Any) -> None:
+        self._known.pop(key, None)
 
 
 def copies(device: torch.device) -> Copies:
@@ -83,9 +86,7 @@ def mean(device: torch.device, x: Tensor, offsets: Any, index: Any, ego: Any, li
     return out.to(x.device)
 
 
-def moments(
-    device: torch.device, x: Tensor, offsets: Any, index: Any, lists: Any, spread: int, weights: Any
-) -> Tensor:
+def moments(device: torch.device, x: Tensor, offsets: Any, index: Any, lists: Any, spread: int, weights: Any) -> Tensor:
     """Mean over N(u) and the deviation of the first columns, as `rae.ops.gather.moments`."""
     rows = _lists(copies(device), x, offsets, index, lists, weights)
     if weights is not None or rows.width <= NARROW:

@@ -54,7 +54,9 @@ def gather_rows(
         count = tl.where(count <= longest, count, 0)
     middle = tl.zeros((ROWS, COLUMNS), KIND)
     if center is not None:
-        middle = tl.load(center + i[:, None] * center_stride + column[None, :], mask=here[:, None] & wide[None, :], other=0).to(KIND)
+        middle = tl.load(
+            center + i[:, None] * center_stride + column[None, :], mask=here[:, None] & wide[None, :], other=0
+        ).to(KIND)
     place = tl.arange(0, NEIGHBORS)
     total = tl.zeros((ROWS, NEIGHBORS, COLUMNS), KIND)
     most = tl.max(count, 0)
@@ -82,16 +84,16 @@ def gather_rows(
         own = first + i
         if EGO == 2:
             own = tl.load(ego + i, mask=here, other=0)
-        answer += tl.load(
-            x + own[:, None] * stride + column[None, :], mask=here[:, None] & wide[None, :], other=0
-        ).to(KIND)
+        answer += tl.load(x + own[:, None] * stride + column[None, :], mask=here[:, None] & wide[None, :], other=0).to(
+            KIND
+        )
         share += 1
     if DIVIDE == 2:
         share = tl.load(divisors + i, mask=here, other=1).to(KIND)
     if DIVIDE > 0:
         share = tl.where(share > 0, share, 1)
         answer = answer / share[:, None]
-    if center is not None:
+    if center is not None:  # noqa: SIM102 (each is decided when it is compiled)
         if DIVIDE > 0:
             answer = tl.sqrt(answer)
     tl.store(out + i[:, None] * out_stride + column[None, :], answer, mask=here[:, None] & wide[None, :])
@@ -144,7 +146,7 @@ def h_index(offsets, targets, nodes, core, out, changed, longest, TILE: tl.const
     now = tl.load(core + u)
     low = tl.zeros((), tl.int64)
     high = now
-    if nodes is None:
+    if nodes is None:  # noqa: SIM102
         if end - start > longest:
             return
     while low < high:

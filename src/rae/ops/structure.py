@@ -47,7 +47,8 @@ def neighbor_degrees(
 def triangles(offsets: Ints, targets: Ints) -> Ints:
     """The triangles that each node is a corner of.  -> (n,)"""
     if device() != "cpu":
-        return _on_device("triangles", offsets, targets)
+        on_gpu: Ints = _on_device("triangles", offsets, targets)
+        return on_gpu
     n = len(offsets) - 1
     if not is_native(offsets, targets):
         from rae.ops import reference
@@ -74,7 +75,8 @@ def triangles(offsets: Ints, targets: Ints) -> Ints:
 def four_cycles(offsets: Ints, targets: Ints) -> Ints:
     """The cycles of four different nodes that each node is on, with or without a chord.  -> (n,) int64"""
     if device() != "cpu":
-        return _on_device("four_cycles", offsets, targets)
+        on_gpu: Ints = _on_device("four_cycles", offsets, targets)
+        return on_gpu
     n = len(offsets) - 1
     if not is_native(offsets, targets):
         from rae.ops import reference
@@ -186,8 +188,10 @@ def strengths(offsets: Ints, weights: Floats) -> tuple[Ints, Doubles]:
 
 def core_numbers(offsets: Ints, targets: Ints) -> Ints:
     """The largest k such that the node is in the k-core.  -> (n,)"""
-    if device() != "cpu" and (settled := _on_device("core_numbers", offsets, targets)) is not None:
-        return settled
+    if device() != "cpu":
+        settled: Ints | None = _on_device("core_numbers", offsets, targets)
+        if settled is not None:
+            return settled
     if not is_native(offsets, targets):
         from rae.ops import reference
 
