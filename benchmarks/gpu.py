@@ -1,6 +1,6 @@
 """One GPU: how near its kernels come to the memory's speed, and whole fits, embeddings and training beside the CPU.
 
-    RAE_DATA=... python benchmarks/gpu.py [--only copy,gather,hub,structure,exact,training] [--tune] [--quick]
+    RAE_DATA=... python benchmarks/gpu.py [--only suite,copy,gather,hub,structure,exact,training] [--tune] [--quick]
 
 Gathers read lists of power-law lengths, 16 neighbours on average, of rows drawn uniformly from a table that is far
 larger than the cache. Bytes are counted as rows read, index read and rows written; the share is that of a copy from
@@ -10,14 +10,18 @@ arrays, at the same precision.
 
 from __future__ import annotations
 
+import re
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
-from recording import parser, record
+from recording import RESULTS, parser, record
 
 import rae
 from rae.datasets import load
@@ -29,8 +33,7 @@ from rae.runtime import on_device, threads
 
 TABLE = "gpu"
 KINDS = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
-TUNED = ((4, "float32"), (64, "float32"), (64, "float16"), (256, "float32"), (256, "float16"))
-STAGES = ("copy", "gather", "hub", "structure", "exact", "training")
+STAGES = ("suite", "copy", "gather", "hub", "structure", "exact", "training")
 
 
 def median_ms(work: Callable[[], Any], rounds: int = 15) -> float:
@@ -101,7 +104,7 @@ def gather(ledger: Ledger, n: int, copied: float, tune: bool) -> None:
                 continue
             x = torch.randn((n, width), device="cuda").to(dtype)
             moved = len(index) * (width * x.element_size() + 4) + n * (4 * width + 8)
-            if tune and (width, kind) in TUNED:
+            if tune and kind != "bfloat16":
                 tune_shape(x, offsets, index, moved / copied)
             for name, work in ways(x, offsets, index).items():
                 try:
@@ -118,27 +121,23 @@ def gather(ledger: Ledger, n: int, copied: float, tune: bool) -> None:
 
 
 def tune_shape(x: torch.Tensor, offsets: torch.Tensor, index: torch.Tensor, least: float) -> None:
-    """Print which shapes of a program are the quickest for such a table."""
-    kept, tried = ops.launch_shape, []
-    columns = kept(x.shape[1], 4)[2]
-    for entries in (2048, 4096, 8192):
-        for neighbors in (8, 16):
-            rows = entries // (columns * neighbors)
-            if rows < 1 or rows > 256:
-                continue
-            for warps in (2, 4):
-                ops.launch_shape = lambda *_, s=(rows, neighbors, columns, warps): s
-                try:
-                    tried.append((median_ms(lambda: gathering.moments(x, offsets, index), 5), rows, neighbors, warps))
-                except Exception as error:  # a shape that the compiler refuses is no candidate
-                    print("refused", rows, neighbors, columns, warps, str(error)[:60])
-    ops.launch_shape = kept
-    best = sorted(tried)[:4]
-    print(
-        f"shape {x.shape[1]} {x.dtype}: default {kept(x.shape[1], 4)}; (share of copy, rows, neighbours, warps)",
-        [(round(least * 1e3 / t, 3), *s) for t, *s in best],
-        flush=True,
-    )
+    """Try shapes of a program for such a table, take the quickest, and print it."""
+    key = 1 << (x.shape[1] - 1).bit_length(), x.element_size()
+    tried = []
+    for shape in shapes(key[0]):
+        ops.SHAPES[key] = shape
+        spent = median_ms(lambda: gathering.moments(x, offsets, index), 5)
+        tried.append((spent, shape))
+    tried.sort()
+    ops.SHAPES[key] = tried[0][1]
+    print("shape", key, [(round(least * 1e3 / spent, 3), shape) for spent, shape in tried], flush=True)
+
+
+def shapes(columns: int) -> list[tuple[int, int, int]]:
+    """Rows, neighbours and warps of a program that are worth a trial."""
+    wanted = ((2048, 8, 2), (2048, 8, 4), (4096, 8, 4), (4096, 16, 4), (8192, 16, 4), (1024, 4, 1), (1024, 4, 2))
+    found = {(max(1, entries // (columns * near)), near, warps) for entries, near, warps in wanted}
+    return sorted(shape for shape in found if shape[0] <= 128)
 
 
 def hub(ledger: Ledger, n: int, copied: float) -> None:
@@ -149,7 +148,7 @@ def hub(ledger: Ledger, n: int, copied: float) -> None:
         offsets = torch.cat([lengths.new_zeros(1), torch.cumsum(lengths, 0)])
         index = torch.randint(n, (int(offsets[-1]),), device="cuda", dtype=torch.int32)
         x = torch.randn((n, 64), device="cuda")
-        spent = median_ms(lambda: gathering.moments(x, offsets, index))
+        spent = median_ms(partial(gathering.moments, x, offsets, index))
         speed = (len(index) * 260 + n * 264) / (spent / 1e3)
         record(
             *(ledger, TABLE, f"hub of {longest:,} neighbours", "ours", {"nodes": n, "entries": len(index), "width": 64}),
@@ -221,7 +220,7 @@ def training(ledger: Ledger, names: list[str], rounds: int) -> None:
         times, vectors = {}, {}
         for place in ("cpu", "cuda"):
             model = rae.RAE(rae.PAPER, device=place)
-            times[f"{place}_s"] = round(seconds(lambda m=model: m.fit(data.graph, features=data.features), rounds), 3)
+            times[f"{place}_s"] = round(seconds(partial(model.fit, data.graph, features=data.features), rounds), 3)
             vectors[place] = model.transform(data.graph, data.features)
         twice = rae.RAE(rae.PAPER, device="cuda").fit(data.graph, features=data.features)
         same = bool((twice.transform(data.graph, data.features) == vectors["cuda"]).all())
@@ -230,6 +229,16 @@ def training(ledger: Ledger, names: list[str], rounds: int) -> None:
             *(ledger, TABLE, f"200 steps of PAPER, {name}", "ours", {"threads": threads()}), **times,
             off=float(f"{off:.1e}"), same_bytes=same, **about(),
         )  # fmt: skip
+
+
+def suite(ledger: Ledger) -> int:
+    """The exit status of the tests of a GPU, after a line says how many there are."""
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-m", "gpu", "tests/test_gpu.py"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=RESULTS.parent)
+    print(done.stdout[-6000:], flush=True)
+    counted = {name: int(n) for n, name in re.findall(r"(\d+) (passed|failed|skipped)", done.stdout)}
+    record(ledger, TABLE, "make test-gpu", "tests", {}, **counted, **about())
+    return done.returncode
 
 
 def about() -> dict[str, Any]:
@@ -246,7 +255,8 @@ def main() -> None:
     arguments.add_argument("--edges", type=int, default=10_000_000)
     options = arguments.parse_args()
     stages, n = options.only.split(","), 1 << (18 if options.quick else 22)
-    copied = copy_speed(1 << 32)
+    status = suite(options.results) if "suite" in stages else 0
+    copied = copy_speed(1 << 32) if {"copy", "gather", "hub"} & set(stages) else 0.0
     if "copy" in stages:
         record(options.results, TABLE, "copy", "torch", {"bytes": 1 << 32}, tb_per_s=round(copied / 1e12, 3), **about())
     if "gather" in stages:
@@ -261,6 +271,7 @@ def main() -> None:
             exact(options.results, graph, name, fit=True)
     if "training" in stages:
         training(options.results, ["cora"] if options.quick else ["cora", "pubmed"], options.rounds)
+    sys.exit(status)
 
 
 if __name__ == "__main__":

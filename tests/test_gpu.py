@@ -20,7 +20,7 @@ pytestmark = [
 ]
 HUB = Graph.from_edges([(0, i) for i in range(1, 5000)] + [(i, i + 1) for i in range(1, 3000)])
 RANDOM = random_graph(2000, 12000, seed=4)
-WIDTHS = (1, 24, 64, 256, 300)
+WIDTHS = (1, 24, 64, 300)
 
 
 def table(n: int, width: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:

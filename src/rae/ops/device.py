@@ -28,6 +28,8 @@ KINDS = (torch.float32, torch.float16, torch.bfloat16)  # of tables
 LONGEST = 1024  # neighbours that one program adds up
 SHORT = 1 << 17  # entries of all lists together up to which none is cut
 ENTRIES = 4096  # numbers of a program at a time
+# The quickest on an H200, by columns and bytes of a number: rows, neighbours, warps (benchmarks/gpu.py --tune).
+SHAPES: dict[tuple[int, int], tuple[int, int, int]] = {}
 NARROW = 32  # columns up to which sums are taken in double precision: they cost little there
 PATHS = 1 << 28  # paths of two edges that are sorted at a time to count 4-cycles
 ROUNDS, ROUNDS_AT_ONCE = 500, 4  # of the iteration that finds core numbers, before it is left to the CPU
@@ -196,8 +198,7 @@ def _launch(rows: _Rows, out: Tensor, ego: Any, divide: Any, center: Tensor | No
 
     from rae.ops import kernels
 
-    itemsize = 8 if rows.kind == torch.float64 else 4
-    n_rows, neighbors, columns, warps = launch_shape(rows.width, itemsize)
+    n_rows, neighbors, columns, warps = launch_shape(rows.width, rows.x.element_size(), rows.kind)
     divisors = divide if isinstance(divide, Tensor) else None
     grid = (triton.cdiv(rows.count, n_rows), triton.cdiv(rows.width, columns))
     with _launching(out.device):
@@ -212,17 +213,18 @@ def _launch(rows: _Rows, out: Tensor, ego: Any, divide: Any, center: Tensor | No
             ROWS=n_rows,
             NEIGHBORS=neighbors,
             COLUMNS=columns,
-            KIND=tl.float64 if itemsize == 8 else tl.float32,
+            KIND=tl.float64 if rows.kind == torch.float64 else tl.float32,
             num_warps=warps,
         )
 
 
-def launch_shape(width: int, itemsize: int) -> tuple[int, int, int, int]:
-    """Rows, neighbours and columns that a program works on at a time, and its warps."""
+def launch_shape(width: int, itemsize: int, kind: torch.dtype) -> tuple[int, int, int, int]:
+    """Rows, neighbours and columns that a program works on at a time, and its warps, for a table of this width."""
     columns = min(256, max(4, 1 << (width - 1).bit_length()))
-    entries = ENTRIES // 2 if itemsize == 8 else ENTRIES
+    entries = ENTRIES // 2 if kind == torch.float64 else ENTRIES
     neighbors = max(4, min(16, entries // columns))
-    return max(1, entries // (columns * neighbors)), neighbors, columns, 4
+    rows, neighbors, warps = SHAPES.get((columns, itemsize), (entries // (columns * neighbors), neighbors, 4))
+    return max(1, rows), neighbors, columns, warps
 
 
 # ----------------------------------------------------------------------------- a level in training
