@@ -151,7 +151,8 @@ def hub(ledger: Ledger, n: int, copied: float) -> None:
         spent = median_ms(partial(gathering.moments, x, offsets, index))
         speed = (len(index) * 260 + n * 264) / (spent / 1e3)
         record(
-            *(ledger, TABLE, f"hub of {longest:,} neighbours", "ours", {"nodes": n, "entries": len(index), "width": 64}),
+            *(ledger, TABLE, f"hub of {longest:,} neighbours", "ours"),
+            {"nodes": n, "entries": len(index), "width": 64},
             median_ms=round(spent, 3), of_copy=round(speed / copied, 3), **about(),
         )  # fmt: skip
 

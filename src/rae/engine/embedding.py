@@ -44,6 +44,7 @@ from rae.version import versions_of
 Floats = np.ndarray[Any, np.dtype[np.float32]]
 Report = Callable[[int, int], None]
 
+LARGE_TILE = 8192  # rows worked on at a time by a thread, of a large graph in memory
 TILES = 32  # of a part that a thread works on, where rows are in memory
 ROWS_ON_DEVICE = 1 << 21  # of a part on a GPU
 FOLDER = ".parts"  # after the output's name: where intermediate rows lie
@@ -55,7 +56,7 @@ def embed(
     *,
     nodes: Any = None,
     report: Report | None = None,
-    tile: int = TILE,
+    tile: int | None = None,
 ) -> Floats:
     """The vectors of every node, model beside model.  -> (n, width)
 
@@ -143,11 +144,17 @@ def forget_parts(path: str | os.PathLike[str]) -> None:
         folder.rmdir()
 
 
-def memory_job(models: Mapping[str, Model], *, nodes: Any = None, out: Floats | None = None, tile: int = TILE) -> Job:
+def memory_job(
+    models: Mapping[str, Model], *, nodes: Any = None, out: Floats | None = None, tile: int | None = None
+) -> Job:
     """A job whose averaged rows are in memory, for every node or some; the output comes in row groups of a file.
 
-    Parts are so large that every thread has many tiles of each: to divide work and wait for all costs some tiles.
+    Parts are so large that every thread has many tiles of each: to divide work and wait for all costs some tiles. A
+    large graph has larger tiles, since threads take turns between the operations of a tile; no byte depends on either.
     """
+    if tile is None:
+        n = _graph(models).n_nodes if nodes is None else len(nodes)
+        tile = LARGE_TILE if n >= TILES * LARGE_TILE else TILE
     if nodes is None:  # rows that are averaged as they are
         models = {
             name: model if model.levels[0].maps_rows else replace(model, reads=model.reads.in_memory())

@@ -29,7 +29,17 @@ LONGEST = 1024  # neighbours that one program adds up
 SHORT = 1 << 17  # entries of all lists together up to which none is cut
 ENTRIES = 4096  # numbers of a program at a time
 # The quickest on an H200, by columns and bytes of a number: rows, neighbours, warps (benchmarks/gpu.py --tune).
-SHAPES: dict[tuple[int, int], tuple[int, int, int]] = {}
+SHAPES = {
+    (4, 4): (64, 8, 4),
+    (8, 4): (32, 8, 4),
+    (32, 4): (8, 8, 4),
+    (64, 4): (4, 4, 2),
+    (64, 2): (4, 4, 2),
+    (128, 4): (2, 4, 2),
+    (128, 2): (2, 4, 2),
+    (256, 4): (1, 4, 1),
+    (256, 2): (1, 4, 1),
+}
 NARROW = 32  # columns up to which sums are taken in double precision: they cost little there
 PATHS = 1 << 28  # paths of two edges that are sorted at a time to count 4-cycles
 ROUNDS, ROUNDS_AT_ONCE = 500, 4  # of the iteration that finds core numbers, before it is left to the CPU
