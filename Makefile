@@ -3,10 +3,10 @@ PYTHON ?= python3
 BIN    := .venv/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help demo test slow check bench paper docs generate notebooks page clean
+.PHONY: help demo test slow test-gpu check bench paper docs generate notebooks page clean
 
 help:           ## this list
-	@sed -n 's/^\([a-z]*\):.*## /make \1\t/p' $(MAKEFILE_LIST)
+	@sed -n 's/^\([a-z-]*\):.*## /make \1\t/p' $(MAKEFILE_LIST)
 
 .venv/made:
 	@echo "making .venv ..."
@@ -40,6 +40,9 @@ test: .venv/dev   ## run the tests, in a worker per core; the slow ones stay out
 
 slow: .venv/docs  ## run the slow tests; one builds the site as make docs does
 	@$(BIN)/python -m pytest -n auto --dist worksteal -m slow tests
+
+test-gpu: .venv/dev  ## run the tests that need a GPU, and keep their result in results/gpu.jsonl
+	@$(BIN)/python benchmarks/gpu.py --only suite
 
 check: .venv/dev  ## style, types and the one-way flow of imports
 	@$(BIN)/ruff check .

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -43,10 +43,12 @@ from rae.model.exact import ExactModel
 from rae.model.structure import fit_bytes, fit_structure
 from rae.model.training import fit
 from rae.progress import Asked, Progress, shown
+from rae.runtime import chosen_device, device_bytes, free_device_memory, gpu_name, is_out_of_memory, on_device
 from rae.sklearn_conventions import GraphTransformer
 from rae.storage.scratch import scratch_array
 
 Floats = np.ndarray[Any, np.dtype[np.float32]]
+T = TypeVar("T")
 
 log = logging.getLogger("rae.inputs")  # what the command line shows: notes on the inputs
 
@@ -66,13 +68,14 @@ class RAE(GraphTransformer):
     True
     """
 
-    def __init__(self, config: Settings | None = None, /, **settings: Any) -> None:
+    def __init__(self, config: Settings | None = None, /, *, device: str = "cpu", **settings: Any) -> None:
         if config is not None and not isinstance(config, Settings):
             raise ConfigError(
                 "the first argument must be an ExactConfig, or a Config such as rae.PAPER, got "
                 f"{type(config).__name__}; name settings, as in RAE(steps=500)"
             )
         self.config = settings_for(config, settings)
+        self.device = device  # no setting: a model is the same wherever it was fitted, and is saved without
         self._fitted: Fitted | None = None
 
     # ------------------------------------------------------------------------ fit, transform
@@ -106,14 +109,17 @@ class RAE(GraphTransformer):
         if graph.reach is not None:
             raise GraphError("a model is fitted on a whole graph, got one that is cut off (an ego graph)")
         config = self.config
-        with shown(progress) as report:
+
+        def fitted(report: Progress | None) -> Fitted:
             if isinstance(config, ExactConfig):
-                self._fitted = fit_exact(
+                return fit_exact(
                     graph, features, config, names, report, categories=categories, memory=memory, scratch=scratch
                 )
-            else:
-                assert isinstance(config, Config)
-                self._fitted = fit_trained(graph, features, config, names, report)
+            assert isinstance(config, Config)
+            return fit_trained(graph, features, config, names, report)
+
+        with shown(progress) as report:
+            self._fitted = self._on_device(graph, lambda: fitted(report), fitting=True, bounded=memory is not None)
         return self
 
     def transform(
@@ -137,9 +143,13 @@ class RAE(GraphTransformer):
         graph, features = joined(graph, self._expected(features))
         rows = None if nodes is None else graph.rows(nodes)
         self._check_reach(graph, rows, units)
+        model = in_units_of(self.fitted, units)
         with shown(progress) as report:
-            models = models_of(in_units_of(self.fitted, units), graph, features)
-            z = embed(models, nodes=rows, report=_report(report))
+            z = self._on_device(
+                graph,
+                lambda: embed(models_of(model, graph, features), nodes=rows, report=_report(report)),
+                by_cpu=rows is not None,
+            )
         framed: Floats = self._framed(graph.id_column if rows is None else graph.id_column.take(pa.array(rows)), z)
         return framed
 
@@ -198,8 +208,9 @@ class RAE(GraphTransformer):
         graph, features = joined(graph, self._expected(features))
         self._check_reach(graph, None, units)
         fitted = in_units_of(self.fitted, units)
-        models = models_of(fitted, graph, features, check=memory is None)
-        with shown(progress) as report:
+
+        def written(report: Progress | None) -> int:
+            models = models_of(fitted, graph, features, check=memory is None)
             options: dict[str, Any] = {
                 "memory": memory, "half": half, "dtype": dtype, "model": model, "blocks": self.blocks,
                 "in_folder": in_folder, "report": _report(report),
@@ -209,6 +220,11 @@ class RAE(GraphTransformer):
             from rae.engine.cluster import Cluster, embed_on_cluster
 
             return embed_on_cluster(path, models, fitted, Cluster(ray, ray_cores), **options)
+
+        with shown(progress) as report:
+            return self._on_device(
+                graph, lambda: written(report), by_cpu=ray is not None, bounded=memory is not None or in_folder
+            )
 
     def fit_transform(
         self,
@@ -254,6 +270,40 @@ class RAE(GraphTransformer):
             parts.append(_read_out(z, sizes, readout))
         return np.vstack(parts)
 
+    def _on_device(
+        self,
+        graph: Graph,
+        work: Callable[[], T],
+        *,
+        fitting: bool = False,
+        by_cpu: bool = False,
+        bounded: bool = False,
+    ) -> T:
+        """What `work` returns, done on the device of this model; `by_cpu`, for some nodes or by a cluster, on none.
+
+        A GPU whose memory is not enough leaves the work to the CPU, and says so.
+        """
+        trains = fitting and isinstance(self.config, Config)
+        asked = self.device
+        if by_cpu or (asked == "auto" and (bounded or trains)):
+            asked = "cpu"  # too little work, or work that the CPU does as well
+        name = chosen_device(asked, len(graph.targets), 0 if bounded else device_bytes(graph, self._width_on_device))
+        try:
+            with on_device(name):
+                return work()
+        except RuntimeError as error:
+            if name == "cpu" or not is_out_of_memory(error):
+                raise
+        log.warning("the memory of %s is not enough for this graph, the work is done on the CPU", gpu_name(name))
+        free_device_memory()
+        with on_device("cpu"):
+            return work()
+
+    @property
+    def _width_on_device(self) -> int:
+        """Columns of all nodes that are on a GPU at a time, at most, by the width of a vector."""
+        return 512 if self._fitted is None else 2 * sum(block.width for block in self.blocks)
+
     # ---------------------------------------------------------------------------- save, load
 
     def save(self, path: str | Path) -> None:
@@ -261,10 +311,10 @@ class RAE(GraphTransformer):
         checkpoint.save(self.fitted, path)
 
     @classmethod
-    def load(cls, path: str | Path) -> RAE:
-        """The model that `save` wrote."""
+    def load(cls, path: str | Path, *, device: str = "cpu") -> RAE:
+        """The model that `save` wrote, to work on this device."""
         fitted = checkpoint.load(path)
-        model = cls(fitted.config)
+        model = cls(fitted.config, device=device)
         model._fitted = fitted
         return model
 
@@ -337,11 +387,12 @@ class RAE(GraphTransformer):
     # ------------------------------------------------------------- scikit-learn's conventions
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Every setting by name."""
-        return self.config.as_dict()
+        """Every setting by name, and the device where one was asked for."""
+        return self.config.as_dict() | ({} if self.device == "cpu" else {"device": self.device})
 
     def set_params(self, **settings: Any) -> Self:
         """Change settings for the next fit; a fitted model keeps the ones it was fitted with."""
+        self.device = settings.pop("device", self.device)
         self.config = self.config.replace(**settings)
         return self
 
@@ -518,6 +569,7 @@ RAE.__init__.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
     [
         inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY),
         inspect.Parameter("config", inspect.Parameter.POSITIONAL_ONLY, default=None),
+        inspect.Parameter("device", inspect.Parameter.KEYWORD_ONLY, default="cpu"),
         *(
             inspect.Parameter(f.name, inspect.Parameter.KEYWORD_ONLY, default=f.default)
             for f in {f.name: f for kind in (ExactConfig, Config) for f in fields(kind)}.values()

@@ -47,6 +47,7 @@ def fit_run(
     force: bool = False,
     ray: str | None = None,
     ray_cores: int | None = None,
+    device: str = "cpu",
     progress: Asked = None,
     **reading: Any,
 ) -> Run:
@@ -69,6 +70,9 @@ def fit_run(
     the folder of `out`: it embeds, in tasks of `memory` and `ray_cores` each; the fit itself runs here. `progress` is
     True for bars (which a notebook shows anyway), or called with the stage, how much of it is done, its total, and a
     mapping of numbers worth showing.
+
+    `device` is "cpu" or, experimental, a GPU: "cuda", "cuda:1"; "auto" takes a GPU where there is one and the graph is
+    large.
 
     A call that was killed after its vectors and before its page is finished by the same call.
 
@@ -121,8 +125,8 @@ def fit_run(
             record = Reading(**reading).record() if is_table(edges) else {}
             run = _write_run(
                 *(inputs, config, folder, display_names, asked, record),
-                memory=memory, half=half, dtype=dtype, lean=lean, force=force, ray=ray, ray_cores=ray_cores,
-                progress=report,
+                memory=memory, half=half, dtype=dtype, lean=lean, force=force, device=device,
+                ray=ray, ray_cores=ray_cores, progress=report,
             )  # fmt: skip
         VectorCache(folder).remove()
         if with_page:
@@ -203,6 +207,7 @@ def embed_file(
     force: bool = False,
     ray: str | None = None,
     ray_cores: int | None = None,
+    device: str = "cpu",
     progress: Asked = None,
     **reading: Any,
 ) -> EmbeddedFile:
@@ -219,7 +224,7 @@ def embed_file(
         with scratch_folder() as scratch:
             here: dict[str, Any] = {"memory": memory, "half": half, "dtype": dtype, "force": force}
             here["progress"] = progress
-            here |= {"ray": ray, "ray_cores": ray_cores, "out": out}
+            here |= {"ray": ray, "ray_cores": ray_cores, "device": device, "out": out}
             return embed_file(_fetched_model(place(model), scratch), edges, features, **here, **reading)
     if in_folder:
         from rae.engine.results import check_results
@@ -238,12 +243,13 @@ def embed_file(
             )
         with scratch_folder() as scratch:
             here = {"memory": memory, "half": half, "dtype": dtype, "progress": progress, "out": scratch / target.name}
-            made = embed_file(model, edges, features, **here, **reading)
+            made = embed_file(model, edges, features, device=device, **here, **reading)
             target.upload(made.path)  # type: ignore[arg-type]
             return replace(made, path=target)
     else:
         _check_file(target, force=force)
     fitted, checksum = load_model(os.fspath(model)), model_checksum(os.fspath(model))
+    fitted.device = device
     if fitted.structural and features is not None:
         raise FeatureError(
             "the model was fitted on structure alone, got features; leave ", Argument("features"), " out"
@@ -401,12 +407,13 @@ def _write_run(
     force: bool,
     ray: str | None,
     ray_cores: int | None,
+    device: str,
     progress: Progress | None,
 ) -> Run:
     """The run of these inputs: fitted, embedded and written."""
     from rae.estimator import RAE
 
-    model, cache = RAE(config), VectorCache(folder)
+    model, cache = RAE(config, device=device), VectorCache(folder)
 
     def embed(path: Path, checksum: str) -> int:
         return model.embed_to(

@@ -56,7 +56,7 @@ from rae.memory import available_memory as available_memory
 from rae.model import actions, structure
 from rae.model.training import fit
 from rae.ops.gather import mean
-from rae.runtime import generator, threads
+from rae.runtime import chosen_device, device_bytes, generator, threads
 from rae.storage.parts import Parts
 from rae.storage.scratch import scratch_folder
 
@@ -79,6 +79,8 @@ class Plan:
     memory: dict[str, int]
     seconds: dict[str, float]
     width: int  # columns of a vector
+    device: str = "cpu"  # where the fit and the embedding will be computed
+    device_bytes: int = 0  # that they would take on a GPU
 
 
 def plan(
@@ -92,10 +94,12 @@ def plan(
     half: bool = False,
     dtype: str = "float32",
     from_folder: bool = False,
+    device: str = "cpu",
 ) -> Plan:
     """What fitting this graph with these settings will take, and what embedding it will.
 
-    `budget`, `half` and `dtype` as for `embed_to`; a graph folder costs no reading.
+    `budget`, `half` and `dtype` as for `embed_to`; a graph folder costs no reading. `device` as for `RAE`; the seconds
+    are those of the CPU.
     """
     if budget is not None:
         check_budget(budget, graph, features, config, half=half)
@@ -113,7 +117,10 @@ def plan(
         seconds["embed"] += _itemsize(half) * graph.n_nodes * columns * _part_seconds()
     seconds["total"] = sum(seconds.values())
     expected = memory(graph, features, config, file_bytes=file_bytes, budget=budget, half=half, from_folder=from_folder)
-    return Plan(expected, seconds, sum(model.width for model in models.values()))
+    width = sum(model.width for model in models.values())
+    needed = device_bytes(graph, _table_columns(models) + 2 * width)
+    asked = "cpu" if device == "auto" and (budget is not None or isinstance(config, Config)) else device
+    return Plan(expected, seconds, width, chosen_device(asked, len(graph.targets), needed), needed)
 
 
 def memory(

@@ -1,4 +1,4 @@
-"""Threads and seeded randomness.
+"""Threads, the device that is worked on, and seeded randomness.
 
 Every random choice is drawn from a generator or a key made here from (seed, words, counters), so
 it depends on what it is for and not on what was drawn before. Nothing touches the caller's
@@ -11,16 +11,20 @@ import concurrent.futures
 import contextlib
 import hashlib
 import itertools
+import logging
 import os
+import re
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache, partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
-from rae.errors import ConfigError
+from rae.errors import Argument, ConfigError
+
+log = logging.getLogger("rae.inputs")  # what the command line shows
 
 Part = int | str
 T = TypeVar("T")
@@ -44,7 +48,8 @@ def generator(seed: int, *parts: Part) -> np.random.Generator:
 
 _threads: int | None = None
 _alone, _before, _counting = 0, 1, threading.Lock()  # threads in torch_alone, torch's number before the first
-# new: a thread of a pool that torch has not met; share, side: see `_with_share`; alone: in `torch_alone`
+# new: a thread of a pool that torch has not met; share, side: see `_with_share`; alone: in `torch_alone`;
+# device, copies: see `on_device`
 _here = threading.local()
 
 
@@ -116,6 +121,98 @@ def _with_share(work: Callable[[], T], share: int, side: int) -> T:
     finally:
         del _here.share, _here.side
         _here.__dict__.update(before)
+
+
+# ----------------------------------------------------------------------------- devices
+
+DEVICES = "auto, cpu, cuda or cuda:1"
+WORTH_IT = 4_000_000  # stored neighbours of a graph from which on a GPU is done before the CPU is, its start included
+
+
+def chosen_device(asked: str, neighbors: int, needed: int = 0) -> str:
+    """The device that work on so many stored neighbours goes to: "cpu", or a GPU such as "cuda:0".
+
+    "auto" takes the GPU where there is one, the work is worth its start, and the `needed` bytes are free there;
+    a GPU that is asked for by name and is not there is an error.
+    """
+    if asked == "cpu":
+        return "cpu"
+    match = re.fullmatch(r"auto|cuda(?::(\d+))?", str(asked))
+    if match is None:
+        raise ConfigError(Argument("device"), f" must be {DEVICES}, got {asked!r}")
+    import torch
+
+    there = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if match[0] == "auto":
+        if not there or neighbors < WORTH_IT or torch.cuda.mem_get_info()[0] < needed:
+            return "cpu"
+        log.info("working on the GPU, %s; --device cpu, device='cpu' in Python, stays on the CPU", gpu_name("cuda:0"))
+        return "cuda:0"
+    number = int(match[1] or 0)
+    if number >= there:
+        found = f"{there} of them" if there else "none"
+        raise ConfigError(
+            *(
+                Argument("device", asked),
+                f" needs such a GPU that torch can use, and there is {found}; pass ",
+            ),
+            *(Argument("device", "cpu"), ", or leave it out"),
+        )
+    return f"cuda:{number}"
+
+
+def device_bytes(graph: Any, columns: int) -> int:
+    """Bytes that a graph takes on a GPU, and so many columns of all its nodes."""
+    return sum(int(array.nbytes) for array in graph.arrays) + 4 * columns * int(graph.n_nodes)
+
+
+def is_out_of_memory(error: RuntimeError) -> bool:
+    """Whether a GPU had not enough memory."""
+    import torch
+
+    return isinstance(error, torch.OutOfMemoryError)
+
+
+def free_device_memory() -> None:
+    """Give back the memory of GPUs that nothing uses any more."""
+    import torch
+
+    torch.cuda.empty_cache()
+
+
+def gpu_name(device: str) -> str:
+    """The name of a GPU."""
+    import torch
+
+    return str(torch.cuda.get_device_name(torch.device(device)))
+
+
+@contextlib.contextmanager
+def on_device(name: str) -> Iterator[None]:
+    """Inside this block, operations on arrays in main memory that a GPU can do are done on this device.
+
+    What they copy there is kept until the block ends.
+    """
+    before = {key: getattr(_here, key) for key in ("device", "copies") if hasattr(_here, key)}
+    _here.device, _here.copies = name, None
+    try:
+        yield
+    finally:
+        del _here.device, _here.copies
+        _here.__dict__.update(before)
+
+
+def device() -> str:
+    """The device that `on_device` has put in force here."""
+    return str(getattr(_here, "device", "cpu"))
+
+
+def kept_on_device(make: Callable[[], T]) -> T:
+    """What is kept while `on_device` is in force: made at the first call."""
+    if getattr(_here, "copies", None) is None:
+        _here.copies = make()
+    kept: T = _here.copies
+    return kept
 
 
 def _forget_threads() -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rae.cli.console import Console, columns, global_options, size
-from rae.cli.memory_options import cluster_options, memory_options
+from rae.cli.memory_options import cluster_options, device_option, memory_options
 from rae.cli.reading_options import reading_options
 from rae.progress import seconds
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 @click.option("--force", is_flag=True, help="replace the file that is there")
 @memory_options
 @cluster_options
+@device_option
 @global_options
 @click.pass_obj
 def embed(
@@ -37,6 +38,7 @@ def embed(
     dtype: str,
     ray: str | None,
     ray_cores: int | None,
+    device: str,
     out: str,
     force: bool,
 ) -> None:
@@ -65,7 +67,7 @@ def embed(
     with console.progress() as progress:
         embedded = embed_file(
             run, edges, features, out=out, memory=memory, half=half, dtype=dtype,
-            force=force, ray=ray, ray_cores=ray_cores, progress=progress, **vars(reading),
+            force=force, device=device, ray=ray, ray_cores=ray_cores, progress=progress, **vars(reading),
         )  # fmt: skip
     counts, timings, written = embedded.counts, embedded.timings, embedded.n_bytes
     rows = [

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rae.cli.console import Console, columns, global_options, size
-from rae.cli.memory_options import cluster_options, memory_options
+from rae.cli.memory_options import cluster_options, device_option, memory_options
 from rae.cli.reading_options import reading_options
 from rae.cli.roles import table
 from rae.cli.settings import config_options
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 @click.option("--lean", is_flag=True, help="keep no copy of the graph and the features in the run")
 @memory_options
 @cluster_options
+@device_option
 @config_options
 @global_options
 @click.pass_obj
@@ -42,6 +43,7 @@ def fit(
     dtype: str,
     ray: str | None,
     ray_cores: int | None,
+    device: str,
     out: str | None,
     force: bool,
     page: bool | None,
@@ -73,8 +75,8 @@ def fit(
     with console.progress() as progress:
         run = fit_run(
             edges, features, out=out, config=config, memory=memory, half=half, dtype=dtype,
-            page=page, names=names, lean=lean, force=force, ray=ray, ray_cores=ray_cores, progress=progress,
-            **vars(reading),
+            page=page, names=names, lean=lean, force=force, device=device, ray=ray, ray_cores=ray_cores,
+            progress=progress, **vars(reading),
         )  # fmt: skip
     report(run, console)
 

@@ -52,3 +52,15 @@ def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
     ):
         command = option(command)
     return command
+
+
+def device_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The command with --device."""
+    return click.option(
+        "--device",
+        default="cpu",
+        show_default=True,
+        metavar="NAME",
+        help="where to compute: cpu, or, experimental, a GPU (cuda, cuda:1) or auto: the GPU where there is one "
+        "and the graph is large",
+    )(command)

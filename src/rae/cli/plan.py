@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rae.cli.console import Console, columns, global_options, size
-from rae.cli.memory_options import memory_options
+from rae.cli.memory_options import device_option, memory_options
 from rae.cli.reading_options import reading_options
 from rae.cli.settings import config_options
 from rae.config import Settings
@@ -46,6 +46,7 @@ def _host_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.command(short_help="memory and time a fit will take, before any fit")
 @reading_options
 @memory_options
+@device_option
 @config_options
 @_host_options
 @global_options
@@ -59,6 +60,7 @@ def plan(
     memory: str | None,
     half: bool,
     dtype: str,
+    device: str,
     hosts: int | None,
     host_memory: str,
     host_cores: int,
@@ -103,18 +105,23 @@ def plan(
         half=half,
         dtype=dtype,
         from_folder=is_graph_folder(edges) or memory is not None,
+        device=device,
     )
     free = available_memory()
     counts = inputs.counts | {"width": expected.width, "file_bytes": file_bytes}
     by_part = expected.memory if free is None else expected.memory | {"available": free}
+    counts_and_place = [(name.replace("_", " "), f"{n:,}") for name, n in counts.items()]
+    if expected.device != "cpu":
+        counts_and_place.append(("on the GPU", f"{expected.device}, {size(expected.device_bytes)} of its memory"))
     text = "\n\n".join(
         [
-            columns([(name.replace("_", " "), f"{n:,}") for name, n in counts.items()]),
+            columns(counts_and_place),
             "memory expected\n" + columns([(name, size(n)) for name, n in by_part.items()], "  "),
             "time expected\n" + columns([(name, seconds(spent)) for name, spent in expected.seconds.items()], "  "),
         ]
     )
-    console.result(text, {"counts": counts, "memory": expected.memory, "seconds": expected.seconds, "available": free})
+    data = {"counts": counts, "memory": expected.memory, "seconds": expected.seconds, "available": free}
+    console.result(text, data | {"device": expected.device, "device_bytes": expected.device_bytes})
 
 
 def _plan_cluster(

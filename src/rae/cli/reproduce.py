@@ -31,7 +31,7 @@ WHAT = ("toy", "node", "graph", "roles", "inductive", "figures", "all")
 @click.option("--row", "rows", multiple=True, metavar="TEXT", help="only rows whose name has this text; repeatable")
 @click.option("--out", default=".", metavar="DIR", show_default=True, help="folder for results/ and docs/")
 @click.option(
-    "--device", default="cpu", metavar="NAME", show_default=True, help="cuda: other methods' networks on a GPU"
+    "--device", default="cpu", metavar="NAME", show_default=True, help="cuda: networks, ours and others', on a GPU"
 )
 @click.option("--download", is_flag=True, help="fetch data sets that are not on this machine")
 @click.option("--steps", type=click.IntRange(min=1), metavar="N", help="a trial: cut every fit to N steps, no report")

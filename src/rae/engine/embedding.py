@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from rae.blocks import Block
 from rae.engine.executors import Executor, Serial, default_executor, run_ahead
@@ -38,7 +39,8 @@ from rae.io.embeddings import EmbeddingWriter, check_writable
 from rae.memory import available_memory
 from rae.model.checkpoint import load
 from rae.model.sampling import exact_blocks, inference_blocks
-from rae.runtime import torch_alone
+from rae.ops.device import Copies, copies
+from rae.runtime import device, torch_alone
 from rae.storage.atomic import atomic_path
 from rae.storage.npy import map_array
 from rae.storage.objects import on_disk, place
@@ -48,6 +50,7 @@ from rae.version import versions_of
 Floats = np.ndarray[Any, np.dtype[np.float32]]
 Report = Callable[[int, int], None]
 
+ROWS_ON_DEVICE = 1 << 21  # of a part on a GPU
 FOLDER = ".parts"  # after the output's name: where intermediate rows lie
 GROWING, OUTPUT = ".output.tmp", ".whole.tmp"
 
@@ -161,7 +164,10 @@ def forget_parts(path: str | os.PathLike[str]) -> None:
 
 
 def memory_job(models: Mapping[str, Model], *, nodes: Any = None, out: Floats | None = None, tile: int = TILE) -> Job:
-    """A job whose averaged rows are in memory, for every node or some; parts are row groups of an output file."""
+    """A job whose averaged rows are in memory, for every node or some; parts are row groups of an output file.
+
+    On a GPU parts are larger, and the output still comes in row groups.
+    """
     if nodes is None:  # rows that are averaged as they are
         models = {
             name: model if model.levels[0].maps_rows else replace(model, reads=model.reads.in_memory())
@@ -169,13 +175,21 @@ def memory_job(models: Mapping[str, Model], *, nodes: Any = None, out: Floats | 
         }
     columns = max(level.columns for model in models.values() for level in model.levels)
     width = sum(model.width for model in models.values())
-    rows = max(tile, embeddings.GROUP_BYTES // (4 * width) // tile * tile)
-    return Job(models, _neighborhoods(models, nodes), MemoryStore(), Layout(rows, columns), tile, out)
+    rows, group = max(tile, embeddings.GROUP_BYTES // (4 * width) // tile * tile), None
+    store = MemoryStore(copies=None if nodes is not None else _copies())
+    if store.copies is not None:
+        rows, group = max(rows, ROWS_ON_DEVICE), None if out is not None else rows
+    return Job(models, _neighborhoods(models, nodes), store, Layout(rows, columns), tile, out, group)
+
+
+def _copies() -> Copies | None:
+    """The arrays on the device that is in force, None for the CPU."""
+    return None if device() == "cpu" else copies(torch.device(device()))
 
 
 def part_job(models: Mapping[str, Model], parts: Parts, cut: Layout, stored: np.dtype[Any]) -> Job:
     """A job whose intermediate rows are part files."""
-    return Job(models, _neighborhoods(models), PartStore(parts, stored), cut)
+    return Job(models, _neighborhoods(models), PartStore(parts, stored, copies=_copies()), cut)
 
 
 def _neighborhoods(models: Mapping[str, Model], nodes: Any = None) -> Neighborhoods:
@@ -300,9 +314,9 @@ def run_job(
         return
     for model, k in levels:
         _make_rows(job, executor, model, k, done)
-    bounds = job.parts(k)
+    bounds = job.output_parts(k)
     n_buffers = 0 if in_memory else min(count + 1, len(bounds))
-    buffers = [np.empty((bounds[0][1], job.width), np.float32) for _ in range(n_buffers)]
+    buffers = [_buffer(job, (bounds[0][1], job.width)) for _ in range(n_buffers)]
 
     def output(part: int) -> Floats:
         a, b = bounds[part]
@@ -350,6 +364,14 @@ def _run_levels(job: Job, executor: Executor, levels: list[tuple[str, int]], don
     return vectors
 
 
+def _buffer(job: Job, shape: tuple[int, int]) -> Floats:
+    """An array for the vectors of a part; where a GPU makes them, memory that it copies to at full speed."""
+    if job.store.copies is None:
+        return np.empty(shape, np.float32)
+    pinned: Floats = torch.empty(shape, pin_memory=True).numpy()
+    return pinned
+
+
 def _make_rows(job: Job, executor: Executor, model: str, k: int, done: Callable[[], None]) -> None:
     """Make the rows that level k averages, of all nodes, unless all that is made of them is there."""
     if not job.needs_rows(model, k):
@@ -382,7 +404,7 @@ def _n_steps(job: Job, levels: list[tuple[str, int]]) -> int:
     """Tasks that progress counts: rows of every level, vectors of those that store them, and the output."""
     rows = sum(len(job.parts(k - 1)) for model, k in levels if job.needs_rows(model, k))
     vectors = sum(len(job.parts(k)) for _, k in levels[:-1]) if job.store.stores_vectors else 0
-    return rows + vectors + len(job.parts(levels[-1][1]))
+    return rows + vectors + len(job.output_parts(levels[-1][1]))
 
 
 def _counter(report: Report | None, total: int) -> Callable[[], None]:

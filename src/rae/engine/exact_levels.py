@@ -65,7 +65,7 @@ class ActionFinish:
     def first(self, x: Any) -> Tensor:
         """What the first level averages: directions of the features, and a one, whose mean says who has neighbours."""
         rows = self.fitted.project(x, self.fitted.axes)
-        return torch.cat([rows, torch.ones((len(rows), 1))], 1)
+        return torch.cat([rows, rows.new_ones((len(rows), 1))], 1)
 
     @cached_property
     def _maps(self) -> list[tuple[Tensor, Tensor]]:
@@ -133,7 +133,7 @@ class MomentLevel:
 
 def as_rows(x: Any) -> Tensor:
     """An array as a tensor; torch takes no read-only one."""
-    return torch.from_numpy(x if x.flags.writeable else x.copy())
+    return x if isinstance(x, Tensor) else torch.from_numpy(x if x.flags.writeable else x.copy())
 
 
 @dataclass(frozen=True, eq=False)

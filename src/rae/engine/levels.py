@@ -89,7 +89,7 @@ class Model:
 
 @dataclass(frozen=True)
 class EncoderLevel:
-    """A level of a trained encoder, on whatever device its weights are; rows come and go in main memory."""
+    """A level of a trained encoder, on whatever device its weights are; what it returns is there too."""
 
     level: Level
     reads_dense: bool
@@ -117,13 +117,13 @@ class EncoderLevel:
         return self.level.aggregate.weight.device
 
     def before(self, x: Any) -> Tensor:
-        if not isinstance(x, np.ndarray):
-            return self.level.before(x).cpu()  # a sparse matrix
-        rows = torch.from_numpy(x if x.flags.writeable else x.copy())  # torch takes no read-only array
-        return self.level.before(at_least(rows).to(self.device))[: len(x)].cpu()
+        if not isinstance(x, np.ndarray | Tensor):
+            return self.level.before(x)  # a sparse matrix
+        rows = x if isinstance(x, Tensor) else torch.from_numpy(x if x.flags.writeable else x.copy())
+        return self.level.before(at_least(rows).to(self.device))[: len(x)]
 
     def after(self, means: Tensor) -> Tensor:
-        return self.level.after(at_least(means).to(self.device), self.maps_rows)[: len(means)].cpu()
+        return self.level.after(at_least(means).to(self.device), self.maps_rows)[: len(means)]
 
 
 def encoder_models(encoders: Mapping[str, Encoder], features: Features) -> dict[str, Model]:

@@ -402,7 +402,8 @@ class Live:
             for channel, name in enumerate(self.base.channels):
                 known[f"strengths {name}"] = structure.strengths(offsets, r.weights(channel, rows, offsets))
         alone: Any = SimpleNamespace(
-            channels=self.base.channels, kinds=self.base.kinds, weighted=self.base.weighted, reach=rows,
+            n_nodes=len(rows), reach=rows,
+            channels=self.base.channels, kinds=self.base.kinds, weighted=self.base.weighted,
             measures=known | {"estimated": False},
         )  # fmt: skip
         return in_units(measure(alone, fitted.scales), (fitted.mean, fitted.deviation))

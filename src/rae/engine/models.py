@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+import copy
+from dataclasses import replace
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -19,6 +21,9 @@ from rae.model.checkpoint import Fitted, losses
 from rae.model.encoder import Encoder
 from rae.model.exact import ExactModel
 from rae.model.structure import Structure, measured
+from rae.runtime import device
+
+T = TypeVar("T", Actions, Structure)
 
 
 def models_of(
@@ -31,7 +36,18 @@ def models_of(
     """
     if isinstance(fitted, ExactModel):
         return _exact_models(fitted, graph, given, check=check, own=own)
-    return encoder_models(fitted.encoders, Features.of(graph, given, fitted.config, check=check))
+    encoders = fitted.encoders
+    if device() != "cpu":
+        encoders = {name: copy.deepcopy(encoder).to(device()) for name, encoder in encoders.items()}
+    return encoder_models(encoders, Features.of(graph, given, fitted.config, check=check))
+
+
+def _placed(fitted: T) -> T:
+    """What a fit keeps, on the device in force."""
+    if device() == "cpu":
+        return fitted
+    tensors: dict[str, Any] = fitted.tensors()
+    return replace(fitted, **{name: tensor.to(device()) for name, tensor in tensors.items()})
 
 
 def _exact_models(fitted: ExactModel, graph: Graph, given: Any, *, check: bool, own: Any) -> dict[str, Model]:
@@ -43,12 +59,12 @@ def _exact_models(fitted: ExactModel, graph: Graph, given: Any, *, check: bool, 
             raise FeatureError(
                 f"the model was fitted on {fitted.n_features:,} feature columns, got {features.given_width:,}"
             )
-        models["actions"] = action_model(fitted.actions, fitted.config, features)
+        models["actions"] = action_model(_placed(fitted.actions), fitted.config, features)
     if fitted.structure is not None:
         structure = fitted.structure
         if own is None:
             own, structure = measured(graph, structure, fitted.config)
-        models |= structure_models(structure, fitted.config, graph, own, fitted.structure_scale)
+        models |= structure_models(_placed(structure), fitted.config, graph, own, fitted.structure_scale)
     return models
 
 

@@ -1,7 +1,8 @@
 """Where tasks read and write rows: in memory, or in part files on disk.
 
-MemoryStore   the rows that each level averages, of all nodes, in one array per level. Vectors are not stored:
-              they are computed again where they are needed, which takes less time than to store them
+MemoryStore   the rows that each level averages, of all nodes, in one array per level, on a GPU where one works.
+              Vectors are not stored: they are computed again where they are needed, which takes less time than to
+              store them
 PartStore     one file per task, whole or absent, so that a killed job resumes; averaged rows of all nodes come
               into memory a stripe of columns at a time
 """
@@ -18,6 +19,7 @@ from torch import Tensor
 
 from rae.io.embeddings import rounded
 from rae.memory import aligned_empty
+from rae.ops.device import Copies
 from rae.storage.parts import Parts
 
 if TYPE_CHECKING:
@@ -33,10 +35,14 @@ class Store(Protocol):
     def stores_vectors(self) -> bool:
         """Whether vectors are stored, or computed again where they are needed."""
 
+    @property
+    def copies(self) -> Copies | None:
+        """The arrays of the job that are on a GPU, None where the job works in main memory."""
+
     def has(self, task: Task) -> bool:
         """Whether the output of this task is there."""
 
-    def empty(self, task: Task, rows: tuple[int, int], n_rows: int, columns: int) -> Array:
+    def empty(self, task: Task, rows: tuple[int, int], n_rows: int, columns: int) -> Any:
         """An array for rows a..b of an output with n_rows rows in all, to be filled and written."""
 
     def write(self, task: Task, output: Array, stripes: list[tuple[int, int]]) -> None:
@@ -65,18 +71,24 @@ class Store(Protocol):
 class MemoryStore:
     """Outputs of all parts of a level in one array, by (model, level)."""
 
-    arrays: dict[tuple[str, int], Array] = field(default_factory=dict)
+    arrays: dict[tuple[str, int], Any] = field(default_factory=dict)
     complete: set[tuple[str, int]] = field(default_factory=set)  # levels whose rows are all there
     stores_vectors: bool = False
+    copies: Copies | None = None  # on a GPU: the arrays are tensors there
 
     def has(self, task: Task) -> bool:
         return False
 
-    def empty(self, task: Task, rows: tuple[int, int], n_rows: int, columns: int) -> Array:
+    def empty(self, task: Task, rows: tuple[int, int], n_rows: int, columns: int) -> Any:
         array = self.arrays.get((task.model, task.level))
         if array is None:
-            array = self.arrays[task.model, task.level] = aligned_empty((n_rows, columns))
+            array = self.arrays[task.model, task.level] = self._table(n_rows, columns)
         return array[rows[0] : rows[1]]
+
+    def _table(self, n_rows: int, columns: int) -> Any:
+        if self.copies is None:
+            return aligned_empty((n_rows, columns))
+        return torch.empty((n_rows, columns), device=self.copies.device)
 
     def write(self, task: Task, output: Array, stripes: list[tuple[int, int]]) -> None:
         """Nothing: the output was filled in place."""
@@ -85,7 +97,8 @@ class MemoryStore:
         raise AssertionError("vectors are not stored in memory")
 
     def table(self, tasks: list[Task], bounds: list[tuple[int, int]], stripe: tuple[int, int]) -> Tensor:
-        return as_tensor(self.arrays[tasks[0].model, tasks[0].level])
+        table = self.arrays[tasks[0].model, tasks[0].level]
+        return table if isinstance(table, Tensor) else as_tensor(table)
 
     def finish(self, model: str, k: int) -> None:
         self.complete.add((model, k))
@@ -108,6 +121,7 @@ class PartStore:
     parts: Parts
     dtype: np.dtype[Any]
     stores_vectors: bool = True
+    copies: Copies | None = None  # on a GPU: stripes are copied there
     _table: dict[tuple[str, int, tuple[int, int]], Tensor] = field(default_factory=dict)
     _loading: Any = field(default_factory=threading.Lock)
 
@@ -136,7 +150,7 @@ class PartStore:
         out = aligned_empty((bounds[-1][1], right - left), self.dtype)
         for task, (a, b) in zip(tasks, bounds, strict=True):
             self.parts.read_into(task.name, out[a:b], (b - a) * left * self.dtype.itemsize)
-        return as_tensor(out)
+        return as_tensor(out) if self.copies is None else as_tensor(out).to(self.copies.device)
 
     def finish(self, model: str, k: int) -> None:
         """Nothing: the files are there."""

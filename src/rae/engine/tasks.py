@@ -60,6 +60,7 @@ class Job:
     layout: Layout
     tile: int = TILE
     out: Array | None = None  # where all vectors go, if they go into memory: (n, width)
+    group: int | None = None  # rows of the output that are made at a time, None: a part
     description: Any = None  # the same job as plain data, where it lies on disk
     results: Results | None = None  # a folder of files, one per part, where the result is one
 
@@ -71,6 +72,10 @@ class Job:
     def parts(self, k: int) -> list[tuple[int, int]]:
         """The parts of level k as row ranges; level -1 is the features."""
         return self.layout.parts(self.neighborhoods.n_rows(k))
+
+    def output_parts(self, k: int) -> list[tuple[int, int]]:
+        """The rows of the output, level k, as they are given out."""
+        return self.parts(k) if self.group is None else Layout(self.group, 1).parts(self.neighborhoods.n_rows(k))
 
     def stripes(self, model: str, k: int) -> list[tuple[int, int]]:
         """The stripes of the columns that level k averages."""
@@ -86,6 +91,15 @@ class Job:
 
     def output(self, rows: RowSet, out: Array) -> Array:
         """Fill `out` with the vectors of these rows, model beside model.  -> (b, width)"""
+        if self.store.copies is None:
+            self._fill_columns(rows, out)
+        else:  # made on the device, copied at once
+            here = torch.empty(out.shape, device=self.store.copies.device)
+            self._fill_columns(rows, here)
+            torch.from_numpy(out).copy_(here)
+        return out
+
+    def _fill_columns(self, rows: RowSet, out: Any) -> None:
         for name, model in self.models.items():
             levels = range(len(model.levels))
             if model.finish is not None:
@@ -96,7 +110,6 @@ class Job:
                 if self.out is None or not self._goes_to_out(name, k):
                     left, right = self.columns(name, k)
                     self.fill(out[:, left:right], self._vectors(name, k, self.neighborhoods.places(k, rows)), rows)
-        return out
 
     def columns(self, model: str, k: int) -> tuple[int, int]:
         """The columns of the embedding that hold level k of a model: models in order, their last level first."""
@@ -107,27 +120,38 @@ class Job:
         names = list(self.models)
         return sum(self.models[name].width for name in names[: names.index(model)])
 
-    def fill(self, out: Array, tile: Tile, rows: RowSet) -> None:
+    def fill(self, out: Any, tile: Tile, rows: RowSet) -> None:
         """Fill `out` tile by tile, spread over the threads; numbers that are not finite are refused.
 
-        Tiles are fixed runs of rows, each worked on by one thread, so the bytes do not depend on the threads.
+        Tiles are fixed runs of rows, each worked on by one thread, so the bytes do not depend on the threads. A GPU
+        takes all rows at once.
         """
         n, first = len(out), rows[0] if isinstance(rows, tuple) else 0
+        step = self.tile if self.store.copies is None else max(1, n)
 
         def work(start: int, stop: int) -> None:
             torch_alone_here()
             with torch.inference_mode():
-                for a in range(start * self.tile, min(stop * self.tile, n), self.tile):
-                    b = min(a + self.tile, n)
-                    out[a:b] = tile(a, b).numpy()
-                    if not np.isfinite(out[a:b]).all():
+                for a in range(start * step, min(stop * step, n), step):
+                    b = min(a + step, n)
+                    values = tile(a, b)
+                    if isinstance(out, Tensor):
+                        out[a:b] = values
+                    else:
+                        out[a:b] = values.cpu().numpy()
+                    finite = torch.isfinite(values) if values.is_cuda else np.isfinite(out[a:b])
+                    if not finite.all():
                         raise FeatureError(
                             f"the vectors of rows {first + a:,} to {first + b - 1:,} came out infinite or NaN; "
                             "scale the features to 1"
                         )
 
         with torch_alone():
-            in_ranges(work, -(-n // self.tile))
+            in_ranges(work, -(-n // step))
+
+    def placed(self, array: Any) -> Any:
+        """An array where the job works: on a GPU, or in main memory as it is."""
+        return array if self.store.copies is None else self.store.copies.of(array)
 
     # ------------------------------------------------------------------------- rows by tile
 
@@ -136,21 +160,25 @@ class Job:
         if k > 0:
             vectors = self._vectors(model, k - 1, rows)
             if self.out is None or not self._goes_to_out(model, k - 1):
-                return lambda i, j: vectors(i, j).numpy()
+                return lambda i, j: _as_read(vectors(i, j))
             assert isinstance(rows, tuple)
             left, right = self.columns(model, k - 1)
             columns = self.out[rows[0] : rows[1], left:right]
 
-            def computed_once(i: int, j: int) -> Array:
-                tile = vectors(i, j).numpy()
-                columns[i:j] = tile
-                return tile
+            def computed_once(i: int, j: int) -> Any:
+                tile = vectors(i, j)
+                columns[i:j] = tile.cpu().numpy()
+                return _as_read(tile)
 
             return computed_once
         return self._features(model, rows)
 
     def _features(self, model: str, rows: RowSet) -> Callable[[int, int], Any]:
         """What a model reads of these rows of level -1, by tile."""
+        read = self._features_of(model, rows)
+        return read if self.store.copies is None else lambda i, j: self.placed(read(i, j))
+
+    def _features_of(self, model: str, rows: RowSet) -> Callable[[int, int], Any]:
         nodes, features = self.neighborhoods.nodes, self.models[model].reads
         if not isinstance(rows, tuple):
             index = rows if nodes is None else nodes[rows]
@@ -182,7 +210,7 @@ class Job:
         Along each way of the level one after the other.
         """
         table, steps = self._table(model, k, stripe), self.models[model].levels[k]
-        offsets, index, ego, lists = self.neighborhoods.lists(k, rows)
+        offsets, index, ego, lists = map(self.placed, self.neighborhoods.lists(k, rows))
 
         def tile(i: int, j: int) -> Tensor:
             of_tile, which = (offsets[i : j + 1], None) if lists is None else (offsets, lists[i:j])
@@ -206,7 +234,7 @@ class Job:
         if not way.channels:
             return moments(columns, offsets, index, lists, spread=spread)
         first, last = (int(offsets[0]), int(offsets[-1])) if lists is None else (0, len(index))
-        weights = self.neighborhoods.weights(k, way.channels, first, last)
+        weights = self.placed(self.neighborhoods.weights(k, way.channels, first, last))
         return moments(columns, offsets - first, index[first:last], lists, spread=spread, weights=weights)
 
     def deviations(self, model: str, k: int, way: Way, stripe: tuple[int, int]) -> int:
@@ -230,25 +258,28 @@ class Job:
             assert isinstance(rows, tuple)
             part = self.layout.part_of(rows[0])
             array = self.store.read(Task("after", model, k, part), (rows[1] - rows[0], levels[k].width))
-            return lambda i, j: torch.from_numpy(array[i:j])
+            return lambda i, j: self.placed(torch.from_numpy(array[i:j]))
         if k + 1 < len(levels) and not levels[k + 1].maps_rows and self.store.is_complete(model, k + 1):
             table = self._table(model, k + 1, (0, levels[k + 1].columns))  # the level above averages them as they are
             if isinstance(rows, tuple):
                 a = rows[0]
                 return lambda i, j: table[a + i : a + j]
-            index = torch.from_numpy(rows)
+            index = torch.from_numpy(rows).to(table.device)
             return lambda i, j: table[index[i:j]]
         means = self.means(model, k, rows, (0, levels[k].columns))
         return lambda i, j: levels[k].after(means(i, j))
 
     def _goes_to_out(self, model: str, k: int) -> bool:
         """Whether the vectors of level k go into `out` when the level above reads them: rows of all nodes, in order."""
+        if self.store.copies is not None:  # `out` is not where they are made
+            return False
         steps = self.models[model]
         return steps.finish is None and k + 1 < len(steps.levels) and self.neighborhoods.nodes is None
 
     def _table(self, model: str, k: int, stripe: tuple[int, int]) -> Tensor:
         if not self.needs_rows(model, k):
-            return as_tensor(self._whole_features(model))
+            whole = self._whole_features(model)
+            return as_tensor(whole) if self.store.copies is None else self.placed(whole)
         return self.store.table(self.before_tasks(model, k), self.parts(k - 1), stripe)
 
     def _whole_features(self, model: str) -> Any:
@@ -256,6 +287,11 @@ class Job:
         if self.store.stores_vectors or self.neighborhoods.nodes is not None:
             return None
         return self.models[model].reads.whole()
+
+
+def _as_read(tile: Tensor) -> Any:
+    """The vectors of a level as the next one reads them: an array, or a tensor on its device."""
+    return tile if tile.is_cuda else tile.numpy()
 
 
 def perform(job: Job, task: Task) -> None:
@@ -292,7 +328,9 @@ def _after(job: Job, task: Task) -> None:
         read = [_read_stripe(job, task, number, stripe) for number, stripe in enumerate(stripes)]
 
         def means(i: int, j: int) -> Tensor:  # of each way the means of all stripes, then their deviations
-            return torch.from_numpy(np.hstack([columns[i:j] for kind in zip(*read, strict=True) for columns in kind]))
+            whole = np.hstack([columns[i:j] for kind in zip(*read, strict=True) for columns in kind])
+            placed: Tensor = job.placed(torch.from_numpy(whole))
+            return placed
 
     out = job.store.empty(task, rows, job.neighborhoods.n_rows(task.level), steps.width)
     job.fill(out, lambda i, j: steps.after(means(i, j)), rows)

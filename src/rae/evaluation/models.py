@@ -15,7 +15,7 @@ Array = np.ndarray[Any, Any]
 
 def fitted(row: Row, seed: int, effort: Effort, graph: Any, features: Any = None) -> Any:
     """The model of this row, fitted."""
-    return RAE(row.config(seed, effort)).fit(graph, features=features)
+    return RAE(row.config(seed, effort), device=effort.device).fit(graph, features=features)
 
 
 def chosen(row: Row, model: Any, z: Array) -> Array:

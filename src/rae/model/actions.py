@@ -106,9 +106,10 @@ class Actions:
         """Rows of features as the axes read them: a CSR of float32, or a tensor; sparse columns are not centred yet."""
         if not is_sparse(x):
             if not self.words:
-                return ((torch.from_numpy(np.array(x, np.float32)).double() - self.shift) * self.scale).float()
-            x = sp.csr_array(x)
-        scaled = x.data * self.scale.numpy()[x.indices].astype(np.float32)
+                dense = x if isinstance(x, Tensor) else torch.from_numpy(np.array(x, np.float32)).to(self.scale.device)
+                return ((dense.double() - self.shift) * self.scale).float()
+            x = sp.csr_array(x.cpu().numpy() if isinstance(x, Tensor) else x)
+        scaled = x.data * self.scale.cpu().numpy()[x.indices].astype(np.float32)
         if self.words:
             scaled = scaled / np.repeat(_root_lengths(scaled, x.indptr), np.diff(x.indptr))
         return sp.csr_array((scaled, x.indices, x.indptr), shape=x.shape)

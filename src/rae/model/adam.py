@@ -18,7 +18,7 @@ class Adam:
         self.weights: list[Tensor] = list(weights)
         self.rate = rate
         self._means, self._squares = ([torch.zeros_like(w) for w in self.weights] for _ in range(2))
-        self._counts = [torch.zeros((), dtype=torch.float32) for _ in self.weights]
+        self._counts = [torch.zeros((), dtype=torch.float32, device=w.device) for w in self.weights]
 
     def zero_grad(self) -> None:
         """Forget the gradients."""

@@ -194,7 +194,7 @@ def n_statistics(config: ExactConfig, channels: Sequence[str] = (), weighted: bo
 def weighted_measures(own: Tensor, config: ExactConfig) -> Tensor:
     """The measures as `place` counts them.  (n, k) -> (n, k)"""
     more = own.shape[1] - len(MEASURES)
-    return own * torch.tensor([*config.measure_weights, *[config.channel_weight] * more], dtype=own.dtype)
+    return own * own.new_tensor([*config.measure_weights, *[config.channel_weight] * more])
 
 
 def weighted_levels(levels: list[Tensor], config: ExactConfig) -> Tensor:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -25,13 +26,14 @@ from rae.model.encoder import Decoder, Encoder, Stream
 from rae.model.losses import contrast
 from rae.model.sampling import Block, sample_blocks, shuffle_neighbors, stack
 from rae.progress import Progress
-from rae.runtime import generator, key, together, torch_alone, torch_alone_here
+from rae.runtime import device, generator, key, together, torch_alone, torch_alone_here
 
 log = logging.getLogger("rae")
 
 Ints = np.ndarray[Any, np.dtype[np.integer[Any]]]
 
 _APART = {"agree": "decorrelation"}  # what keeps vectors apart where it is not negatives
+AHEAD = 2  # steps that are drawn while a GPU works
 COLLAPSED = 0.999  # mean cosine above which the vectors are all but equal
 
 
@@ -72,10 +74,12 @@ def fit(
     agree = loss == "agree"
     context = Decoder(features.width, config.dims[-1], rng) if agree else Encoder(features.width, config, rng)
     features = features.in_memory()
+    encoder.to(device()), context.to(device())
     with torch_alone():
         history = _train(encoder, context, graph, features, config, loss, progress)
         if agree:
             settle(encoder, graph, features, config)
+    encoder.to("cpu")  # a model has no device
     _warn_if_collapsed(history[-1], config)
     return encoder, history
 
@@ -93,10 +97,13 @@ def _train(
     weights = [*encoder.parameters(), *(context.parameters() if tells else ())]
     optimizer = Adam(weights, config.learning_rate)
     history: list[Record] = []
-    for step in range(1, config.steps + 1):
+    steps = range(1, config.steps + 1)
+    drawn = _drawn_ahead(graph, features, config, loss, steps) if device() != "cpu" and loss != "agree" else None
+    for step in steps:
         encoder.train(), context.train()
         optimizer.zero_grad()
-        objective = step_loss(encoder, context, graph, features, config, loss, step)
+        ready = None if drawn is None else next(drawn)
+        objective = step_loss(encoder, context, graph, features, config, loss, step, ready)
         value = float(objective.detach())
         if not math.isfinite(value):
             raise TrainingError(_diverged(loss, step, config))
@@ -107,6 +114,17 @@ def _train(
         if progress is not None:
             progress(f"train {loss}", step, config.steps, {"loss": value})
     return history
+
+
+def _drawn_ahead(graph: Graph, features: Features, config: Config, loss: str, steps: Any) -> Iterator[Drawn]:
+    """What each step reads, in order, drawn by other threads while a GPU works on the steps before it."""
+    with ThreadPoolExecutor(AHEAD, thread_name_prefix="rae-draw") as pool:
+        waiting = [pool.submit(draw, graph, features, config, loss, step) for step in steps[:AHEAD]]
+        for step in steps:
+            drawn = waiting.pop(0).result()
+            if step + AHEAD <= steps[-1]:
+                waiting.append(pool.submit(draw, graph, features, config, loss, step + AHEAD))
+            yield drawn
 
 
 class _Both(torch.autograd.Function):
@@ -147,12 +165,61 @@ def _with_grad(compute: Callable[[], Tensor]) -> Callable[[], Tensor]:
     return wrapped
 
 
+class Drawn(NamedTuple):
+    """What a step reads: feature rows and blocks of the anchors, and of their positives and shuffled negatives."""
+
+    anchors: tuple[Any, list[Block]]
+    context: tuple[Any, list[Block]]
+
+
+class _Draw:
+    """The random choices of one step of "within" or "neighbor"; each is a hash of (seed, loss, step)."""
+
+    def __init__(self, graph: Graph, features: Features, config: Config, loss: str, step: int) -> None:
+        self.graph, self.features, self.config, self.within = graph, features, config, loss == "within"
+        self.stream = (config.seed, loss, step)
+        b = min(config.batch_size, graph.n_nodes)
+        self.n_shuffled = round(config.shuffled * config.negatives) if self.within else 0
+        self.nodes = generator(*self.stream, "batch").choice(graph.n_nodes, b, replace=False, shuffle=False)
+        draw_positive = pairs.same_node if self.within else pairs.random_neighbor
+        encoded = draw_positive(graph, self.nodes, config.positives, key(*self.stream, "positive"))
+        self.encoded = encoded if self.within else np.concatenate([encoded, self.nodes[None]])
+
+    def anchors(self) -> tuple[Any, list[Block]]:
+        """What the encoder reads."""
+        return _inputs(self.graph, self.features, self.nodes, self.config, (*self.stream, "anchor"))
+
+    def context(self) -> tuple[Any, list[Block]]:
+        """p positives per anchor, and for J_neighbor the batch itself, to be negatives; then shuffled ones."""
+        views = np.repeat(np.arange(len(self.encoded)), len(self.nodes))
+        stream = (*self.stream, "context")
+        rows, blocks = _inputs(self.graph, self.features, self.encoded.ravel(), self.config, stream, views)
+        if self.n_shuffled and self.config.shuffle == "neighbors":
+            shuffled = self.config.positives, self.n_shuffled, self.stream
+            blocks[-1] = _with_shuffled(blocks[-1], self.graph, self.nodes, *shuffled)
+        return rows, blocks
+
+
+def draw(graph: Graph, features: Features, config: Config, loss: str, step: int) -> Drawn:
+    """What a step of "within" or "neighbor" reads; the same for the same seed, on any device."""
+    drawing = _Draw(graph, features, config, loss, step)
+    return Drawn(drawing.anchors(), drawing.context())
+
+
 def step_loss(
-    encoder: Encoder, context: Encoder | Decoder, graph: Graph, features: Any, config: Config, loss: str, step: int
+    encoder: Encoder,
+    context: Encoder | Decoder,
+    graph: Graph,
+    features: Any,
+    config: Config,
+    loss: str,
+    step: int,
+    drawn: Drawn | None = None,
 ) -> Tensor:
     """The loss of one batch, ready for backward(); `features` as for `RAE.fit`.
 
     `context` is the second encoder, which sees the pairs, or for the loss "agree" the decoder, which tells features.
+    `drawn` is what `draw` gave for this step, where that was done in advance.
     """
     if not isinstance(features, Features):
         features = Features.of(graph, features, config).in_memory()
@@ -165,27 +232,17 @@ def step_loss(
             f"with {type(context).__name__}",
         )
     within = loss == "within"
-    draw_positive = pairs.same_node if within else pairs.random_neighbor
     draw_negative = pairs.any_other if within or not config.exclude_neighbors else pairs.non_neighbor
-    stream = (config.seed, loss, step)
-    b, p = min(config.batch_size, graph.n_nodes), config.positives
-    n_shuffled = round(config.shuffled * config.negatives) if within else 0
-    n_random = config.negatives - n_shuffled
-
-    nodes = generator(*stream, "batch").choice(graph.n_nodes, b, replace=False, shuffle=False)
-    encoded = draw_positive(graph, nodes, p, key(*stream, "positive"))
-    encoded = encoded if within else np.concatenate([encoded, nodes[None]])
+    drawing = _Draw(graph, features, config, loss, step)
+    nodes, encoded, stream, n_shuffled = drawing.nodes, drawing.encoded, drawing.stream, drawing.n_shuffled
+    b, p, n_random = len(nodes), config.positives, config.negatives - n_shuffled
 
     def encode_anchors() -> Tensor:
-        rows, blocks = _inputs(graph, features, nodes, config, (*stream, "anchor"))
+        rows, blocks = drawing.anchors() if drawn is None else drawn.anchors
         return encoder.hidden(rows, blocks, (*stream, "anchor"))[-1]
 
     def encode_context() -> Tensor:
-        """p positives per anchor, and for J_neighbor the batch itself, to be negatives; then shuffled ones."""
-        views = np.repeat(np.arange(len(encoded)), b)
-        rows, blocks = _inputs(graph, features, encoded.ravel(), config, (*stream, "context"), views)
-        if n_shuffled and config.shuffle == "neighbors":
-            blocks[-1] = _with_shuffled(blocks[-1], graph, nodes, p, n_shuffled, stream)
+        rows, blocks = drawing.context() if drawn is None else drawn.context
         return context.hidden(rows, blocks, (*stream, "context"))[-1]
 
     on_cpu = next(encoder.parameters()).device.type == "cpu"
@@ -201,7 +258,10 @@ def step_loss(
         place = torch.from_numpy(draw_negative(graph, nodes, count, key(*stream, "negative")))
         view = generator(*stream, "view").integers(len(pool) // b, size=place.shape)
         column = (place.clamp(min=0) + b * torch.from_numpy(view)).to(z.device)
-        scores.append((anchor @ pool.T).gather(1, column).ravel())
+        if z.is_cuda:  # the gradient of `gather` is added up in any order there
+            scores.append((pool[column] * anchor[:, None, :]).sum(-1).ravel())
+        else:
+            scores.append((anchor @ pool.T).gather(1, column).ravel())
         valid.append((place >= 0).ravel())
     if len(z) > n_encoded:
         shuffled = (z[n_encoded:].view(n_shuffled, b, d) * anchor).sum(-1).ravel()

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from rae.ops import reference
+from rae.ops import device, reference
 from rae.ops.gather import MIN_ENTRIES, min_columns
 from rae.ops.library import call, is_native
 from rae.runtime import in_ranges, torch_alone_here
@@ -100,6 +100,8 @@ def norm_tanh_dropout(x: Tensor, norm: nn.BatchNorm1d, share: float, key: Any) -
     if is_native(x, norm.weight) and x.dtype == torch.float32:
         out = _NormTanhDropout.apply(x, norm.weight, norm.bias, norm, share, key)  # type: ignore[no-untyped-call]
         return out
+    if x.is_cuda and device.place_of(x) is not None and x.dtype == torch.float32:
+        return device.norm_tanh_dropout(x, norm, share, key)
     return reference.norm_tanh_dropout(x, norm, share, key)
 
 

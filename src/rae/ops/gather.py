@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rae.ops import reference
+from rae.ops import device, reference
 from rae.ops.library import call, int64, is_native
 from rae.runtime import in_ranges
 
@@ -28,6 +28,8 @@ def mean(x: Tensor, offsets: Any, index: Any, ego: Any = 0, lists: Any = None) -
     Row i averages row ego[i] of x, or ego + i where `ego` is a number, and the rows
     index[offsets[j]:offsets[j + 1]] with j = lists[i], or j = i without lists. x is float32 or float16.
     """
+    if (gpu := device.place_of(x)) is not None and x.dtype in device.KINDS:
+        return device.mean(gpu, x, offsets, index, ego, lists)
     rows, width = len(offsets) - 1 if lists is None else len(lists), x.shape[1]
     if not is_native(x, offsets, index) or x.dtype not in (torch.float32, torch.float16):
         return reference.mean(x, offsets, index, ego, lists)
@@ -50,6 +52,8 @@ def moments(x: Tensor, offsets: Any, index: Any, lists: Any = None, *, spread: i
     x is float32 or float16, the result float32. With `weights`, one float32 from 0 up per entry of the index, both are
     weighted; rows of weight 0 are not read.
     """
+    if (gpu := device.place_of(x)) is not None and x.dtype in device.KINDS:
+        return device.moments(gpu, x, offsets, index, lists, spread, weights)
     rows, width = len(offsets) - 1 if lists is None else len(lists), x.shape[1]
     if not is_native(x, offsets, index, weights) or x.dtype not in (torch.float32, torch.float16):
         return reference.moments(x, offsets, index, lists, spread, weights)
@@ -71,12 +75,17 @@ def moments(x: Tensor, offsets: Any, index: Any, lists: Any = None, *, spread: i
 
 def average(x: Tensor, block: Any) -> Tensor:
     """mean({u} ∪ N(u)) for every row of a block (see `rae.model.sampling.Block`).  (n, d) -> (r, d)"""
+    out: Tensor
+    if x.is_cuda and device.place_of(x) is not None and x.dtype == torch.float32:
+        block = type(block)(*(None if index is None else index.to(x.device) for index in block))
+        out = _AverageOnDevice.apply(x.contiguous(), block)  # type: ignore[no-untyped-call]
+        return out
     if not is_native(x, *block) or x.dtype != torch.float32:
         ego = block.ego.to(x.device)
         return reference.mean(x, block.offsets, block.neighbors, ego, block.lists)
     block = type(block)(*(None if index is None else index.to(torch.int64).contiguous() for index in block))
     _check_block(block, len(x))
-    out: Tensor = _Average.apply(x.contiguous(), block)  # type: ignore[no-untyped-call]
+    out = _Average.apply(x.contiguous(), block)  # type: ignore[no-untyped-call]
     return out
 
 
@@ -123,9 +132,36 @@ class _Average(torch.autograd.Function):
         return out, None
 
 
+class _AverageOnDevice(torch.autograd.Function):
+    """The mean over a block, both ways by gathering: backwards over the rows that read each row."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, block: Any) -> Tensor:
+        ctx.block, ctx.n_below = block, len(x)
+        return device.mean(x.device, x.detach(), block.offsets, block.neighbors, block.ego, block.lists)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        block, counts = ctx.block, torch.diff(ctx.block.offsets)
+        own = torch.arange(len(grad), device=grad.device)
+        n_lists = len(counts)
+        scaled = grad / (1 + (counts if block.lists is None else counts[block.lists])).to(grad.dtype)[:, None]
+        of_lists = scaled if block.lists is None else device.added_back(scaled, own, block.lists, n_lists)
+        first = 0 if block.lists is None else len(grad)
+        readers = torch.repeat_interleave(
+            torch.arange(first, first + n_lists, device=grad.device), counts, output_size=len(block.neighbors)
+        )
+        table = scaled if block.lists is None else torch.cat([scaled, of_lists])
+        read = torch.cat([block.ego, block.neighbors])
+        return device.added_back(table, torch.cat([own, readers]), read, ctx.n_below), None
+
+
 def sparse_product(matrix: Any, weight: Tensor) -> Tensor:
     """Rows of a SciPy CSR times dense weights, with a gradient for the weights.  (n, m), (m, d) -> (n, d)"""
     out: Tensor
+    if weight.is_cuda and device.place_of(weight) is not None and weight.dtype == torch.float32:
+        out = _SparseProductOnDevice.apply(weight, matrix)  # type: ignore[no-untyped-call]
+        return out
     if not is_native(weight) or weight.dtype != torch.float32:
         return reference.sparse_product(matrix, weight)
     if torch.is_grad_enabled() and weight.requires_grad:
@@ -148,6 +184,20 @@ class _SparseProduct(torch.autograd.Function):
         out = torch.zeros((ctx.n_below, grad.shape[1]), dtype=grad.dtype)
         _scatter(int64(matrix.indptr), matrix.indices, matrix.data, grad, out)
         return out, None
+
+
+class _SparseProductOnDevice(torch.autograd.Function):
+    """Sparse rows times weights on a GPU; backwards by columns."""
+
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, matrix: Any) -> Tensor:
+        ctx.matrix = matrix
+        return device.sums(weight.detach(), int64(matrix.indptr), matrix.indices, matrix.data)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        columns = ctx.matrix.tocsc()
+        return device.sums(grad, int64(columns.indptr), columns.indices, columns.data), None
 
 
 def _sum_rows(offsets: Any, index: Any, weights: Any, x: Tensor) -> Tensor:

@@ -33,7 +33,7 @@ def mean(x: Tensor, offsets: Any, index: Any, ego: Any = 0, lists: Any = None) -
     lists = None if lists is None else tensor(lists, x.device)
     rows = len(offsets) - 1 if lists is None else len(lists)
     ego = torch.arange(ego, ego + rows, device=x.device) if isinstance(ego, int) else tensor(ego, x.device)
-    x = x.float() if x.dtype == torch.float16 else x
+    x = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
     starts, counts = offsets[:-1], torch.diff(offsets)
     if lists is not None:
         starts, counts = starts[lists], counts[lists]

@@ -10,7 +10,7 @@ import numpy as np
 
 from rae.memory import forget, row_chunks
 from rae.ops.library import call, int64, is_native
-from rae.runtime import in_ranges, threads
+from rae.runtime import device, in_ranges, threads
 
 Ints = np.ndarray[Any, np.dtype[np.integer[Any]]]
 Floats = np.ndarray[Any, np.dtype[np.float32]]
@@ -51,8 +51,14 @@ def counts_of_nodes(offsets: Ints, targets: Ints) -> tuple[Ints, Ints, Ints]:
     """Of each node its triangles, the cycles of four different nodes it is on, its core number.  -> (n,) int64 each
 
     4-cycles count with or without a chord. All are counted on a copy of the rows that is ordered by degree, cycles in
-    one walk over its paths of two edges.
+    one walk over its paths of two edges; a GPU counts them one after the other.
     """
+    if device() != "cpu":
+        return (
+            _on_device("triangles", offsets, targets),
+            _on_device("four_cycles", offsets, targets),
+            core_numbers(offsets, targets),
+        )
     if not is_native(offsets, targets):
         from rae.ops import reference
 
@@ -219,6 +225,10 @@ def strengths(offsets: Ints, weights: Floats) -> tuple[Ints, Doubles]:
 
 def core_numbers(offsets: Ints, targets: Ints) -> Ints:
     """The largest k such that the node is in the k-core.  -> (n,)"""
+    if device() != "cpu":
+        settled: Ints | None = _on_device("core_numbers", offsets, targets)
+        if settled is not None:
+            return settled
     if not is_native(offsets, targets):
         from rae.ops import reference
 
@@ -227,3 +237,12 @@ def core_numbers(offsets: Ints, targets: Ints) -> Ints:
     core = np.ascontiguousarray(np.diff(offsets), np.int64)
     call("core_numbers", offsets, targets, len(core), core, index=targets)
     return core
+
+
+def _on_device(name: str, offsets: Ints, targets: Ints) -> Any:
+    """What an operation of `rae.ops.device` gives, on the device in force."""
+    import torch
+
+    from rae.ops import device as on_gpu
+
+    return getattr(on_gpu, name)(torch.device(device()), offsets, targets)

@@ -107,13 +107,13 @@ def _fitted(row: Row, dataset: str, seed: int, effort: Effort) -> Score:
     x = papers.features
     if row.settings.get("features"):
         x = sp.csr_array(sp.hstack([x, papers.graph.degrees[:, None].astype(np.float32)]))
-    return _score(RAE(row.config(seed, effort)).fit_transform(papers.graph, features=x), papers)
+    return _score(RAE(row.config(seed, effort), device=effort.device).fit_transform(papers.graph, features=x), papers)
 
 
 def _both(dataset: str, seed: int, effort: Effort) -> Scores:
     papers = data.get(dataset)
     parts = [
-        RAE(row.config(seed, effort)).fit_transform(papers.graph, features=papers.features)
+        RAE(row.config(seed, effort), device=effort.device).fit_transform(papers.graph, features=papers.features)
         for row in (WITHIN, NEIGHBOR)
     ]
     rows = {WITHIN.name: parts[0], NEIGHBOR.name: parts[1], CONCAT.name: np.hstack(parts)}
