@@ -154,7 +154,8 @@ class Place:
 
     @cached_property
     def _factors(self) -> Tensor:
-        return weighted_measures(torch.ones((1, len(self.fitted.mean))), self.config)
+        ones = torch.ones((1, len(self.fitted.mean)), device=self.fitted.mean.device)
+        return weighted_measures(ones, self.config)
 
     def first(self, x: Any) -> Tensor:
         """What the first level averages: the measures that are averaged."""
@@ -207,4 +208,4 @@ class Around:
     def _near(self) -> Tensor:
         """Half of the frequencies, cosine and sine."""
         f = self.fitted.n_frequencies
-        return torch.arange(2 * f).view(2, f)[:, : f // 2].reshape(-1)
+        return torch.arange(2 * f, device=self.fitted.phases.device).view(2, f)[:, : f // 2].reshape(-1)
