@@ -211,6 +211,7 @@ def _plain(id: Any) -> Any:
 
 
 def _number(value: float) -> str:
+    value = round(value, 9) + 0.0  # no "-0"
     return f"{value:,.0f}" if abs(value) >= 100 or value == int(value) else f"{value:.3g}"
 
 
