@@ -36,6 +36,7 @@ class Verb(NamedTuple):
     method: str
     path: str
     writes: bool = False
+    takes_long: bool = False  # never answered where other requests would wait for it
 
 
 VERBS = (
@@ -43,7 +44,7 @@ VERBS = (
     Verb("role", "GET", "/role/{id}"),
     Verb("card", "GET", "/card/{role}"),
     Verb("roles", "GET", "/roles"),
-    Verb("why", "GET", "/why/{id}"),
+    Verb("why", "GET", "/why/{id}", takes_long=True),
     Verb("search", "GET", "/search"),
     Verb("embed", "POST", "/embed"),
     Verb("edges", "POST", "/edges", writes=True),

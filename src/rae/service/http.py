@@ -93,7 +93,7 @@ def _add(api: FastAPI, verb: Verb, answers: Answers, updates: asyncio.Semaphore)
     if verb.method == "POST":
         endpoint = _posted(answer, verb, updates if verb.writes else None)
     else:
-        endpoint = _asked(answer, answers)
+        endpoint = _asked(answer, answers, takes_long=verb.takes_long)
     api.add_api_route(
         verb.path.replace("{id}", "{id:id}"),
         endpoint,
@@ -105,12 +105,13 @@ def _add(api: FastAPI, verb: Verb, answers: Answers, updates: asyncio.Semaphore)
     )
 
 
-def _asked(answer: Callable[..., Any], answers: Answers) -> Callable[..., Any]:
+def _asked(answer: Callable[..., Any], answers: Answers, *, takes_long: bool) -> Callable[..., Any]:
     """An endpoint with the arguments of a verb; what takes less than handing it to a thread is answered at once."""
     from starlette.concurrency import run_in_threadpool
 
     async def endpoint(**arguments: Any) -> Any:
-        return answer(**arguments) if answers.is_quick else await run_in_threadpool(answer, **arguments)
+        at_once = answers.is_quick and not takes_long
+        return answer(**arguments) if at_once else await run_in_threadpool(answer, **arguments)
 
     endpoint.__signature__ = inspect.signature(answer, eval_str=True)  # type: ignore[attr-defined]
     return endpoint
