@@ -126,7 +126,7 @@ def test_the_exact_model_gives_the_vectors_of_the_cpu_and_the_same_bytes():
         expected = model.transform(graph, given)
         model.device = "cuda"
         got = model.transform(graph, given)
-        assert np.abs(got - expected).max() < 1e-4
+        assert np.abs(got - expected).max() < 5e-5 * np.abs(expected).max()  # the hub of HUB is 8.8 away from the mean
         assert (model.transform(graph, given) == got).all()
         fitted = RAE(device="cuda").fit(graph, features=given)
         assert np.abs(fitted.transform(graph, given) - expected).max() < 1e-3
