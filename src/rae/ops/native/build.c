@@ -18,18 +18,31 @@ EXPORT void mark_ids(const int64_t *ids, int64_t n, int64_t low, uint8_t *presen
     for (int64_t i = 0; i < n; i++) present[(uint64_t)ids[i] - (uint64_t)low] = 1;
 }
 
+/* Numbers become the sums of those before them: counts become where what was counted starts. */
+INLINE void starts_of_counts(int64_t *counts, int64_t n)
+{
+    int64_t total = 0;
+    for (int64_t i = 0; i < n; i++) {
+        int64_t count = counts[i];
+        counts[i] = total;
+        total += count;
+    }
+}
+
+/* cursor = where the keys of each digit start once they are sorted by it. */
+INLINE void digit_starts(const int64_t *keys, int64_t n, int64_t shift, int64_t *cursor, int64_t digits)
+{
+    memset(cursor, 0, (size_t)digits * sizeof(int64_t));
+    for (int64_t e = 0; e < n; e++) cursor[(keys[e] >> shift) & (digits - 1)]++;
+    starts_of_counts(cursor, digits);
+}
+
 /* out = the keys, ascending in the bits from `shift` on that number the cursors, else in the order they had. */
 EXPORT void sort_digit(
     const int64_t *restrict keys, int64_t n, int64_t shift, int64_t *restrict cursor, int64_t digits, int64_t *restrict out)
 {
-    int64_t total = 0, mask = digits - 1;
-    memset(cursor, 0, (size_t)digits * sizeof(int64_t));
-    for (int64_t e = 0; e < n; e++) cursor[(keys[e] >> shift) & mask]++;
-    for (int64_t i = 0; i < digits; i++) {
-        int64_t count = cursor[i];
-        cursor[i] = total;
-        total += count;
-    }
+    int64_t mask = digits - 1;
+    digit_starts(keys, n, shift, cursor, digits);
     for (int64_t e = 0; e < n; e++) out[cursor[(keys[e] >> shift) & mask]++] = keys[e];
 }
 
@@ -38,14 +51,8 @@ EXPORT void sort_weighted_digit(
     const int64_t *restrict keys, const float *restrict weights, int64_t n, int64_t shift, int64_t *restrict cursor, int64_t digits,
     int64_t *restrict out, float *restrict out_weights)
 {
-    int64_t total = 0, mask = digits - 1;
-    memset(cursor, 0, (size_t)digits * sizeof(int64_t));
-    for (int64_t e = 0; e < n; e++) cursor[(keys[e] >> shift) & mask]++;
-    for (int64_t i = 0; i < digits; i++) {
-        int64_t count = cursor[i];
-        cursor[i] = total;
-        total += count;
-    }
+    int64_t mask = digits - 1;
+    digit_starts(keys, n, shift, cursor, digits);
     for (int64_t e = 0; e < n; e++) {
         int64_t at = cursor[(keys[e] >> shift) & mask]++;
         out[at] = keys[e];
@@ -53,14 +60,8 @@ EXPORT void sort_weighted_digit(
     }
 }
 
-#define INDEX int32_t
-#define NAME(name) name##_32
-#include "build.c"
-#undef INDEX
-#undef NAME
-#define INDEX int64_t
-#define NAME(name) name##_64
-#include "build.c"
+#define TEMPLATE "build.c"
+#include "templates.h"
 
 #else /* the template, once per type of row number */
 
@@ -75,13 +76,11 @@ VARIANTS EXPORT void NAME(look_up)(
     }
 }
 
-/* Both ends of every non-loop edge as keys, stripe after stripe of 2^bits rows; the number of self-loops comes back.
- * ends[s], all zero before, is where stripe s ends in `out`. */
-EXPORT int64_t NAME(deal)(
-    const INDEX *restrict source, const INDEX *restrict target, int64_t n, int64_t bits, int64_t *restrict ends, int64_t stripes,
-    int64_t *restrict out)
+/* ends[s], all zero before, becomes where the keys of stripe s start; the number of self-loops comes back. */
+INLINE int64_t NAME(stripe_starts)(
+    const INDEX *source, const INDEX *target, int64_t n, int64_t bits, int64_t *ends, int64_t stripes)
 {
-    int64_t loops = 0, total = 0, below = ((int64_t)1 << bits) - 1;
+    int64_t loops = 0;
     for (int64_t e = 0; e < n; e++) {
         if (source[e] == target[e]) loops++;
         else {
@@ -89,11 +88,17 @@ EXPORT int64_t NAME(deal)(
             ends[target[e] >> bits]++;
         }
     }
-    for (int64_t s = 0; s < stripes; s++) {
-        int64_t count = ends[s];
-        ends[s] = total;
-        total += count;
-    }
+    starts_of_counts(ends, stripes);
+    return loops;
+}
+
+/* Both ends of every non-loop edge as keys, stripe after stripe of 2^bits rows; the number of self-loops comes back.
+ * ends[s], all zero before, is where stripe s ends in `out`. */
+EXPORT int64_t NAME(deal)(
+    const INDEX *restrict source, const INDEX *restrict target, int64_t n, int64_t bits, int64_t *restrict ends, int64_t stripes,
+    int64_t *restrict out)
+{
+    int64_t loops = NAME(stripe_starts)(source, target, n, bits, ends, stripes), below = ((int64_t)1 << bits) - 1;
     for (int64_t e = 0; e < n; e++) {
         int64_t u = source[e], v = target[e];
         if (u == v) continue;
@@ -110,19 +115,7 @@ EXPORT int64_t NAME(deal_weighted)(
     int64_t directions, int64_t n, int64_t bits, int64_t *restrict ends, int64_t stripes, int64_t *restrict out,
     float *restrict out_weights)
 {
-    int64_t loops = 0, total = 0, below = ((int64_t)1 << bits) - 1;
-    for (int64_t e = 0; e < n; e++) {
-        if (source[e] == target[e]) loops++;
-        else {
-            ends[source[e] >> bits]++;
-            ends[target[e] >> bits]++;
-        }
-    }
-    for (int64_t s = 0; s < stripes; s++) {
-        int64_t count = ends[s];
-        ends[s] = total;
-        total += count;
-    }
+    int64_t loops = NAME(stripe_starts)(source, target, n, bits, ends, stripes), below = ((int64_t)1 << bits) - 1;
     for (int64_t e = 0; e < n; e++) {
         int64_t u = source[e], v = target[e], channel = (int64_t)kinds[e] * directions;
         if (u == v) continue;
@@ -140,13 +133,9 @@ EXPORT int64_t NAME(fill_rows)(
     const int64_t *restrict keys, int64_t n, int64_t first, int64_t *restrict ends, int64_t rows, int64_t *restrict lengths,
     INDEX *restrict out)
 {
-    int64_t total = 0, size = 0, at = 0;
+    int64_t size = 0, at = 0;
     for (int64_t e = 0; e < n; e++) ends[(keys[e] >> ROW) - first]++;
-    for (int64_t i = 0; i < rows; i++) {
-        int64_t count = ends[i];
-        ends[i] = total;
-        total += count;
-    }
+    starts_of_counts(ends, rows);
     for (int64_t e = 0; e < n; e++) out[ends[(keys[e] >> ROW) - first]++] = (INDEX)(keys[e] & (((int64_t)1 << ROW) - 1));
     for (int64_t i = 0; i < rows; i++) {
         int64_t row_start = size;
@@ -165,13 +154,9 @@ EXPORT int64_t NAME(fill_weighted_rows)(
     int64_t *restrict lengths, int64_t *restrict spare, float *restrict spare_weights, int64_t channels, int64_t largest,
     INDEX *restrict out, float *restrict out_weights, int64_t stride, int64_t *restrict slots)
 {
-    int64_t total = 0, size = 0, at = 0, filled = 0;
+    int64_t size = 0, at = 0, filled = 0;
     for (int64_t e = 0; e < n; e++) ends[(keys[e] >> ROW) - first]++;
-    for (int64_t i = 0; i < rows; i++) {
-        int64_t count = ends[i];
-        ends[i] = total;
-        total += count;
-    }
+    starts_of_counts(ends, rows);
     for (int64_t e = 0; e < n; e++) {
         int64_t to = ends[(keys[e] >> ROW) - first]++;
         spare[to] = keys[e] & (((int64_t)1 << ROW) - 1);

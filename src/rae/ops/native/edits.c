@@ -20,14 +20,8 @@ INLINE void copy_row(void *to, const void *from, int64_t length, int64_t at, int
     memcpy((char *)to + before + new, (const char *)from + before + gone, (size_t)length * size - before - gone);
 }
 
-#define INDEX int32_t
-#define NAME(name) name##_32
-#include "edits.c"
-#undef INDEX
-#undef NAME
-#define INDEX int64_t
-#define NAME(name) name##_64
-#include "edits.c"
+#define TEMPLATE "edits.c"
+#include "templates.h"
 
 #else /* the template, once per type of index */
 
@@ -90,24 +84,6 @@ INLINE void NAME(touch)(NAME(edited) *g, int64_t u)
     kept[3] = g->core[u];
     kept[4] = g->starts[u];
     g->changed[g->n_changed++] = u;
-}
-
-/* Where v stands, or would stand, in an ascending row. */
-INLINE int64_t NAME(position)(const INDEX *row, int64_t length, int64_t v)
-{
-    int64_t low = 0, high = length;
-    while (low < high) {
-        int64_t middle = low + (high - low) / 2;
-        if (row[middle] < v) low = middle + 1;
-        else high = middle;
-    }
-    return low;
-}
-
-INLINE int NAME(has)(const INDEX *row, int64_t length, int64_t v)
-{
-    int64_t at = NAME(position)(row, length, v);
-    return at < length && row[at] == v;
 }
 
 /* The work of counting cycles from a's side: the lists of its neighbours. */

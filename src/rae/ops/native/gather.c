@@ -54,14 +54,8 @@ INLINE void prefetch(const char *from, int bytes, int outer)
 #define GIVEN(status, name, width, ...) status = NAME(name##_v1)(__VA_ARGS__)
 #endif
 
-#define INDEX int32_t
-#define NAME(name) name##_32
-#include "gather.c"
-#undef INDEX
-#undef NAME
-#define INDEX int64_t
-#define NAME(name) name##_64
-#include "gather.c"
+#define TEMPLATE "gather.c"
+#include "templates.h"
 
 #elif !defined(LOOP) /* once per type of index: the loops of each level, and what is exported */
 

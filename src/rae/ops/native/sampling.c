@@ -29,27 +29,15 @@
 NUMBER_IDS(number_ids_32, int32_t)
 NUMBER_IDS(number_ids_64, int64_t)
 
-#define INDEX int32_t
-#define NAME(name) name##_32
-#include "sampling.c"
-#undef INDEX
-#undef NAME
-#define INDEX int64_t
-#define NAME(name) name##_64
-#include "sampling.c"
+#define TEMPLATE "sampling.c"
+#include "templates.h"
 
 #else /* the template, once per type of index */
 
-/* Whether u and v share an edge, by binary search in the sorted row of u. */
+/* Whether u and v share an edge. */
 INLINE int NAME(has_edge)(const int64_t *offsets, const INDEX *targets, int64_t u, int64_t v)
 {
-    int64_t low = offsets[u], high = offsets[u + 1];
-    while (low < high) {
-        int64_t middle = low + (high - low) / 2;
-        if (targets[middle] < v) low = middle + 1;
-        else high = middle;
-    }
-    return low < offsets[u + 1] && targets[low] == v;
+    return NAME(has)(targets + offsets[u], offsets[u + 1] - offsets[u], v);
 }
 
 EXPORT void NAME(adjacent)(

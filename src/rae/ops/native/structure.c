@@ -40,14 +40,8 @@ EXPORT void strengths(
     }
 }
 
-#define INDEX int32_t
-#define NAME(name) name##_32
-#include "structure.c"
-#undef INDEX
-#undef NAME
-#define INDEX int64_t
-#define NAME(name) name##_64
-#include "structure.c"
+#define TEMPLATE "structure.c"
+#include "templates.h"
 
 #else /* the template, once per type of index */
 
@@ -200,17 +194,6 @@ EXPORT int64_t NAME(count_cycles)(
     return failed ? -1 : 0;
 }
 
-/* Whether v is in the ascending list from low to high, the last one included. */
-INLINE int NAME(is_listed)(const INDEX *targets, int64_t low, int64_t high, int64_t v)
-{
-    while (low < high) {
-        int64_t middle = low + (high - low) / 2;
-        if (targets[middle] < v) low = middle + 1;
-        else high = middle;
-    }
-    return targets[low] == v;
-}
-
 /* Common neighbours of v and w besides u, from `draws` of the shorter list, or all of it where that is no longer. */
 INLINE double NAME(common_neighbors)(
     const int64_t *offsets, const INDEX *targets, int64_t u, int64_t v, int64_t w, uint64_t state, int64_t draws)
@@ -220,11 +203,11 @@ INLINE double NAME(common_neighbors)(
         v = w;
         w = other;
     }
-    int64_t low = offsets[v], length = offsets[v + 1] - low, last = offsets[w + 1] - 1, count = 0;
+    int64_t low = offsets[v], length = offsets[v + 1] - low, count = 0;
     int64_t looks = MIN(length, draws);
     for (int64_t i = 0; i < looks; i++) {
         int64_t x = targets[low + (length <= draws ? i : draw(state, i, length))];
-        count += x != u && NAME(is_listed)(targets, offsets[w], last, x);
+        count += x != u && NAME(has)(targets + offsets[w], offsets[w + 1] - offsets[w], x);
     }
     return (double)count * (double)length / (double)MAX(looks, 1);
 }
@@ -251,7 +234,7 @@ EXPORT void NAME(estimate_cycles)(
             int64_t v = targets[low + i], w = targets[low + j];
             int64_t by_v = offsets[v + 1] - offsets[v] <= offsets[w + 1] - offsets[w];
             int64_t shorter = by_v ? v : w, other = by_v ? w : v;
-            closed += NAME(is_listed)(targets, offsets[shorter], offsets[shorter + 1] - 1, other);
+            closed += NAME(has)(targets + offsets[shorter], offsets[shorter + 1] - offsets[shorter], other);
             across += NAME(common_neighbors)(offsets, targets, u, v, w, stream(key, u, t + 1), all ? draws : LIST_DRAWS);
         }
         double share = pairs / (double)MAX(looks, 1);
