@@ -7,7 +7,6 @@ operation runs in plain torch, and the wheel is py3-none-any.
 
 import os
 import sys
-from glob import glob
 from pathlib import Path
 
 from setuptools import Extension, setup
@@ -24,7 +23,7 @@ if not WINDOWS:
 LIBRARY = Extension(
     "rae.ops._native",
     [f"src/rae/ops/native/{name}.c" for name in NAMES],
-    depends=sorted(glob("src/rae/ops/native/*.h")),
+    depends=sorted(map(str, Path("src/rae/ops/native").glob("*.h"))),
     extra_compile_args=FLAGS,
     libraries=[] if WINDOWS else ["m"],
     optional=True,

@@ -26,11 +26,12 @@ from rae.graph.frames import as_table, is_frame
 from rae.graph.graph import frame_columns, two_columns
 from rae.graph.id_numbering import ONE_KIND
 from rae.graph.ids import distinct, id_array, index_in, is_text, one_kind, shown
-from rae.inputs import Reading, named_header, read_features_of
-from rae.io.edges import EdgeOptions, open_edges
+from rae.inputs import read_features_of
+from rae.io.edges import open_edges
 from rae.io.tables import open_table
 from rae.model.channels import in_words, refuse_others, refuse_unknown_kinds
 from rae.ops.edits import CHANGES, COMES, GOES, EditedRows
+from rae.reading import Reading
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 Floats = np.ndarray[Any, np.dtype[np.float32]]
@@ -284,8 +285,7 @@ def _read(edges: Any, reading: Reading, ids: Ids, form: EdgeForm, what: str) -> 
         batch = _read_file(edges, _named(reading, form, what, lambda: _columns_of_file(edges, reading)), ids)
     elif is_frame(edges):
         named = _named(reading, form, what, lambda: as_table(edges).column_names)
-        columns = (named.source, named.target, named.weight, named.kind)
-        batch = frame_columns(edges, *columns, time=named.time, since=named.since, until=named.until)
+        batch = frame_columns(edges, named)
     else:
         batch = _read_tuples(edges, form, what)
     batch = batch._replace(source=ids.as_own_kind(batch.source, what), target=ids.as_own_kind(batch.target, what))
@@ -301,14 +301,11 @@ def _named(reading: Reading, form: EdgeForm, what: str, columns: Callable[[], Se
 
 
 def _columns_of_file(path: Any, reading: Reading) -> Sequence[str]:
-    return open_table(path, named_header(reading.header, reading.source, reading.target, reading.weight)).names
+    return open_table(path, reading.begins_with_names).names
 
 
 def _read_file(path: Any, reading: Reading, ids: Ids) -> Batch:
-    names = (reading.source, reading.target, reading.weight, reading.kind, reading.time)
-    options = EdgeOptions(**reading.edge_options)
-    header = named_header(reading.header, *names)
-    opened = open_edges(path, source=reading.source, target=reading.target, header=header, options=options)
+    opened = open_edges(path, reading)
     batches = opened.feed(list, ids=pa.array([], ids.kind), as_text=is_text(ids.kind))
     if not batches:
         return _no_edges(ids)

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from rae.errors import Argument, ConfigError, FeatureError, GraphError, MemoryWarning, Sentence, size
 from rae.progress import Progress
+from rae.reading import EDGE_OPTIONS, EdgeOptions, named_header
+from rae.reading import Reading as Reading
 
 if TYPE_CHECKING:
     from rae.datasets.dataset import Dataset
@@ -28,80 +30,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("rae.inputs")
 
 BUILD_BYTES = 400_000_000  # of a graph build, without the program and the edges in memory; text ids take the most
-_OF_EDGES = ("weight", "directed", "kind", "doubled", "time", "since", "until")
-_OF_FEATURES = ("features_header", "id", "columns", "drop", "categories", "feature", "value", "name")
-_CHOICES = {"missing": ("error", "zero"), "unknown": ("isolated", "drop", "error")}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Reading:
-    """How edges and features are read and joined.
-
-    `source`, `target`, `header`, `weight`, `directed`, `kind`, `doubled`, `time`, `since` and `until` are those of
-    `read_edges`; `id`, `columns`, `drop`, `categories`,
-    `feature`, `value` those of `read_features`, and `features_header` its header; `name` is a column of display
-    names, which is no feature; `feature_names` are names of the feature columns, or a file of them (`read_names`).
-    `missing` says what becomes of nodes without a feature row ("error", "zero"),
-    `unknown` of feature rows without a node ("isolated", "drop", "error").
-    """
-
-    source: str | None = None
-    target: str | None = None
-    header: bool | None = None
-    weight: str | None = None
-    directed: bool = False
-    kind: str | None = None
-    doubled: str | None = None
-    time: str | None = None
-    since: Any = None
-    until: Any = None
-    features_header: bool | None = None
-    id: str | None = None
-    columns: Sequence[str] | None = None
-    drop: Sequence[str] | None = None
-    categories: Sequence[str] | None = None
-    feature: str | None = None
-    value: str | None = None
-    name: str | None = None
-    feature_names: Sequence[str] | str | os.PathLike[str] | None = None
-    missing: str = "error"
-    unknown: str = "isolated"
-
-    def __post_init__(self) -> None:
-        for name, choices in _CHOICES.items():
-            if (value := getattr(self, name)) not in choices:
-                raise ConfigError(Argument(name), f" must be one of {', '.join(map(repr, choices))}, got {value!r}")
-
-    @property
-    def edge_options(self) -> dict[str, Any]:
-        """What is read of the edges beside their ends, by name; those of a graph that is there already are its own."""
-        return {name: getattr(self, name) for name in _OF_EDGES}
-
-    def record(self) -> dict[str, Any]:
-        """What tomorrow's files of the same shape are read by: columns and what they mean, not which times count."""
-        names = ("source", "target", "header", *_OF_EDGES, *_OF_FEATURES)
-        kept = {name: getattr(self, name) for name in names if name not in ("since", "until")}
-        return {
-            name: value if isinstance(value, (str, bool)) else list(value)
-            for name, value in kept.items()
-            if value is not None and (value is not False or name in ("header", "features_header"))
-        }
-
-    def as_at_the_fit(self, record: Mapping[str, Any], *, edges: bool, features: bool) -> Reading:
-        """This reading, with what it leaves open of tables of edges or features as the fit had it; that is logged."""
-        names = [*(("source", "target", "header", *_OF_EDGES) if edges else ()), *(_OF_FEATURES if features else ())]
-        open_now = [name for name in names if getattr(self, name) is None or (name == "directed" and not self.directed)]
-        taken = {name: record[name] for name in open_now if name in record}
-        if self.since is None and self.until is None:
-            taken.pop("time", None)
-        if taken:
-            parts = [part for name, value in taken.items() for part in (" ", Argument(name, value))]
-            log.info(Sentence("read as at the fit:", *parts))
-        return replace(self, **taken)
-
-    def given(self, *names: str) -> str | None:
-        """The first of these options that is set, None where none is."""
-        return next((name for name in names if getattr(self, name) not in (None, False)), None)
 
 
 @dataclass(frozen=True)
@@ -143,9 +71,9 @@ def read_inputs(
         discard_reading(out)
     began = time.perf_counter()
     if is_frame(edges):
-        edges = Graph.from_dataframe(edges, reading.source, reading.target, **reading.edge_options)
-        read: dict[str, Any] = dict.fromkeys(("source", "target", *_OF_EDGES))
-        reading = replace(reading, **read | {"directed": False})
+        options = {name: getattr(reading, name) for name in EDGE_OPTIONS if name != "header"}
+        edges = Graph.from_dataframe(edges, **options)
+        reading = replace(reading, **vars(EdgeOptions(header=reading.header)))
     if isinstance(edges, Graph):
         graph, joined = _with_graph(edges, "a Graph", features, reading, like)
     elif not _is_path(edges):
@@ -249,11 +177,6 @@ def describe(counts: Mapping[str, int]) -> str:
     )
 
 
-def named_header(header: bool | None, *names: str | None) -> bool | None:
-    """Whether the file has a header: as `header` says, else True if a column is asked for by name, else None."""
-    return True if header is None and any(name and not name.isdigit() for name in names) else header
-
-
 def stages(progress: Progress | None) -> Callable[[str, int, int], None]:
     """A report of build stages that goes to `progress`."""
     return lambda stage, done, total: None if progress is None else progress(stage, done, total, {})
@@ -268,7 +191,7 @@ def _with_graph(
     """The graph with these features; a matrix is in the graph's row order."""
     from rae.features import FeatureTable
 
-    if name := reading.given("source", "target", "header", *_OF_EDGES):
+    if name := reading.given(*EDGE_OPTIONS):
         raise GraphError(Argument(name), f" says how an edge file is read, {what}")
     table = read_features_of(features, reading, like)
     return _join(graph, table, reading) if isinstance(table, FeatureTable) else (graph, table)
@@ -296,11 +219,9 @@ def _with_file(
     progress: Progress | None,
 ) -> tuple[Graph, Any]:
     from rae.features import FeatureTable
-    from rae.io.edges import EdgeOptions, open_edges
+    from rae.io.edges import open_edges
 
-    names = (reading.source, reading.target, reading.weight, reading.kind, reading.time)
-    header, options = named_header(reading.header, *names), EdgeOptions(**reading.edge_options)
-    opened = open_edges(path, source=reading.source, target=reading.target, header=header, options=options)
+    opened = open_edges(path, reading)
     if len(opened.table.names) > 2 and not opened.guessed:
         log.info(str(opened))
     if (suggestion := opened.suggestion) is not None:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import difflib
 import logging
 import os
 import time
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rae.config import ExactConfig, Settings
 from rae.errors import Argument, ConfigError, FeatureError, FileError, MemoryWarning, Sentence, size
-from rae.inputs import Inputs, Reading, check_output, dataset_inputs, is_table, read_inputs
+from rae.inputs import Inputs, check_output, dataset_inputs, is_table, read_inputs
 from rae.progress import Asked, Progress, shown
+from rae.reading import Reading
 from rae.resume import VectorCache, fit_key, vectors_key
 from rae.run import EMBEDDINGS, INFO, MODEL, PAGE, Run, check_free, finish_moves, load_model, model_checksum
 from rae.storage.objects import ObjectPath, is_url, place
@@ -357,12 +357,8 @@ def _inputs(
 ) -> Inputs:
     """The inputs that were given, or those that are read now; `record` is how those of a fit were read."""
     if not isinstance(edges, Inputs):
-        known = [field.name for field in fields(Reading)]
-        for name in [name for name in reading if name not in known]:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else "settings go into config=rae.Config(...)"
-            raise ConfigError(f"unknown argument {name!r}; {hint}", argument=name)
-        how = Reading(**reading).as_at_the_fit(record or {}, edges=is_table(edges), features=is_table(features))
+        how = Reading.of(reading, "settings go into config=rae.Config(...)")
+        how = how.as_at_the_fit(record or {}, edges=is_table(edges), features=is_table(features))
         return read_inputs(edges, features, how, memory=memory, out=out, like=like, progress=progress)
     if features is not None or reading:
         name = "features" if features is not None else next(iter(reading))

@@ -339,13 +339,13 @@ class Run:
         ...     changed.added, changed.removed, changed.new_nodes, run.counts["nodes"]
         (1, 1, 1, 5)
         """
-        from rae.inputs import Reading
         from rae.progress import shown
+        from rae.reading import Reading
         from rae.updater import refuse_lean, update_run
 
         refuse_lean(self)
         with shown(progress) as report:
-            return update_run(self, added, removed, features, Reading(**reading), fold, report)
+            return update_run(self, added, removed, features, Reading.of(reading), fold, report)
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:

@@ -12,7 +12,7 @@ from rae.cli.reading_options import reading_options
 from rae.progress import seconds
 
 if TYPE_CHECKING:
-    from rae.inputs import Reading
+    from rae.reading import Reading
 
 
 @click.command(short_help="embed another graph with a fitted model")

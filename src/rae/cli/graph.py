@@ -10,10 +10,8 @@ import click
 from rae.cli.console import Console, columns, global_options, size
 from rae.cli.memory_options import cluster_options
 from rae.cli.reading_options import with_edge_options
-from rae.inputs import named_header, stages
+from rae.inputs import stages
 from rae.progress import seconds
-
-_COLUMNS = ("source", "target", "weight", "kind", "time")
 
 
 @click.group(short_help="store a graph as a folder that opens at once")
@@ -48,11 +46,10 @@ def build(
     edges: str,
     out: str,
     order: str,
-    header: bool | None,
     force: bool,
     ray: str | None,
     ray_cores: int | None,
-    **columns_read: Any,
+    **options: Any,
 ) -> None:
     """Build a graph folder from EDGES: Parquet, CSV, TSV or a plain edge list, gzipped or not.
 
@@ -77,17 +74,9 @@ def build(
     start = time.perf_counter()
     with console.progress() as progress:
         if ray is not None:
-            built = _build_on_cluster(ray, ray_cores, edges, out, order, header, force, stages(progress), columns_read)
+            built = _build_on_cluster(ray, ray_cores, edges, out, order, force, stages(progress), options)
         else:
-            built = build_graph(
-                edges,
-                out,
-                header=named_header(header, *(columns_read[name] for name in _COLUMNS)),
-                order=order,
-                force=force,
-                report=stages(progress),
-                **columns_read,
-            )
+            built = build_graph(edges, out, order=order, force=force, report=stages(progress), **options)
     elapsed = time.perf_counter() - start
     files = sizes_below(out)
     counts: dict[str, Any] = {
@@ -115,21 +104,20 @@ def _build_on_cluster(
     edges: str,
     out: str,
     order: str,
-    header: bool | None,
     force: bool,
     report: Any,
-    read: dict[str, Any],
+    options: dict[str, Any],
 ) -> Any:
     """The graph that a cluster builds; what only one machine builds is refused."""
     from rae.engine.cluster import Cluster
     from rae.engine.graph_build import build_graph_on_cluster
     from rae.errors import Argument, ConfigError
 
-    others = {"header": header, "order": None if order == "none" else order, **read}
-    others = {name: value for name, value in others.items() if name not in ("source", "target")}
-    if (name := next((name for name, value in others.items() if value not in (None, False)), None)) is not None:
-        raise ConfigError(
-            Argument(name, others[name]), " is for a build on one machine; leave ", Argument("ray"), " out"
-        )
-    ends = {name: read[name] for name in ("source", "target")}
+    ends = {name: options[name] for name in ("source", "target")}
+    others = {**options, "order": None if order == "none" else order}
+    for name in others.keys() - ends.keys():
+        if others[name] not in (None, False):
+            raise ConfigError(
+                Argument(name, others[name]), " is for a build on one machine; leave ", Argument("ray"), " out"
+            )
     return build_graph_on_cluster(edges, out, Cluster(ray, ray_cores), force=force, report=report, **ends)

@@ -15,7 +15,7 @@ from rae.config import Settings
 from rae.progress import seconds
 
 if TYPE_CHECKING:
-    from rae.inputs import Reading
+    from rae.reading import Reading
 
 
 def _host_options(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from rae.cli.settings import bundled
-from rae.inputs import Reading
+from rae.reading import Reading
 
 DOUBLED = ["add", "count", "max"]  # as in rae.graph.channels, which takes long to import
 

@@ -36,9 +36,10 @@ from rae.graph.folder import IDS, OFFSETS, TARGETS, open_graph, write_array, wri
 from rae.graph.folder_builder import check_writable, discard_build, new_folder
 from rae.graph.id_numbering import CLOSE, index_type
 from rae.graph.ids import id_array, is_text
-from rae.io.edges import EdgeOptions, open_edges
+from rae.io.edges import open_edges
 from rae.io.files import File, file_errors, identify
 from rae.io.tables import BATCH, ArrowTable
+from rae.reading import EdgeOptions
 from rae.storage.objects import ObjectPath, place
 from rae.storage.parts import Parts
 from rae.version import versions_of
@@ -208,7 +209,7 @@ def build_by_parts(
     folder, report = Path(path), report or (lambda *_: None)
     discard_build(folder)
     check_writable(folder, force)
-    opened = open_edges(edges, source=source, target=target, options=EdgeOptions())
+    opened = open_edges(edges, EdgeOptions(source=source, target=target))
     table = opened.table
     if not isinstance(table, ArrowTable) or any(file.kind != "parquet" or file.compression for file in table.files):
         what = f"a cluster builds a graph of Parquet files, {edges} is another kind; leave "

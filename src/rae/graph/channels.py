@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 
 from rae.errors import Argument, ConfigError, GraphError
 from rae.graph.ids import is_text, usable
+from rae.reading import EdgeOptions
 
 Floats = np.ndarray[Any, np.dtype[np.float32]]
 Codes = np.ndarray[Any, np.dtype[np.float32]]
@@ -53,6 +54,11 @@ class EdgeValues:
                 *(Argument("doubled", "count"), " makes the number of rows the weight of an edge, so no weights are "),
                 *("read; leave ", Argument("weight"), " out, or pass ", Argument("doubled", "add")),
             )
+
+    @classmethod
+    def of(cls, options: EdgeOptions) -> EdgeValues:
+        """What a table that is read so gives."""
+        return cls(options.weight is not None, bool(options.directed), options.kind is not None, options.doubled)
 
     def __bool__(self) -> bool:
         """Whether there is anything beside the ends of the edges."""

@@ -39,6 +39,7 @@ from rae.graph.ids import distinct, find_sorted, id_array, index_in, one_kind, s
 from rae.graph.times import TimeWindow
 from rae.memory import mapped
 from rae.ops.sampling import adjacent
+from rae.reading import EdgeOptions
 
 if TYPE_CHECKING:
     import scipy.sparse as sp
@@ -439,30 +440,22 @@ class Graph:
         source: str | None = None,
         target: str | None = None,
         ids: Any = None,
-        *,
-        weight: str | None = None,
-        directed: bool = False,
-        kind: str | None = None,
-        doubled: str | None = None,
-        time: str | None = None,
-        since: Any = None,
-        until: Any = None,
+        **options: Any,
     ) -> Graph:
         """The graph of a data frame of any library: pandas, polars, Arrow, DuckDB and others.
 
-        `source` and `target` name its columns; by default those with usual names (source and target,
-        from and to, caller and called, ...), else the first two. `weight`, `kind` and `time` name columns too, and none
-        is read unless it is named; the others as in `from_edges`. Of the times `since` is the first that counts,
-        `until` the first that does not: timestamps, dates or numbers, as the column has them.
+        `source` and `target` name its columns; by default those with usual names (source and target, from and to,
+        caller and called, ...), else the first two. `ids` as in `from_edges`. `options` are `weight`, `directed`,
+        `kind`, `doubled`, `time`, `since` and `until`, those of `rae.reading.EdgeOptions`; no other column is read
+        unless it is named.
 
         >>> list(Graph.from_dataframe(pa.table({"weight": [0.5], "source": ["ann"], "target": ["bob"]})).ids)
         ['ann', 'bob']
         """
-        values = EdgeValues(weight is not None, bool(directed), kind is not None, doubled)
-        times, may_be_empty = {"time": time, "since": since, "until": until}, ids is not None
-        *columns, outside = frame_columns(df, source, target, weight, kind, **times, may_be_empty=may_be_empty)
-        first, second, *given = columns
-        graph = cls._from_columns(first, second, None if ids is None else id_array(ids), values, *given)
+        reading = EdgeOptions.of({"source": source, "target": target, **options})
+        first, second, weight, kind, outside = frame_columns(df, reading, may_be_empty=ids is not None)
+        nodes = None if ids is None else id_array(ids)
+        graph = cls._from_columns(first, second, nodes, EdgeValues.of(reading), weight, kind)
         counts = replace(graph.counts, rows=graph.counts.rows + outside, outside=outside)
         return replace(graph, counts=counts)
 
@@ -640,22 +633,11 @@ def two_columns(edges: Any) -> tuple[pa.Array, pa.Array]:
     return id_array([p[0] for p in pairs]), id_array([p[1] for p in pairs])
 
 
-def frame_columns(
-    df: Any,
-    source: str | None = None,
-    target: str | None = None,
-    weight: str | None = None,
-    kind: str | None = None,
-    *,
-    time: str | None = None,
-    since: Any = None,
-    until: Any = None,
-    may_be_empty: bool = True,
-) -> Batch:
+def frame_columns(df: Any, options: EdgeOptions, *, may_be_empty: bool = True) -> Batch:
     """The edges of a data frame of any library: the columns that `Graph.from_dataframe` reads."""
     table = as_table(df)
     names = table.column_names
-    ends, guessed = edge_columns(names, source, target)
+    ends, guessed = edge_columns(names, options.source, options.target)
     if guessed:
         first, second = (names[i] for i in ends)
         log.warning(
@@ -664,10 +646,9 @@ def frame_columns(
                 *(Argument("source", ...), " and ", Argument("target", ...), " if that is wrong"),
             )
         )
-    others = named_columns(names, ends, {"weight": weight, "kind": kind, "time": time})
-    window = TimeWindow.of(time, since, until)
+    others = named_columns(names, ends, options.others)
     outside = 0
-    if window is not None:
+    if (window := TimeWindow.of(options)) is not None:
         inside = window.contains(table.column(others["time"]))
         outside = table.num_rows - int(pc.sum(inside).as_py() or 0)
         if outside == table.num_rows > 0 and not may_be_empty:

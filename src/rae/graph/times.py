@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from rae.errors import Argument, ConfigError, GraphError
 from rae.graph.ids import is_text, usable
+from rae.reading import EdgeOptions
 
 MICROSECONDS = pa.timestamp("us")
 UTC = pa.timestamp("us", "UTC")
@@ -38,9 +39,9 @@ class TimeWindow:
     until: Any = None
 
     @classmethod
-    def of(cls, column: str | None, since: Any, until: Any) -> TimeWindow | None:
+    def of(cls, options: EdgeOptions) -> TimeWindow | None:
         """The window, None where no time is asked about; a bound without a column is refused, and the reverse."""
-        bounds = {"since": since, "until": until}
+        column, bounds = options.time, {"since": options.since, "until": options.until}
         given = next((name for name, bound in bounds.items() if bound is not None), None)
         if column is None:
             if given is None:
@@ -51,11 +52,12 @@ class TimeWindow:
                 *(Argument("time", column), " is the column of the times that count; pass "),
                 *(Argument("since", ...), " or ", Argument("until", ...), " as well, or leave it out"),
             )
-        window = cls(since, until)
+        window = cls(**bounds)
         low, high = (_instant(name, bound) for name, bound in bounds.items())
         comparable = isinstance(low, datetime.datetime) == isinstance(high, datetime.datetime)
         if low is not None and high is not None and comparable and not low < high:  # type: ignore[operator]
-            raise ConfigError(Argument("since"), " must be before ", Argument("until"), f", got {since} and {until}")
+            got = f", got {options.since} and {options.until}"
+            raise ConfigError(Argument("since"), " must be before ", Argument("until"), got)
         return window
 
     def empty(self, column: Any) -> GraphError:

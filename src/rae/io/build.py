@@ -13,7 +13,8 @@ from rae.graph.folder import INFO, open_graph
 from rae.graph.folder_builder import build_folder, check_writable, discard_build
 from rae.graph.id_numbering import Report
 from rae.graph.row_order import ORDERS
-from rae.io.edges import EdgeFile, EdgeOptions, open_edges
+from rae.io.edges import EdgeFile, open_edges
+from rae.reading import EdgeOptions
 from rae.storage.objects import ObjectPath, place
 from rae.storage.scratch import scratch_folder
 
@@ -24,43 +25,25 @@ def build_graph(
     edges: str | os.PathLike[str],
     path: str | os.PathLike[str],
     *,
-    source: str | None = None,
-    target: str | None = None,
-    header: bool | None = None,
-    weight: str | None = None,
-    directed: bool = False,
-    kind: str | None = None,
-    doubled: str | None = None,
-    time: str | None = None,
-    since: Any = None,
-    until: Any = None,
     order: str = "none",
     force: bool = False,
     report: Report | None = None,
+    **options: Any,
 ) -> Graph:
     """The graph of an edge file, opened from the folder `path` that it was written to.
 
     The folder is what `write_graph` writes of what `read_edges` reads, byte for byte, but the whole is
-    never in memory. All that says how the file is read, from `source` to `until`, is as in `read_edges`.
+    never in memory. `options` say how the file is read, as in `read_edges`.
     `order="locality"` puts rows that are near each other in the graph near each other in memory, which makes embedding
     faster; ids stay what they are. `force` replaces a graph folder that is there. Both may be in an object store.
     """
-    options = EdgeOptions(
-        weight=weight, directed=directed, kind=kind, doubled=doubled, time=time, since=since, until=until
-    )
+    reading = EdgeOptions.of(options)
     where = place(path)
     if isinstance(where, ObjectPath):
         if (where / INFO).is_file() and not force:
             raise FileError(f"{where} exists; choose another name, or pass ", Argument("force", True), " to replace it")
         with scratch_folder() as scratch:
-            read: dict[str, Any] = {
-                "source": source,
-                "target": target,
-                "header": header,
-                "order": order,
-                "report": report,
-            }
-            build_graph(edges, scratch / "graph", **read, **vars(options))
+            build_graph(edges, scratch / "graph", order=order, report=report, **options)
             where.upload_folder(scratch / "graph", INFO)
         return open_graph(path)
     folder = Path(path)
@@ -68,7 +51,7 @@ def build_graph(
     check_writable(folder, force)
     if order not in ORDERS:
         raise ConfigError(Argument("order"), f" must be one of {', '.join(ORDERS)}, got {order!r}")
-    opened = open_edges(edges, source=source, target=target, header=header, options=options)
+    opened = open_edges(edges, reading)
     if (suggestion := opened.suggestion) is not None:
         log.info(suggestion)
     return build_opened(opened, folder, order=order, force=force, report=report)

@@ -26,39 +26,12 @@ from rae.io.files import check_path
 from rae.io.header import is_missing, is_number
 from rae.io.tables import TEXT_KINDS, ArrowTable, Table, id_batches, open_table, read_ids
 from rae.io.text import NotPlain, TextTable
+from rae.reading import EDGE_OPTIONS, EdgeOptions
 
 log = logging.getLogger("rae")
 T = TypeVar("T")
 
 MISSING_WORDS = ("nan", "NaN", "NAN", "null", "NULL", "Null", "NA", "N/A", "n/a", "#N/A", "<NA>", "None")
-
-
-@dataclass(frozen=True, kw_only=True)
-class EdgeOptions:
-    """What is read of an edge table beside the ends: columns by name, and how they are used (see `read_edges`)."""
-
-    weight: str | None = None
-    directed: bool = False
-    kind: str | None = None
-    doubled: str | None = None
-    time: str | None = None
-    since: Any = None
-    until: Any = None
-
-    @property
-    def values(self) -> EdgeValues:
-        """What the graph keeps of its edges."""
-        return EdgeValues(self.weight is not None, self.directed, self.kind is not None, self.doubled)
-
-    @property
-    def window(self) -> TimeWindow | None:
-        """The times that count."""
-        return TimeWindow.of(self.time, self.since, self.until)
-
-    @property
-    def columns(self) -> dict[str, str | None]:
-        """The columns that are named."""
-        return {"weight": self.weight, "kind": self.kind, "time": self.time}
 
 
 @dataclass(frozen=True)
@@ -259,73 +232,41 @@ class _BadRow(Exception):  # noqa: N818  # becomes a GraphError that names the f
         self.row, self.column, self.reason = row, column, reason
 
 
-def read_edges(
-    path: str | os.PathLike[str],
-    *,
-    source: str | None = None,
-    target: str | None = None,
-    header: bool | None = None,
-    ids: Any = None,
-    as_text: bool = False,
-    weight: str | None = None,
-    directed: bool = False,
-    kind: str | None = None,
-    doubled: str | None = None,
-    time: str | None = None,
-    since: Any = None,
-    until: Any = None,
-) -> Graph:
+def read_edges(path: str | os.PathLike[str], *, ids: Any = None, as_text: bool = False, **options: Any) -> Graph:
     """The graph of an edge file: Parquet, Arrow, CSV, TSV or a plain edge list, packed or not.
 
-    `source` and `target` name its columns (without a header they are called "1", "2", ...); by
-    default those with the usual names (source and target, from and to, caller and called, ...), else
-    the first two. Other columns are read where they are named. `header` says whether a text file begins with one; by
-    default its rows decide (see `rae.io.header.has_header`). `ids` are the nodes, in that order, edges
-    or not; by default the ends of the edges. Whole numbers stay whole at any size, text stays text;
-    with `as_text` whole numbers are text too. A graph folder is opened as it is.
+    `ids` are the nodes, in that order, edges or not; by default the ends of the edges. Whole numbers stay whole at any
+    size, text stays text; with `as_text` whole numbers are text too. A graph folder is opened as it is.
 
-    `weight` names a column of numbers above 0 (rows of weight 0 are left out, and counted); `directed` edges go from
-    source to target; `kind` names a column of words, at most 16 different ones. `doubled` edges "add" their weights
-    (the default where there are any), "count" as the weight, or the largest stays ("max"). `time` names a column of
-    timestamps, dates or numbers, of which `since` is the first that counts and `until` the first that does not.
+    `options` are `source`, `target` and `header`, `weight`, `directed`, `kind`, `doubled`, `time`, `since` and `until`:
+    the columns by name, and what becomes of them (see `rae.reading.EdgeOptions`).
     """
     check_path(path, "rae.Graph.from_dataframe")
-    options = EdgeOptions(
-        weight=weight, directed=directed, kind=kind, doubled=doubled, time=time, since=since, until=until
-    )
+    reading = EdgeOptions.of(options)
     if is_graph_folder(path):
-        given = {"source": source, "target": target, "header": header, "ids": ids, "as_text": as_text or None}
-        given |= vars(options) | {"directed": directed or None}
-        if named := [name for name, value in given.items() if value is not None]:
-            raise GraphError(f"{path} is a graph folder, which takes no ", Argument(named[0], ...), "; leave it out")
+        named = reading.given(*EDGE_OPTIONS[:3]) or ("ids" if ids is not None else "as_text" if as_text else None)
+        if (named := named or reading.given(*EDGE_OPTIONS[3:])) is not None:
+            raise GraphError(f"{path} is a graph folder, which takes no ", Argument(named, ...), "; leave it out")
         return open_graph(path)
-    opened = open_edges(path, source=source, target=target, header=header, options=options)
-    return opened.graph(ids, as_text=as_text)
+    return open_edges(path, reading).graph(ids, as_text=as_text)
 
 
-def open_edges(
-    path: str | os.PathLike[str],
-    *,
-    source: str | None = None,
-    target: str | None = None,
-    header: bool | None = None,
-    options: EdgeOptions | None = None,
-) -> EdgeFile:
+def open_edges(path: str | os.PathLike[str], options: EdgeOptions | None = None) -> EdgeFile:
     """The edge file and the columns that will be read; a guess is logged as a warning."""
     options = options or EdgeOptions()
-    values, window = options.values, options.window  # refused before the file is opened
-    table = open_table(path, header)
+    values, window = EdgeValues.of(options), TimeWindow.of(options)  # refused before the file is opened
+    table = open_table(path, options.begins_with_names)
     if len(table.names) < 2:
         raise GraphError(
             f"{path} has one column, expected two: the ends of each edge, with a comma, tab or blank between"
         )
     try:
-        ends, guessed = edge_columns(table.names, source, target)
-        others = named_columns(table.names, ends, options.columns)
+        ends, guessed = edge_columns(table.names, options.source, options.target)
+        others = named_columns(table.names, ends, options.others)
     except GraphError as error:
         raise GraphError(f"{path}: ", error) from None
     opened = EdgeFile(path, table, ends, guessed, others, values, window)
-    nodes = source is target is None and is_like_a_node_table(table.names)
+    nodes = options.source is options.target is None and is_like_a_node_table(table.names)
     if guessed or nodes:
         advice = ("; pass ", Argument("source", ...), " and ", Argument("target", ...), " if that is wrong")
         other = (", or give the file as ", Argument("features"), " if each row is a node") if nodes else ()
