@@ -20,8 +20,7 @@ from scipy.sparse import csgraph
 
 from rae.baselines.colors import FIRST, SECOND, colors, counted, graph_numbers, mixed, node_kinds
 from rae.baselines.registry import method
-from rae.baselines.skipgram import Floats, word_vectors
-from rae.datasets.options import positive, whole_number
+from rae.baselines.skipgram import Floats, SkipGram, word_vectors
 from rae.errors import ConfigError
 from rae.graph import Graph
 from rae.runtime import generator
@@ -43,7 +42,7 @@ KINDS = ("wl", "paths", "graphlets")
     },
 )
 @dataclass(frozen=True, kw_only=True)
-class DeepGraphKernel:
+class DeepGraphKernel(SkipGram):
     """Counts of substructures times their skip-gram vectors; inner products of rows are the deep kernel.
 
     `rounds` is of "wl"; of "graphlets" are `size`, at most 7, and `samples`: how many are drawn from each graph, each
@@ -59,18 +58,13 @@ class DeepGraphKernel:
     window: int = 10
     negatives: int = 5
     passes: int = 5
-    learning_rate: float = 0.025
-    seed: int = 0
 
     def __post_init__(self) -> None:
         if self.substructures not in KINDS:
             raise ConfigError(f"substructures must be one of {', '.join(KINDS)}, got {self.substructures!r}")
-        lows = {"rounds": 0, "size": 2, "seed": 0}
-        for name in ("rounds", "size", "samples", "near", "dims", "window", "negatives", "passes", "seed"):
-            whole_number(name, getattr(self, name), lows.get(name, 1))
+        super().__post_init__()
         if self.size > 7:
             raise ConfigError(f"size must be 7 or less, got {self.size}")
-        positive("learning_rate", self.learning_rate)
 
     def fit_transform(self, graphs: Sequence[Graph], features: Sequence[Any] | None = None) -> Floats:
         """One row per graph.  -> (g, dims)"""
@@ -78,10 +72,7 @@ class DeepGraphKernel:
         lengths = [len(sentence) for sentence in sentences]
         words = np.concatenate(sentences)
         n_words = int(words.max(initial=-1)) + 1
-        vectors = word_vectors(
-            sentences, n_words, dims=self.dims, window=self.window, negatives=self.negatives, passes=self.passes,
-            learning_rate=self.learning_rate, seed=self.seed,
-        )  # fmt: skip
+        vectors = self._learned(word_vectors, sentences, n_words)
         counts = counted(words, np.repeat(owners, lengths), len(graphs), n_words)
         return np.asarray(counts @ vectors, np.float32)
 

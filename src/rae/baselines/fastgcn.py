@@ -15,7 +15,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from rae.baselines.networks import NEEDS, Input, Labelled, NeuralClassifier, descend, dropout, validation_score
+from rae.baselines.gcn import GCN
+from rae.baselines.networks import NEEDS, Input, Labelled, descend, dropout, validation_score
 from rae.baselines.registry import method
 from rae.graph import Graph
 from rae.runtime import generator
@@ -23,28 +24,19 @@ from rae.runtime import generator
 
 @method("FastGCN", paper="Chen et al. 2018", needs=NEEDS, by_dataset={"pubmed": {"samples": 100}})
 @dataclass(kw_only=True, eq=False)
-class FastGCN(NeuralClassifier):
+class FastGCN(GCN):
     """Two layers, the weights of the first decay; batches of labelled nodes, sampled sums. Sees labels.
 
     It stops when the validation loss is above its mean over the last `window` passes over the labelled nodes.
     """
 
-    dims: int = 16
     samples: int = 400
     batch: int = 256
     drop: float = 0.0
-    learning_rate: float = 0.01
-    weight_decay: float = 5e-4
-    steps: int = 200
     window: int = 30
 
     def _train(self, data: Input, labelled: Labelled, graph: Graph) -> nn.Module:
         model = _Network(data.width, self.dims, labelled.n_classes, self.drop).to(data.x.device)
-        groups = [
-            {"params": model.first.parameters(), "weight_decay": self.weight_decay},
-            {"params": model.second.parameters(), "weight_decay": 0.0},
-        ]
-        optimizer = torch.optim.Adam(groups, self.learning_rate)
         matrix, random = convolution_of(graph), generator(self.seed, "fastgcn")
         weight = np.asarray(matrix.multiply(matrix).sum(0)).reshape(-1)
         chance = weight / weight.sum()
@@ -65,9 +57,9 @@ class FastGCN(NeuralClassifier):
             if (step + 1) % passes:
                 return False
             checks.append(validation_score(model, lambda: model.scores(average, data), labelled)[0])
-            return len(checks) > self.window + 1 and checks[-1] > float(np.mean(checks[-self.window - 1 : -1]))
+            return self._stops(checks)
 
-        self.losses = descend(optimizer, loss, self.steps * passes, after)
+        self.losses = descend(self._optimizer(model), loss, self.steps * passes, after)
         return model
 
 

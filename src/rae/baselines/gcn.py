@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -40,11 +42,6 @@ class GCN(NeuralClassifier):
 
     def _train(self, data: Input, labelled: Labelled, graph: Graph) -> nn.Module:
         model = _Network(data.width, self.dims, labelled.n_classes, self.drop).to(data.x.device)
-        groups = [
-            {"params": model.first.parameters(), "weight_decay": self.weight_decay},
-            {"params": model.second.parameters(), "weight_decay": 0.0},
-        ]
-        optimizer = torch.optim.Adam(groups, self.learning_rate)
         matrix = data.convolution()
         checks: list[float] = []
 
@@ -53,10 +50,21 @@ class GCN(NeuralClassifier):
 
         def after(step: int, value: float) -> bool:
             checks.append(validation_score(model, lambda: model.scores(data.x, matrix), labelled)[0])
-            return step > self.window and checks[-1] > float(np.mean(checks[-self.window - 1 : -1]))
+            return self._stops(checks)
 
-        self.losses = descend(optimizer, loss, self.steps, after)
+        self.losses = descend(self._optimizer(model), loss, self.steps, after)
         return model
+
+    def _optimizer(self, model: Any) -> torch.optim.Optimizer:
+        groups = [
+            {"params": model.first.parameters(), "weight_decay": self.weight_decay},
+            {"params": model.second.parameters(), "weight_decay": 0.0},
+        ]
+        return torch.optim.Adam(groups, self.learning_rate)
+
+    def _stops(self, checks: Sequence[float]) -> bool:
+        """Whether the last validation loss is above the mean of as many before it as the window has."""
+        return len(checks) > self.window + 1 and checks[-1] > float(np.mean(checks[-self.window - 1 : -1]))
 
 
 class _Network(nn.Module):

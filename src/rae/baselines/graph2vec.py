@@ -10,14 +10,13 @@ import numpy as np
 
 from rae.baselines.colors import colors
 from rae.baselines.registry import method
-from rae.baselines.skipgram import Floats, document_vectors
-from rae.datasets.options import positive, whole_number
+from rae.baselines.skipgram import Floats, SkipGram, document_vectors
 from rae.graph import Graph
 
 
 @method("graph2vec", paper="Narayanan et al. 2017", needs=("gensim",), of="graphs")
 @dataclass(frozen=True, kw_only=True)
-class Graph2Vec:
+class Graph2Vec(SkipGram):
     """A vector per graph that predicts which Weisfeiler-Lehman subtrees its nodes have (gensim's PV-DBOW).
 
     Subtrees have up to `rounds` levels; each word is contrasted with `negatives` random ones, `passes` times.
@@ -27,20 +26,10 @@ class Graph2Vec:
     rounds: int = 3
     negatives: int = 10
     passes: int = 50
-    learning_rate: float = 0.025
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        for name, low in (("dims", 1), ("rounds", 0), ("negatives", 1), ("passes", 1), ("seed", 0)):
-            whole_number(name, getattr(self, name), low)
-        positive("learning_rate", self.learning_rate)
 
     def fit_transform(self, graphs: Sequence[Graph], features: Sequence[Any] | None = None) -> Floats:
         """One row per graph.  -> (g, dims)"""
         found = np.stack(colors(graphs, features, self.rounds))
         ends = np.cumsum([g.n_nodes for g in graphs])[:-1]
         documents = [part.reshape(-1) for part in np.split(found, ends, axis=1)]
-        return document_vectors(
-            documents, dims=self.dims, negatives=self.negatives, passes=self.passes,
-            learning_rate=self.learning_rate, seed=self.seed,
-        )  # fmt: skip
+        return self._learned(document_vectors, documents)

@@ -9,50 +9,35 @@ from dataclasses import dataclass
 from typing import Any
 
 from rae.baselines.registry import method
-from rae.baselines.skipgram import Floats, word_vectors
-from rae.baselines.walks import Ints, random_walks
-from rae.datasets.options import positive, whole_number
+from rae.baselines.skipgram import Floats, SkipGram, word_vectors
+from rae.baselines.walks import random_walks
+from rae.datasets.options import positive
 from rae.graph import Graph
 
 
 @method("DeepWalk", paper="Perozzi et al. 2014", needs=("gensim",))
 @dataclass(frozen=True, kw_only=True)
-class DeepWalk:
+class DeepWalk(SkipGram):
     """Skip-gram vectors of uniform random walks; a node without neighbours gets zeros.
 
     Every node starts `walks` walks of `length` nodes; two nodes at most `window` apart on a walk are
     a pair, contrasted with `negatives` random nodes, `passes` times over all walks.
     """
 
-    dims: int = 128
     walks: int = 5
     length: int = 20
     window: int = 10
     negatives: int = 2
-    passes: int = 1
     learning_rate: float = 0.05
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        for name, low in (("dims", 1), ("walks", 1), ("length", 2), ("window", 1), ("negatives", 1), ("passes", 1)):
-            whole_number(name, getattr(self, name), low)
-        whole_number("seed", self.seed, 0)
-        positive("learning_rate", self.learning_rate)
 
     def fit_transform(self, graph: Graph, features: Any = None) -> Floats:
         """One vector per node, in row order.  -> (n, dims)"""
         p, q = self._bias()
         walks = random_walks(graph, walks=self.walks, length=self.length, p=p, q=q, seed=self.seed)
-        return self._skip_gram(walks, graph.n_nodes)
+        return self._learned(word_vectors, walks, graph.n_nodes)
 
     def _bias(self) -> tuple[float, float]:
         return 1.0, 1.0
-
-    def _skip_gram(self, walks: Ints, n_nodes: int) -> Floats:
-        return word_vectors(
-            walks, n_nodes, dims=self.dims, window=self.window, negatives=self.negatives, passes=self.passes,
-            learning_rate=self.learning_rate, seed=self.seed,
-        )  # fmt: skip
 
 
 @method("node2vec", paper="Grover and Leskovec 2016", needs=("gensim",))

@@ -13,9 +13,8 @@ import numpy as np
 
 from rae.baselines.refex import log_bins
 from rae.baselines.registry import method
-from rae.baselines.skipgram import Floats, word_vectors
+from rae.baselines.skipgram import Floats, SkipGram, word_vectors
 from rae.baselines.walks import random_walks
-from rae.datasets.options import positive, whole_number
 from rae.errors import ConfigError
 from rae.features import measures
 from rae.graph import Graph
@@ -26,28 +25,21 @@ MOTIFS = ("edges", "triangles", "squares", "paths", "tails")
 
 @method("role2vec", paper="Ahmed et al. 2018", needs=("gensim",))
 @dataclass(frozen=True, kw_only=True)
-class Role2Vec:
+class Role2Vec(SkipGram):
     """Skip-gram vectors of the types of nodes along uniform walks; a node without neighbours gets zeros.
 
     Bins are those of `ReFeX`: the lowest share `bins` of the nodes gets 0, that share of the others 1, and so on.
     """
 
-    dims: int = 128
     motifs: tuple[str, ...] = ("edges", "triangles", "squares")
     bins: float = 0.5
     walks: int = 10
     length: int = 80
     window: int = 10
     negatives: int = 5
-    passes: int = 1
-    learning_rate: float = 0.025
-    seed: int = 0
 
     def __post_init__(self) -> None:
-        for name, low in (("dims", 1), ("walks", 1), ("length", 2), ("window", 1), ("negatives", 1), ("passes", 1)):
-            whole_number(name, getattr(self, name), low)
-        whole_number("seed", self.seed, 0)
-        positive("learning_rate", self.learning_rate)
+        super().__post_init__()
         if isinstance(self.bins, bool) or not isinstance(self.bins, (int, float)) or not 0 < self.bins < 1:
             raise ConfigError(f"bins must be a number between 0 and 1, got {self.bins!r}")
         if not self.motifs or not set(self.motifs) <= set(MOTIFS):
@@ -57,10 +49,7 @@ class Role2Vec:
         """One vector per node, in row order; nodes of one type have the same.  -> (n, dims)"""
         types = self.types(graph)
         walks = random_walks(graph, walks=self.walks, length=self.length, seed=self.seed)
-        vectors = word_vectors(
-            types[walks], graph.n_nodes, dims=self.dims, window=self.window, negatives=self.negatives,
-            passes=self.passes, learning_rate=self.learning_rate, seed=self.seed,
-        )  # fmt: skip
+        vectors = self._learned(word_vectors, types[walks], graph.n_nodes)
         return np.ascontiguousarray(vectors[types] * (graph.degrees > 0)[:, None])
 
     def types(self, graph: Graph) -> Ints:

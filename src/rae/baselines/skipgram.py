@@ -8,11 +8,14 @@ from __future__ import annotations
 import contextlib
 import importlib
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields
+from inspect import signature
 from typing import Any
 
 import numpy as np
 
+from rae.datasets.options import positive, whole_number
 from rae.errors import MissingExtraError
 from rae.memory import row_chunks
 from rae.runtime import key
@@ -22,6 +25,28 @@ MOST_WORDS = 10_000  # gensim drops what a sentence has beyond that
 Floats = np.ndarray[Any, np.dtype[np.float32]]
 Words = np.ndarray[Any, np.dtype[np.integer[Any]]]
 Sentences = Words | Sequence[Words]  # all of one length, or of several
+LEAST = {"seed": 0, "rounds": 0, "levels": 0, "length": 2, "size": 2}  # of settings that are whole numbers; others 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class SkipGram:
+    """The settings of a method that learns vectors of words: `passes` over all sentences."""
+
+    dims: int = 128
+    passes: int = 1
+    learning_rate: float = 0.025
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            if field.type == "int":
+                whole_number(field.name, getattr(self, field.name), LEAST.get(field.name, 1))
+        positive("learning_rate", self.learning_rate)
+
+    def _learned(self, by: Callable[..., Floats], *sentences: Any, **more: Any) -> Floats:
+        """The vectors that `word_vectors` or `document_vectors` learns with these settings."""
+        wanted = signature(by).parameters
+        return by(*sentences, **{f.name: getattr(self, f.name) for f in fields(self) if f.name in wanted}, **more)
 
 
 def word_vectors(

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from rae.baselines.registry import method
-from rae.baselines.skipgram import Floats, word_vectors
-from rae.datasets.options import fraction, positive, whole_number
+from rae.baselines.skipgram import Floats, SkipGram, word_vectors
+from rae.datasets.options import fraction
 from rae.errors import ConfigError
 from rae.graph import Graph
 from rae.memory import row_chunks
@@ -29,14 +29,13 @@ SOURCES = 512  # nodes whose rings are found at a time
 
 @method("struc2vec", paper="Ribeiro et al. 2017", needs=("gensim",))
 @dataclass(frozen=True, kw_only=True)
-class Struc2Vec:
+class Struc2Vec(SkipGram):
     """Skip-gram vectors of walks over levels of structural similarity; a node without neighbours gets zeros.
 
     `levels` is the paper's third optimisation: rings of up to so many steps. `pairs="near"` is the second: a node is
     compared with the log2(n) nodes above and below it in the order of degrees; `"all"` compares all.
     """
 
-    dims: int = 128
     walks: int = 10
     length: int = 80
     window: int = 10
@@ -44,14 +43,9 @@ class Struc2Vec:
     levels: int = 4
     pairs: str = "near"
     stay: float = 0.3
-    learning_rate: float = 0.025
-    seed: int = 0
 
     def __post_init__(self) -> None:
-        for name, low in (("dims", 1), ("walks", 1), ("length", 2), ("window", 1), ("passes", 1), ("levels", 0)):
-            whole_number(name, getattr(self, name), low)
-        whole_number("seed", self.seed, 0)
-        positive("learning_rate", self.learning_rate)
+        super().__post_init__()
         if self.pairs not in ("near", "all"):
             raise ConfigError(f"pairs must be one of 'near', 'all', got {self.pairs!r}")
         if fraction("stay", self.stay) == 0:
@@ -63,10 +57,7 @@ class Struc2Vec:
         if np.count_nonzero(graph.degrees) > 1:
             levels = structural_distances(graph, compared(graph, self.pairs), self.levels)
             walks = _walks(graph, levels, self.walks, self.length, self.stay, self.seed)
-        return word_vectors(
-            walks, graph.n_nodes, dims=self.dims, window=self.window, negatives=0, passes=self.passes,
-            learning_rate=self.learning_rate, seed=self.seed, hierarchical=True,
-        )  # fmt: skip
+        return self._learned(word_vectors, walks, graph.n_nodes, negatives=0, hierarchical=True)
 
 
 # ------------------------------------------------------------------------------------------ distances

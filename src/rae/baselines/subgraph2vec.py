@@ -14,36 +14,26 @@ import numpy as np
 
 from rae.baselines.colors import colors, counted, graph_numbers
 from rae.baselines.registry import method
-from rae.baselines.skipgram import Floats, word_vectors
-from rae.datasets.options import positive, whole_number
+from rae.baselines.skipgram import Floats, SkipGram, word_vectors
 from rae.graph import Graph
 
 
 @method("subgraph2vec", paper="Narayanan et al. 2016", needs=("gensim",), of="graphs")
 @dataclass(frozen=True, kw_only=True)
-class Subgraph2Vec:
+class Subgraph2Vec(SkipGram):
     """The sum of the skip-gram vectors of a graph's Weisfeiler-Lehman subtrees, of up to `rounds` levels."""
 
     dims: int = 32
     rounds: int = 2
     negatives: int = 5
     passes: int = 10
-    learning_rate: float = 0.025
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        for name, low in (("dims", 1), ("rounds", 0), ("negatives", 1), ("passes", 1), ("seed", 0)):
-            whole_number(name, getattr(self, name), low)
-        positive("learning_rate", self.learning_rate)
 
     def fit_transform(self, graphs: Sequence[Graph], features: Sequence[Any] | None = None) -> Floats:
         """One row per graph.  -> (g, dims)"""
         found = colors(graphs, features, self.rounds)
         n_words = int(found[-1].max(initial=-1)) + 1
-        vectors = word_vectors(
-            contexts(found, Graph.disjoint_union(graphs)), n_words, dims=self.dims, window=1, negatives=self.negatives,
-            passes=self.passes, learning_rate=self.learning_rate, seed=self.seed,
-        )  # fmt: skip
+        pairs = contexts(found, Graph.disjoint_union(graphs))
+        vectors = self._learned(word_vectors, pairs, n_words, window=1)
         owners = np.tile(graph_numbers(graphs), len(found))
         counts = counted(np.concatenate(found), owners, len(graphs), n_words)
         return np.asarray(counts @ vectors, np.float32)
