@@ -623,27 +623,17 @@ class Run:
             _, columns["role"], columns["confidence"], _ = self.role_table()
         return pa.table({**columns, "embedding": vector_table(ids, z).column("embedding")})
 
-    def explore(
-        self,
-        *,
-        title: str = "",
-        labels: Any = None,
-        sample: int | None = None,
-        height: int = 720,
-        force: bool = False,
-        progress: Asked = None,
-    ) -> Page:
+    def explore(self, **options: Any) -> Page:
         """The page of this run, which a notebook shows below the cell, as `rae explore` writes it.
 
-        A page that is there is shown as it is, unless something is asked of it or `force` makes it anew. `labels` is a
-        table of labels to colour the map by, a file or a data frame. `height` is in pixels. The page is copied into
-        the notebook, so that it needs neither a server nor a network.
+        A page that is there is shown as it is, unless something is asked of it or `force=True` makes it anew. `title`
+        is its heading, `labels` a table of labels to colour the map by, a file or a data frame, `sample` the most nodes
+        on the map. `height` is in pixels, `progress` as in `fit_run`. The page is copied into the notebook, so that it
+        needs neither a server nor a network.
         """
         # The page is made above the run (docs/architecture.md), which therefore knows it by name alone.
         page = importlib.import_module("rae.explore.inline")
-        shown: Page = page.inline_page(
-            self, title=title, labels=labels, sample=sample, height=height, force=force, progress=progress
-        )
+        shown: Page = page.inline_page(self, **options)
         return shown
 
     def export(self, to: str, target: str | Path, **options: Any) -> Written:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -27,21 +27,7 @@ if TYPE_CHECKING:
 @device_option
 @global_options
 @click.pass_obj
-def embed(
-    console: Console,
-    run: str,
-    edges: str,
-    features: str | None,
-    reading: Reading,
-    memory: str | None,
-    half: bool,
-    dtype: str,
-    ray: str | None,
-    ray_cores: int | None,
-    device: str,
-    out: str,
-    force: bool,
-) -> None:
+def embed(console: Console, /, run: str, edges: str, features: str | None, reading: Reading, **options: Any) -> None:
     """Embed the graph in EDGES with the model of RUN, without learning anything new.
 
     RUN is a run folder or a model.safetensors file. The graph may be the same one grown, or another
@@ -65,10 +51,7 @@ def embed(
 
     console.use_threads()
     with console.progress() as progress:
-        embedded = embed_file(
-            run, edges, features, out=out, memory=memory, half=half, dtype=dtype,
-            force=force, device=device, ray=ray, ray_cores=ray_cores, progress=progress, **vars(reading),
-        )  # fmt: skip
+        embedded = embed_file(run, edges, features, progress=progress, **options, **vars(reading))
     counts, timings, written = embedded.counts, embedded.timings, embedded.n_bytes
     rows = [
         ("time", f"read {seconds(timings['read'])}, embed {seconds(timings['embed'])}"),

@@ -33,22 +33,7 @@ if TYPE_CHECKING:
 @global_options
 @click.pass_obj
 def fit(
-    console: Console,
-    edges: str,
-    features: str | None,
-    reading: Reading,
-    config: Settings,
-    memory: str | None,
-    half: bool,
-    dtype: str,
-    ray: str | None,
-    ray_cores: int | None,
-    device: str,
-    out: str | None,
-    force: bool,
-    page: bool | None,
-    names: str | None,
-    lean: bool,
+    console: Console, /, edges: str, features: str | None, reading: Reading, config: Settings, **options: Any
 ) -> None:
     """Learn a model from the graph in EDGES and embed its nodes.
 
@@ -73,11 +58,7 @@ def fit(
 
     console.use_threads()
     with console.progress() as progress:
-        run = fit_run(
-            edges, features, out=out, config=config, memory=memory, half=half, dtype=dtype,
-            page=page, names=names, lean=lean, force=force, device=device, ray=ray, ray_cores=ray_cores,
-            progress=progress, **vars(reading),
-        )  # fmt: skip
+        run = fit_run(edges, features, config=config, progress=progress, **options, **vars(reading))
     report(run, console)
 
 
