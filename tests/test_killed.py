@@ -20,7 +20,7 @@ from rae.errors import GraphError, RunError
 from rae.explore import write_page
 from rae.graph import Graph
 from rae.graph.folder_builder import ENDS
-from rae.run import INFO, PAGE, RUN_FILES, finish_moves
+from rae.run_folder import INFO, PAGE, RUN_FILES, finish_moves
 from rae.storage.atomic import atomic_path, write_text
 from rae.storage.scratch import scratch_folder
 
@@ -172,7 +172,7 @@ def killed_in_the_moves(monkeypatch, after: int, **options) -> bool:
 
     with monkeypatch.context() as killed:
         killed.setattr(Path, "replace", move)
-        killed.setattr("rae.run.shutil.rmtree", lambda *_, **__: None)
+        killed.setattr("rae.run_folder.shutil.rmtree", lambda *_, **__: None)
         try:
             fit(page=False, **options)
         except Killed:
@@ -213,7 +213,7 @@ def test_a_damaged_list_of_moves_is_refused_in_one_sentence(here, monkeypatch):
 
 def test_a_fit_killed_after_its_last_move_leaves_nothing(here, monkeypatch):
     with monkeypatch.context() as killed:
-        killed.setattr("rae.run.shutil.rmtree", lambda *_, **__: None)
+        killed.setattr("rae.run_folder.shutil.rmtree", lambda *_, **__: None)
         fit(page=False)
     assert [path for path in (here / "run").iterdir() if path.name.startswith(".")]
 

@@ -13,22 +13,9 @@ from rae import RAE, FeatureTable, Graph
 from rae.errors import CheckpointError, FeatureError, FileError, RunError
 from rae.graph.folder import checksum
 from rae.io.embeddings import embeddings_model
-from rae.run import (
-    DENSE,
-    EMBEDDINGS,
-    GRAPH,
-    GRAPH_FILES,
-    INFO,
-    MODEL,
-    PAGE,
-    RUN_FILES,
-    SPARSE,
-    Run,
-    check_free,
-    load_model,
-    model_checksum,
-    summary,
-)
+from rae.run import Run, load_model, model_checksum, summary
+from rae.run_folder import DENSE, EMBEDDINGS, GRAPH, INFO, MODEL, PAGE, RUN_FILES, SPARSE, check_free
+from rae.updates import GRAPH_FILES
 
 
 @pytest.fixture(scope="module")

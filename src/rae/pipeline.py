@@ -17,7 +17,8 @@ from rae.inputs import Inputs, check_output, dataset_inputs, is_table, read_inpu
 from rae.progress import Asked, Progress, shown
 from rae.reading import Reading
 from rae.resume import VectorCache, fit_key, vectors_key
-from rae.run import EMBEDDINGS, INFO, MODEL, PAGE, Run, check_free, finish_moves, load_model, model_checksum
+from rae.run import Run, load_model, model_checksum
+from rae.run_folder import EMBEDDINGS, INFO, MODEL, PAGE, check_free, finish_moves
 from rae.storage.objects import ObjectPath, is_url, place
 from rae.storage.scratch import scratch_folder
 

@@ -11,9 +11,6 @@
     updates/              what is current, after the first update (see `rae.updates`)
 
 Rows of the graph, of the features and of the embeddings are in the same order.
-
-A run is written to a hidden staging folder and moved into place, run.json last: a folder with run.json is
-complete, and a run that is replaced stays complete until the new one is.
 """
 
 from __future__ import annotations
@@ -23,10 +20,8 @@ import importlib
 import json
 import logging
 import platform
-import re
 import shutil
 import time
-import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -34,7 +29,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from rae.errors import Argument, RaeError, RunError
-from rae.updates import CHANNEL_FILES, FOLDER, GRAPH_FILES, STATE, State, UpdateFolder
+from rae.run_folder import (
+    CARDS,
+    DENSE,
+    FITTED_ROLES,
+    FORCE,
+    FORMAT,
+    FORMAT_VERSION,
+    GRAPH,
+    INFO,
+    MODEL,
+    NAMES,
+    NOTICE,
+    PAGE,
+    RUN_FILES,
+    SPARSE,
+    check_free,
+    read_info,
+    staging_folder,
+)
+from rae.run_folder import EMBEDDINGS as EMBEDDINGS
+from rae.updates import GRAPH_FILES, State, UpdateFolder
 from rae.version import versions_of
 
 if TYPE_CHECKING:
@@ -74,36 +89,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("rae")
 T = TypeVar("T")
 
-FORMAT, FORMAT_VERSION = "rae run", 1
-MODEL, EMBEDDINGS, INFO = "model.safetensors", "embeddings.parquet", "run.json"
-PAGE, NOTICE = "explore/index.html", "explore/NOTICE.txt"
-GRAPH, SPARSE, DENSE, NAMES = "graph", "features.npz", "features.npy", "names.parquet"
-ROLES, CARDS, FITTED_ROLES = "roles.parquet", "roles.json", "roles.safetensors"
-# Every file of a run, in the order of removal: the model last, so that a graph folder without a model
-# is never taken for part of a run. No other file is ever replaced.
-RUN_FILES = (
-    *(INFO, STATE, PAGE, NOTICE, ROLES, CARDS, FITTED_ROLES),
-    *(*GRAPH_FILES, *CHANNEL_FILES, SPARSE, DENSE, NAMES, EMBEDDINGS, MODEL),
-)
-OUT, FORCE = Argument("out"), Argument("force", True)
 COUNTS = ("nodes", "edges", "isolated", "features", "width", "rows", "doubled", "self_loops")
 STAGES = ("read", "fit", "embed")
-STAGING = re.compile(r"\.[0-9a-f]{32}\.tmp")  # the name of a staging folder
-MOVES = "moves.json"  # in a complete staging folder: the files of the run that are moved into their places
-_FIT = {"first": float, "last": float, "steps": int, "rank": float, "cosine": float}
-_PATTERN = {  # of run.json
-    "settings": dict,
-    "versions": {str: str},
-    "counts": {str: int},
-    "timings": {str: float},
-    "training": {str: _FIT},
-    "history": [{"loss": str, "step": int, "value": float}],
-    "inputs": {str: {"path": str, "bytes": int}},
-    "asked?": {"key?": str, "page?": bool, "half?": bool},
-    "reading?": {str: (str, bool, [str])},
-    "channels?": [str],
-    "weighted?": bool,
-}
 LIBRARIES = ("numpy", "scipy", "pyarrow", "torch", "safetensors", "scikit-learn")
 
 
@@ -125,7 +112,7 @@ class Run:
             if any((folder / name).exists() for name in RUN_FILES):
                 raise RunError(f"the run in {folder} is incomplete: it has no {INFO}; fit it again with ", FORCE)
             raise RunError(f"{folder} is not a run folder: it has no {INFO}; `rae fit EDGES --out {folder}` makes one")
-        return cls(folder, _read_info(folder / INFO))
+        return cls(folder, read_info(folder / INFO))
 
     @classmethod
     def create(
@@ -162,7 +149,7 @@ class Run:
         folder = Path(path)
         check_free(folder, force=force)
         matrix = _in_row_order(ids, graph, features)
-        with _staging_folder(folder) as new:
+        with staging_folder(folder) as new:
             model.save(new / MODEL)
             if graph is not None:
                 write_graph(new / GRAPH, graph)
@@ -684,101 +671,6 @@ def _write_vectors(embeddings: Any, path: Path, ids: pa.Array, model: str, dtype
     return width
 
 
-@contextlib.contextmanager
-def _staging_folder(folder: Path) -> Iterator[Path]:
-    """A hidden folder to write a run in; when the block ends well its files replace those of the old run.
-
-    When it does not (a full disk, Ctrl-C), the old run is still there, complete. The moves themselves
-    need no space; if they are cut off, the run lacks its run.json, and `finish_moves` goes on with them.
-    """
-    from rae.storage.atomic import write_json
-    from rae.storage.lock import LOCK, exclusive_lock
-
-    is_new = not folder.exists()
-    folder.mkdir(parents=True, exist_ok=True)
-    for abandoned in _abandoned_staging(folder):
-        shutil.rmtree(abandoned, ignore_errors=True)
-    staging = folder / f".{uuid.uuid4().hex}.tmp"
-    try:
-        staging.mkdir()
-        with exclusive_lock(staging / LOCK):
-            yield staging
-            write_json(staging / MOVES, [name for name in RUN_FILES if (staging / name).is_file()])
-            _move(staging, folder)
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
-        if is_new and not any(folder.iterdir()):
-            folder.rmdir()
-
-
-def _move(staging: Path, folder: Path) -> None:
-    """Replace the run in a folder by the staged one, run.json last; wherever that was cut off, it goes on."""
-    from rae.storage.documents import expect, read_json
-
-    try:
-        expect(new := read_json(staging / MOVES), [str])
-    except ValueError as error:
-        raise RunError(f"{staging / MOVES} is damaged: {error}; remove {staging}, and fit the run again") from None
-    for name in RUN_FILES:
-        if name not in new or (staging / name).is_file():
-            (folder / name).unlink(missing_ok=True)
-    shutil.rmtree(folder / FOLDER, ignore_errors=True)  # updates of the run that is replaced
-    for name in [name for name in reversed(RUN_FILES) if (staging / name).is_file()]:
-        (folder / name).parent.mkdir(exist_ok=True)
-        (staging / name).replace(folder / name)
-
-
-def finish_moves(path: str | Path) -> bool:
-    """Remove what killed fits left in this folder; True if one was moving its files, which are now in their places."""
-    folder, moved = Path(path), False
-    for staging in _abandoned_staging(folder) if folder.is_dir() else ():
-        if (staging / MOVES).is_file():
-            _move(staging, folder)
-            moved = True
-        shutil.rmtree(staging, ignore_errors=True)
-    return moved
-
-
-def _abandoned_staging(folder: Path) -> list[Path]:
-    """The staging folders of killed fits; that of a running fit is an error."""
-    from rae.storage.lock import LOCK, exclusive_lock
-
-    abandoned = [path for path in folder.iterdir() if STAGING.fullmatch(path.name) and path.is_dir()]
-    for path in [path for path in abandoned if (path / LOCK).is_file()]:
-        with exclusive_lock(path / LOCK) as free:
-            if not free:
-                raise RunError(f"another fit is writing its run into {folder}; wait for it, or choose another ", OUT)
-    return abandoned
-
-
-def check_free(path: str | Path, *, force: bool = False) -> None:
-    """Refuse a folder that is in use; called before any work, and again before writing."""
-    folder = Path(path)
-    if not folder.exists():
-        return
-    if not folder.is_dir():
-        raise RunError(OUT, f" must be a folder, {folder} is a file; choose another name")
-    blocked = [folder / name for name in RUN_FILES if (folder / name).is_dir()]
-    if blocked:
-        raise RunError(f"{blocked[0]} is a folder where a file of the run must go; choose another ", OUT)
-    for inner in (folder / GRAPH, folder / Path(PAGE).parent):
-        if inner.is_symlink() or (inner.exists() and not inner.is_dir()):
-            raise RunError(f"{inner} is a file or a link where a folder of the run must go; choose another ", OUT)
-    graph = folder / GRAPH
-    if any((folder / name).exists() for name in GRAPH_FILES) and not (folder / MODEL).is_file():
-        raise RunError(f"{graph} holds a graph that no run wrote, it would be replaced; choose another ", OUT)
-    if force or not set(folder.iterdir()) - set(_abandoned_staging(folder)):
-        return
-    if (folder / INFO).is_file():
-        raise RunError(f"{folder} holds a run already; choose another ", OUT, ", or pass ", FORCE, " to replace it")
-    if any((folder / name).exists() for name in RUN_FILES):
-        raise RunError(f"{folder} holds an incomplete run; pass ", FORCE, " to replace it")
-    raise RunError(
-        *(f"{folder} is not empty; choose another ", OUT, ", or pass ", FORCE),
-        " to write the run beside what is there",
-    )
-
-
 def load_model(path: str | Path) -> RAE:
     """The model of a run folder, or of a model file."""
     if Path(path).is_file():
@@ -863,28 +755,6 @@ def _read_matrix(path: Path) -> Matrix:
 
 def _in_order(values: Mapping[str, Any], order: tuple[str, ...]) -> dict[str, Any]:
     return {name: values[name] for name in (*order, *(n for n in values if n not in order)) if name in values}
-
-
-def _read_info(path: Path) -> dict[str, Any]:
-    from rae.errors import one_line
-    from rae.storage.documents import expect, read_json
-
-    try:
-        info = read_json(path)
-    except (OSError, ValueError) as error:
-        reason = one_line(error)
-        raise RunError(f"{path} is not what `rae fit` writes: {reason}; fit the run again with ", FORCE) from None
-    if not isinstance(info, dict) or info.get("format") != FORMAT:
-        raise RunError(f"{path} is not what `rae fit` writes; is this another program's folder?")
-    format_version = info.get("format_version")
-    if type(format_version) is not int or format_version > FORMAT_VERSION:
-        shown = repr(format_version)[:20]
-        raise RunError(f"{path} has format version {shown}, this rae reads up to {FORMAT_VERSION}; upgrade rae")
-    try:
-        expect(info, _PATTERN)
-    except ValueError as error:
-        raise RunError(f"{path} is damaged: {error}; fit the run again with ", FORCE) from None
-    return info
 
 
 def _versions() -> dict[str, str]:

@@ -64,7 +64,7 @@ def fit(
 
 def report(run: Run, console: Console) -> None:
     """Print the result of a fit and where it is."""
-    from rae.run import PAGE
+    from rae.run_folder import PAGE
 
     training: dict[str, dict[str, Any]] = run.info["training"]
     timings, counts = run.timings, run.counts

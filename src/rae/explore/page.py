@@ -26,7 +26,8 @@ from rae.explore.neighbors import page_neighbors
 from rae.explore.pack import id_arrays, pack_arrays, smallest_unsigned
 from rae.explore.sample import map_rows
 from rae.progress import Progress
-from rae.run import NOTICE, PAGE, Run
+from rae.run import Run
+from rae.run_folder import NOTICE, PAGE
 from rae.storage.atomic import write_text
 
 Ints = np.ndarray[Any, np.dtype[np.integer[Any]]]

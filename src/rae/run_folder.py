@@ -1,0 +1,165 @@
+"""The files of a run folder: their names, how a new run takes their places, and what run.json holds.
+
+A run is written to a hidden staging folder and moved into place, run.json last: a folder with run.json is
+complete, and a run that is replaced stays complete until the new one is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shutil
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from rae.errors import Argument, RunError
+from rae.updates import CHANNEL_FILES, FOLDER, GRAPH_FILES, STATE
+
+FORMAT, FORMAT_VERSION = "rae run", 1
+MODEL, EMBEDDINGS, INFO = "model.safetensors", "embeddings.parquet", "run.json"
+PAGE, NOTICE = "explore/index.html", "explore/NOTICE.txt"
+GRAPH, SPARSE, DENSE, NAMES = "graph", "features.npz", "features.npy", "names.parquet"
+ROLES, CARDS, FITTED_ROLES = "roles.parquet", "roles.json", "roles.safetensors"
+# Every file of a run, in the order of removal: the model last, so that a graph folder without a model
+# is never taken for part of a run. No other file is ever replaced.
+RUN_FILES = (
+    *(INFO, STATE, PAGE, NOTICE, ROLES, CARDS, FITTED_ROLES),
+    *(*GRAPH_FILES, *CHANNEL_FILES, SPARSE, DENSE, NAMES, EMBEDDINGS, MODEL),
+)
+OUT, FORCE = Argument("out"), Argument("force", True)
+STAGING = re.compile(r"\.[0-9a-f]{32}\.tmp")  # the name of a staging folder
+MOVES = "moves.json"  # in a complete staging folder: the files of the run that are moved into their places
+_FIT = {"first": float, "last": float, "steps": int, "rank": float, "cosine": float}
+_PATTERN = {  # of run.json
+    "settings": dict,
+    "versions": {str: str},
+    "counts": {str: int},
+    "timings": {str: float},
+    "training": {str: _FIT},
+    "history": [{"loss": str, "step": int, "value": float}],
+    "inputs": {str: {"path": str, "bytes": int}},
+    "asked?": {"key?": str, "page?": bool, "half?": bool},
+    "reading?": {str: (str, bool, [str])},
+    "channels?": [str],
+    "weighted?": bool,
+}
+
+
+@contextlib.contextmanager
+def staging_folder(folder: Path) -> Iterator[Path]:
+    """A hidden folder to write a run in; when the block ends well its files replace those of the old run.
+
+    When it does not (a full disk, Ctrl-C), the old run is still there, complete. The moves themselves
+    need no space; if they are cut off, the run lacks its run.json, and `finish_moves` goes on with them.
+    """
+    from rae.storage.atomic import write_json
+    from rae.storage.lock import LOCK, exclusive_lock
+
+    is_new = not folder.exists()
+    folder.mkdir(parents=True, exist_ok=True)
+    for abandoned in _abandoned_staging(folder):
+        shutil.rmtree(abandoned, ignore_errors=True)
+    staging = folder / f".{uuid.uuid4().hex}.tmp"
+    try:
+        staging.mkdir()
+        with exclusive_lock(staging / LOCK):
+            yield staging
+            write_json(staging / MOVES, [name for name in RUN_FILES if (staging / name).is_file()])
+            _move(staging, folder)
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+        if is_new and not any(folder.iterdir()):
+            folder.rmdir()
+
+
+def _move(staging: Path, folder: Path) -> None:
+    """Replace the run in a folder by the staged one, run.json last; wherever that was cut off, it goes on."""
+    from rae.storage.documents import expect, read_json
+
+    try:
+        expect(new := read_json(staging / MOVES), [str])
+    except ValueError as error:
+        raise RunError(f"{staging / MOVES} is damaged: {error}; remove {staging}, and fit the run again") from None
+    for name in RUN_FILES:
+        if name not in new or (staging / name).is_file():
+            (folder / name).unlink(missing_ok=True)
+    shutil.rmtree(folder / FOLDER, ignore_errors=True)  # updates of the run that is replaced
+    for name in [name for name in reversed(RUN_FILES) if (staging / name).is_file()]:
+        (folder / name).parent.mkdir(exist_ok=True)
+        (staging / name).replace(folder / name)
+
+
+def finish_moves(path: str | Path) -> bool:
+    """Remove what killed fits left in this folder; True if one was moving its files, which are now in their places."""
+    folder, moved = Path(path), False
+    for staging in _abandoned_staging(folder) if folder.is_dir() else ():
+        if (staging / MOVES).is_file():
+            _move(staging, folder)
+            moved = True
+        shutil.rmtree(staging, ignore_errors=True)
+    return moved
+
+
+def _abandoned_staging(folder: Path) -> list[Path]:
+    """The staging folders of killed fits; that of a running fit is an error."""
+    from rae.storage.lock import LOCK, exclusive_lock
+
+    abandoned = [path for path in folder.iterdir() if STAGING.fullmatch(path.name) and path.is_dir()]
+    for path in [path for path in abandoned if (path / LOCK).is_file()]:
+        with exclusive_lock(path / LOCK) as free:
+            if not free:
+                raise RunError(f"another fit is writing its run into {folder}; wait for it, or choose another ", OUT)
+    return abandoned
+
+
+def check_free(path: str | Path, *, force: bool = False) -> None:
+    """Refuse a folder that is in use; called before any work, and again before writing."""
+    folder = Path(path)
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise RunError(OUT, f" must be a folder, {folder} is a file; choose another name")
+    blocked = [folder / name for name in RUN_FILES if (folder / name).is_dir()]
+    if blocked:
+        raise RunError(f"{blocked[0]} is a folder where a file of the run must go; choose another ", OUT)
+    for inner in (folder / GRAPH, folder / Path(PAGE).parent):
+        if inner.is_symlink() or (inner.exists() and not inner.is_dir()):
+            raise RunError(f"{inner} is a file or a link where a folder of the run must go; choose another ", OUT)
+    graph = folder / GRAPH
+    if any((folder / name).exists() for name in GRAPH_FILES) and not (folder / MODEL).is_file():
+        raise RunError(f"{graph} holds a graph that no run wrote, it would be replaced; choose another ", OUT)
+    if force or not set(folder.iterdir()) - set(_abandoned_staging(folder)):
+        return
+    if (folder / INFO).is_file():
+        raise RunError(f"{folder} holds a run already; choose another ", OUT, ", or pass ", FORCE, " to replace it")
+    if any((folder / name).exists() for name in RUN_FILES):
+        raise RunError(f"{folder} holds an incomplete run; pass ", FORCE, " to replace it")
+    raise RunError(
+        *(f"{folder} is not empty; choose another ", OUT, ", or pass ", FORCE),
+        " to write the run beside what is there",
+    )
+
+
+def read_info(path: Path) -> dict[str, Any]:
+    """What run.json holds; a file that is damaged, foreign or newer is refused."""
+    from rae.errors import one_line
+    from rae.storage.documents import expect, read_json
+
+    try:
+        info = read_json(path)
+    except (OSError, ValueError) as error:
+        reason = one_line(error)
+        raise RunError(f"{path} is not what `rae fit` writes: {reason}; fit the run again with ", FORCE) from None
+    if not isinstance(info, dict) or info.get("format") != FORMAT:
+        raise RunError(f"{path} is not what `rae fit` writes; is this another program's folder?")
+    format_version = info.get("format_version")
+    if type(format_version) is not int or format_version > FORMAT_VERSION:
+        shown = repr(format_version)[:20]
+        raise RunError(f"{path} has format version {shown}, this rae reads up to {FORMAT_VERSION}; upgrade rae")
+    try:
+        expect(info, _PATTERN)
+    except ValueError as error:
+        raise RunError(f"{path} is damaged: {error}; fit the run again with ", FORCE) from None
+    return info
