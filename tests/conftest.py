@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import inspect
 import os
 import re
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+gc.disable()  # until all tests are collected: what is imported stays, and looking for garbage in it takes seconds
 # Before NumPy and torch are imported, and for the processes that tests start: a worker per core has one core.
 for library in ("OMP", "OPENBLAS"):
     os.environ.setdefault(f"{library}_NUM_THREADS", "1")
@@ -36,6 +38,13 @@ def no_wait_for_the_disk():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda handle: None)
         yield
+
+
+def pytest_collection_finish(session):
+    """Garbage is looked for among what tests make, not among the modules and tests themselves."""
+    gc.freeze()
+    gc.set_threshold(20_000, 10, 10)
+    gc.enable()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -71,7 +71,7 @@ def test_control_c_or_termination_in_the_middle_of_a_fit_leaves_no_file(here, se
     assert fit.stderr is not None
     try:
         assert "nodes" in fit.stderr.readline()  # the graph is read, the fit begins
-        time.sleep(2)
+        time.sleep(0.5)
         fit.send_signal(sent)
         out, err = fit.communicate(timeout=60)
     finally:

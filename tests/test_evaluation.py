@@ -16,6 +16,7 @@ import pytest
 import scipy.sparse as sp
 from scipy import stats
 
+from elsewhere import CONTEXT
 from rae import Graph, datasets
 from rae.cli.program import main
 from rae.errors import FileError, RaeError
@@ -587,29 +588,20 @@ def test_progress_counts_the_runs(toy, tmp_path):
     assert calls == [("runs", 1, 3, {}), ("runs", 2, 3, {}), ("runs", 3, 3, {})]
 
 
-def test_a_killed_worker_gives_one_sentence_that_says_what_to_do(tmp_path):
-    code = (
-        "import os, sys\n"
-        "from pathlib import Path\n"
-        "from rae.errors import RaeError\n"
-        "from rae.evaluation import runner\n"
-        "from rae.evaluation.table_spec import Effort\n"
-        "jobs = [runner.Job('toy', 0, 'house', s, Effort(1)) for s in range(2)]\n"
-        "if __name__ == '__main__':\n"
-        "    done = runner._compute_all(jobs + [runner.Job('toy', 0, 'kill', 0, Effort(1))] * 2, 2)\n"
-        "    try:\n"
-        "        for job, lines in done: print('done', job.dataset, flush=True)\n"
-        "    except RaeError as error: print(error)\n"
-        "else:\n"
-        "    from rae.evaluation import data\n"
-        "    get = data.get\n"
-        "    data.get = lambda name: os._exit(9) if name == 'kill' else get(name)\n"
-    )
-    (tmp_path / "killed.py").write_text(code)
+class Killed:
+    """A job that ends the worker process which unpacks it."""
 
-    out = subprocess.run([sys.executable, "killed.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120)
-    assert "a worker process was killed" in out.stdout, out.stderr
-    assert "with fewer jobs (jobs=1)" in out.stdout
+    def __reduce__(self):
+        return os._exit, (9,)
+
+
+def test_a_killed_worker_gives_one_sentence_that_says_what_to_do(monkeypatch):
+    monkeypatch.setattr(runner, "get_context", lambda _: CONTEXT)
+    jobs = [runner.Job("toy", 0, "house", seed, Effort(1)) for seed in range(2)]
+
+    with pytest.raises(RaeError, match=r"^a worker process was killed, .* with fewer jobs \(jobs=1\)$"):
+        for _ in runner._compute_all([*jobs, Killed(), Killed()], 2):
+            pass
 
 
 def test_the_peak_of_memory_is_measured_without_proc_too(monkeypatch, tmp_path):

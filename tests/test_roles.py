@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from sklearn.cluster import kmeans_plusplus
 from sklearn.metrics import adjusted_rand_score
 
 from rae import RAE, Graph, Roles
@@ -16,7 +17,7 @@ from rae.datasets import load
 from rae.errors import CheckpointError, ConfigError, FeatureError, GraphError, NotFittedError, RunError
 from rae.io import read_embeddings
 from rae.roles.compare import compare
-from rae.roles.number import MOST_HALVINGS, choose_number, find_positions, uncertain_numbers
+from rae.roles.number import MOST_HALVINGS, choose_number, find_positions, kmeans_starts, uncertain_numbers
 from rae.roles.storage import describe_number, make_record, read_record, read_table
 from rae.roles.vectors import Projection, sample_rows
 
@@ -56,6 +57,15 @@ def test_prediction_strength_finds_the_number_of_round_groups(k):
     assert not roles.weak
     assert roles.curve[k] >= 0.8
     assert all(value < 0.8 for number, value in roles.curve.items() if number > k)
+
+
+@pytest.mark.parametrize("n", [3, 40, 8_000])  # the last one in several parts
+def test_starts_of_k_means_are_those_of_scikit_learn_one_after_the_other(n):
+    x = np.random.default_rng(n).normal(size=(n, 4))
+    x -= x.mean(0)
+    for k in (1, 2, 3):
+        ours, draw = kmeans_starts(x, k, np.random.RandomState(5)), np.random.RandomState(5)
+        assert np.array_equal(ours, [kmeans_plusplus(x, k, random_state=draw)[0] for _ in ours])
 
 
 def test_only_numbers_that_could_still_be_chosen_get_more_halvings():

@@ -295,6 +295,8 @@ def default_folder(edges: Any) -> Path:
 
 
 def _is_dataset(edges: Any) -> bool:
+    if isinstance(edges, (str, os.PathLike)):
+        return False
     from rae.datasets.dataset import Dataset
 
     return isinstance(edges, Dataset)

@@ -14,6 +14,7 @@ import itertools
 import logging
 import os
 import re
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -256,6 +257,22 @@ def torch_alone() -> Iterator[None]:
             with _counting:
                 _alone -= 1
             torch.set_num_threads(before)
+
+
+def libraries_alone(kind: str | None = None) -> Any:
+    """A block in which libraries of linear algebra ("blas"), and by default those of OpenMP too, work on one thread.
+
+    The same bytes on any number of cores, and faster for few rows.
+    """
+    return _libraries(len(sys.modules)).limit(limits=1, user_api=kind)
+
+
+@lru_cache(1)
+def _libraries(modules: int) -> Any:
+    """The libraries that are loaded; they are looked for anew after an import, which takes milliseconds."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
 
 
 def torch_alone_here() -> None:

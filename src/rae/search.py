@@ -26,7 +26,7 @@ from rae.errors import ConfigError, FeatureError, GraphError, MissingExtraError,
 from rae.graph.frames import is_frame, vectors_of
 from rae.graph.ids import id_array, index_in, is_text, shown
 from rae.memory import row_chunks
-from rae.runtime import generator, in_ranges
+from rae.runtime import generator, in_ranges, libraries_alone
 
 Floats = np.ndarray[Any, np.dtype[np.float32]]
 Doubles = np.ndarray[Any, np.dtype[np.float64]]
@@ -241,8 +241,6 @@ def nearest_rows(
 
     `scale` is that of z, where it is known.
     """
-    from threadpoolctl import threadpool_limits
-
     z = np.asarray(z, np.float32)
     scale = Scale.of(z) if scale is None else scale
     scaled = scale(queries)
@@ -254,7 +252,7 @@ def nearest_rows(
         for start, stop in tiles[first:last]:
             _search_tile(z, scale, scaled[start:stop], skip[start:stop], rows[start:stop], best[start:stop])
 
-    with threadpool_limits(1, user_api="blas"):
+    with libraries_alone("blas"):
         in_ranges(search_tiles, len(tiles))
     return rows, best.astype(np.float32)
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from rae.blocks import Block
 from rae.explore.marks import Marks
-from rae.runtime import generator
+from rae.runtime import generator, libraries_alone
 
 Floats = np.ndarray[Any, np.dtype[np.float32]]
 Doubles = np.ndarray[Any, np.dtype[np.float64]]
@@ -69,11 +69,9 @@ def block_coordinates(
     vectors: Floats, marks: Marks, blocks: Sequence[Block], weights: Mapping[str, float] | None
 ) -> Coordinates:
     """The coordinates of the vectors of all marks, as fine as the page has room for.  (m, d) -> (axes, m)"""
-    from threadpoolctl import threadpool_limits
-
     counts = np.bincount(marks.of)
     trials = np.sort(generator(0, "coordinates").permutation(len(vectors))[:TRIALS])
-    with threadpool_limits(1, "blas"):  # the same bytes on any number of cores
+    with libraries_alone("blas"):
         found = [_turned(vectors, counts, block, trials) for block in blocks]
         turned = [part for part in found if part is not None]
         if len(turned) < 2:

@@ -26,6 +26,7 @@ from rae.roles.vectors import (
     sample_rows,
     split_ids,
 )
+from rae.runtime import libraries_alone
 
 if TYPE_CHECKING:
     from rae.roles.cards import Card
@@ -123,15 +124,13 @@ class Roles:
         `model`, the checksum of the model file, ties the roles to it. `ids` are those of the nodes, for `to_pandas`;
         a data frame with an index or a column id brings its own.
         """
-        from threadpoolctl import threadpool_limits
-
         own, z = split_ids(z)
         z, blocks, ids = check_vectors(z), tuple(blocks), own if ids is None else ids
         self._ids, self._source = None if ids is None else checked_ids(ids, len(z)), None
         if blocks and blocks[-1].stop != z.shape[1]:
             raise FeatureError(f"blocks must make up the vectors ({z.shape[1]} columns), got {blocks[-1].stop} columns")
         rows = weighted(sample_rows(z, SAMPLE_ROWS, self.seed), blocks, self.weights)
-        with threadpool_limits(1):  # faster for so few rows, and the same bytes on any number of cores
+        with libraries_alone():
             parameters = self._fit_sample(rows)
         weights = parse_weights(self.weights, blocks) if blocks else {}
         parameters = replace(parameters, model=model, blocks=blocks, weights=weights)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rae.errors import ConfigError
+from rae.memory import row_chunks
 from rae.roles.vectors import Doubles, Ints
 from rae.runtime import generator, key
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 STRONG = 0.7  # of 0.6 to 0.8 the one at which planted roles are recovered best; at 0.8 many real graphs get two roles
 HALVINGS, MOST_HALVINGS, HALVED_ROWS = 4, 32, 4_000  # at a time, of one k in all, rows of both halves
 KMEANS_STARTS = 10  # of roles and of halves alike: a poor k-means of one half looks like a number that is not stable
+CACHED_DISTANCES = 1 << 17  # numbers that stay in the cache of a core
 STANDARD_ERRORS = 2  # from 0.7: a mean that is nearer is uncertain
 NODES_PER_POSITION = 4
 # Rows this near are one position. Rounding of float32 vectors stays below both limits (3e-8 of the spread, 1e-7 of the
@@ -146,4 +148,42 @@ def fit_kmeans(x: Doubles, k: int, seed: int) -> KMeans:
     """k-means, the best of several starts.  (n, p) -> KMeans"""
     from sklearn.cluster import KMeans
 
-    return KMeans(k, n_init=KMEANS_STARTS, random_state=int(key(seed, "roles", "k-means", k)) % 2**32).fit(x)
+    random = np.random.RandomState(int(key(seed, "roles", "k-means", k)) % 2**32)
+    starts = iter(kmeans_starts(x - x.mean(0), k, random))
+    return KMeans(k, init=lambda *_, **__: next(starts), n_init=KMEANS_STARTS).fit(x)
+
+
+def kmeans_starts(x: Doubles, k: int, random: np.random.RandomState) -> Doubles:
+    """The centres that k-means starts from: k-means++ with the draws of scikit-learn, several starts at once.
+
+    One after the other, they take most of the time in which the roles of a small graph are found.  -> (starts, k, p)
+    """
+    trials = 2 + int(np.log(k))
+    draws = random.random_sample((KMEANS_STARTS, 1 + (k - 1) * trials))
+    norms, ones = np.einsum("ij,ij->i", x, x), np.ones(len(x))
+    at_once = max(1, CACHED_DISTANCES // (trials * len(x)))
+    parts = [_kmeans_starts(x, k, draws[a:b], norms, ones) for a, b in row_chunks(KMEANS_STARTS, at_once)]
+    centers: Doubles = x[np.concatenate(parts)]
+    return centers
+
+
+def _kmeans_starts(x: Doubles, k: int, draws: Doubles, norms: Doubles, ones: Doubles) -> Ints:
+    """The rows that are centres, for the starts with these draws."""
+
+    def distances(rows: Ints) -> Doubles:
+        squares: Doubles = -2 * (x[rows] @ x.T)
+        squares += norms[rows, None]
+        squares += norms
+        return np.maximum(squares, 0, out=squares)
+
+    evenly = np.cumsum(ones / len(x))
+    chosen = np.searchsorted(evenly / evenly[-1], draws[:, :1], side="right")
+    nearest = distances(chosen[:, 0])
+    for shares in draws[:, 1:].reshape(len(draws), k - 1, -1).swapaxes(0, 1) if k > 1 else ():
+        totals = zip(np.cumsum(nearest, 1), shares * (nearest @ ones)[:, None], strict=True)
+        candidates = np.minimum([np.searchsorted(*pair) for pair in totals], len(x) - 1)  # a sum may be rounded down
+        reached = distances(candidates.reshape(-1)).reshape(*candidates.shape, -1)
+        np.minimum(reached, nearest[:, None], out=reached)
+        best = np.arange(len(draws)), (reached @ ones).argmin(1)
+        chosen, nearest = np.column_stack([chosen, candidates[best]]), reached[best]
+    return chosen
