@@ -39,7 +39,7 @@ test: .venv/dev   ## run the tests, in a worker per core; the slow ones stay out
 	@$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow"
 
 slow: .venv/docs  ## run the slow tests; one builds the site as make docs does
-	@$(BIN)/python -m pytest -n auto --dist worksteal -m slow tests
+	@$(BIN)/python -m pytest -n auto --dist worksteal -m slow $$(grep -l mark.slow tests/test_*.py)
 
 test-gpu: .venv/dev  ## run the tests that need a GPU, and keep their result in results/gpu.jsonl
 	@$(BIN)/python benchmarks/gpu.py --only suite

@@ -8,8 +8,9 @@ import os
 import re
 import signal
 import sys
+import sysconfig
 import warnings
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,21 @@ def pytest_collection_finish(session):
     gc.freeze()
     gc.set_threshold(20_000, 10, 10)
     gc.enable()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def standard_library_parsed_once():
+    """The modules of this Python are parsed once by a worker, not by every test that takes them for its example."""
+    from rae.datasets import stdlib
+
+    def parse(root):
+        return parsed(root) if str(root) == sysconfig.get_path("stdlib") else real(root)
+
+    real = stdlib.parse
+    parsed = lru_cache(lambda root: list(real(root)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stdlib, "parse", parse)
+        yield
 
 
 @pytest.hookimpl(wrapper=True)

@@ -263,12 +263,6 @@ def test_the_limit_by_our_kernel_averages_the_given_neighbours(load, planted):
 # ---------------------------------------------------------------------------------- performance
 
 
-def test_the_page_in_docs_is_what_the_lines_in_results_give(load, tmp_path):
-    load("performance").publish(ROOT / "results", tmp_path)
-
-    assert (tmp_path / "performance.md").read_text() == (ROOT / "docs" / "performance.md").read_text()
-
-
 def measured(*lines):
     """Lines as the ledger gives them."""
     return Measurements([{"rounds": 3, **line} for line in lines])
