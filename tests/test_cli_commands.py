@@ -147,6 +147,18 @@ def test_nodes_without_features_are_refused_or_get_zeros(here, rae):
     code, _, err = rae(*common, "--out", "run", "--missing", "zero")
     assert code == 0
     assert "1 nodes have no feature row: zeros" in err
+    assert "nobody has" not in err
+
+
+def test_zeros_that_nobody_else_has_are_said(here, rae):
+    rows = "".join(f"{node},{30 + i},{i - 2},{-5 - i}\n" for i, node in enumerate("abcdefg"))
+    (here / "nodes.csv").write_text("id,age,balance,debt\n" + rows)  # h has no row
+    common = ["fit", "edges.csv", "--features", "nodes.csv", "--missing", "zero", *SMALL]
+    err = rae(*common, "--out", "run")[2]
+
+    assert "zeros, which nobody has in column 'age' and 1 more (30 to 36)" in " ".join(err.split())
+    err = rae(*common, "--columns", "balance", "--out", "neutral")[2]
+    assert "nobody has" not in err
 
 
 def test_features_of_other_ids_altogether_are_refused(here, rae):

@@ -156,6 +156,14 @@ def test_the_page_is_shown_inline_and_kept(run):
     assert "A title" in run.explore(title="A title").path.read_text(encoding="utf-8")
 
 
+def test_a_run_is_one_line_in_a_terminal(run):
+    shown = repr(run)
+    assert shown.startswith(f"Run({str(run.path)!r}, nodes=13, edges=")
+    assert "has_roles=True" in shown
+    assert len(shown) < len(str(run.path)) + 120
+    assert "\n" not in shown
+
+
 def test_the_page_takes_labels_of_a_frame(run):
     labels = pa.table({"id": run.graph().ids, "kind": ["x"] * 13})
 

@@ -128,7 +128,10 @@ def test_progress_and_history_tell_what_happens():
             r"one entry per column \(5\), got 1",
         ),
         (lambda: RAE(SMALL).fit([(1, 2)]), GraphError, "rae.Graph, got tuple"),
-        (lambda: RAE(SMALL).fit({1: 2}), GraphError, "rae.Graph, got dict"),
+        (lambda: RAE(SMALL).fit({1: 2}), GraphError, "rae.Graph, got dict; make one with rae.Graph.from_edges"),
+        (lambda: RAE(SMALL).fit("calls.csv"), GraphError, "got str; make one with rae.read_edges"),
+        (lambda: RAE(SMALL).fit(pa.table({"a": [1]})), GraphError, "got Table; make one with rae.Graph.from_dataframe"),
+        (lambda: RAE(SMALL).fit(sp.eye_array(3)), GraphError, "make one with rae.Graph.from_scipy"),
         (lambda: RAE(SMALL).fit([]), GraphError, "got none"),
         (
             lambda: RAE(SMALL).fit([GRAPH], features=X),

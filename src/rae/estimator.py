@@ -33,7 +33,7 @@ from rae.errors import (
 )
 from rae.features import Features, FeatureTable, column_sizes
 from rae.graph import Graph
-from rae.graph.frames import vector_table
+from rae.graph.frames import is_frame, vector_table
 from rae.io.json_features import read_names
 from rae.model import checkpoint
 from rae.model.actions import fit_actions
@@ -584,8 +584,17 @@ def joined(graph: Any, features: Any) -> tuple[Graph, Any]:
         _check_many(graph, features)
         return Graph.disjoint_union(graph), None if features is None else _stacked(graph, features)
     if not isinstance(graph, Graph):
-        raise GraphError(f"expected a rae.Graph, got {type(graph).__name__}; make one with rae.Graph.from_edges")
+        raise GraphError(f"expected a rae.Graph, got {type(graph).__name__}; make one with {_way_to_a_graph(graph)}")
     return graph, features
+
+
+def _way_to_a_graph(given: Any) -> str:
+    """The function that makes a graph of such a thing."""
+    if isinstance(given, (str, os.PathLike)):
+        return "rae.read_edges"
+    kind = type(given).__module__.partition(".")[0]
+    known = {"networkx": "networkx", "scipy": "scipy", "torch_geometric": "pyg"}
+    return f"rae.Graph.from_{'dataframe' if is_frame(given) else known.get(kind, 'edges')}"
 
 
 def _report(progress: Progress | None) -> Callable[[int, int], None] | None:

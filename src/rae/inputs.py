@@ -459,8 +459,24 @@ def _join(graph: Graph, table: FeatureTable, reading: Reading) -> tuple[Graph, F
     matrix = table.aligned(graph, missing=reading.missing, unknown="drop" if reading.unknown == "drop" else "error")
     n_missing = graph.n_nodes - (len(table.id_column) - (n_unknown if reading.unknown == "drop" else 0))
     if n_missing:
-        log.info(f"{n_missing:,} nodes have no feature row: zeros")
+        log.info(f"{n_missing:,} nodes have no feature row: zeros{_far_zeros(table)}")
     return graph, replace(table, id_column=graph.id_column, matrix=matrix)
+
+
+def _far_zeros(table: FeatureTable) -> str:
+    """A warning if 0 lies outside of what the rows of the table have, as for an age."""
+    import numpy as np
+
+    ends = (table.matrix.min(axis=0), table.matrix.max(axis=0))
+    low, high = (np.ravel(end if isinstance(end, np.ndarray) else end.toarray()) for end in ends)
+    if not len(far := np.flatnonzero((low > 0) | (high < 0))):
+        return ""
+    first = repr(table.names[far[0]]) if table.names else f"{far[0]:,} of the list"
+    others = f" and {len(far) - 1:,} more" if len(far) > 1 else ""
+    return (
+        f", which nobody has in column {first}{others} ({low[far[0]]:g} to {high[far[0]]:g}): they will look far from "
+        "everybody; better give them rows with the mean"
+    )
 
 
 def _in_kind(ids: Any, graph: Graph) -> Any:

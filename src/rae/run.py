@@ -534,7 +534,9 @@ class Run:
 
     def _check_roles(self) -> None:
         if not self.has_roles:
-            raise RunError(f"the run in {self.path} has no roles yet; `rae roles {self.path}` finds them")
+            raise RunError(
+                f"the run in {self.path} has no roles yet; `rae roles {self.path}` or fit_roles() finds them"
+            )
 
     def role_record(self) -> dict[str, Any]:
         """What roles.json says: how many roles and why, and a card each."""
@@ -632,6 +634,10 @@ class Run:
             self, to, target, **options
         )  # above, as the page
         return written
+
+    def __repr__(self) -> str:
+        facts = ", ".join(f"{name}={count:,}" for name, count in self.counts.items())
+        return f"Run({str(self.path)!r}, {facts}, has_roles={self.has_roles})"
 
     def _repr_html_(self) -> str:
         from rae import display
