@@ -31,18 +31,19 @@ COLUMNS_EMBEDDED = 256
 TRAINING_STEP = Section(
     "Training step",
     "python benchmarks/training_step.py --threads 1",
-    "The paper's settings: 256 anchors, five positives and twenty negatives each, fan-outs 10 and 25. Ours is a step "
-    "as `RAE.fit` takes it, history included.",
+    "One step of training, with the paper's settings: 256 anchors, five positives and twenty negatives each, samples "
+    "of 10 and 25 neighbours. Ours is a step as `RAE.fit` takes it, history included.",
     ("training-step",),
     (ROW, THREADS, TIME, TIMES_AS_FAST),
 )
 NEIGHBORHOOD_MEAN = Section(
     "Mean over neighbourhoods",
     "python benchmarks/neighborhood_mean.py",
-    "mean({u} ∪ N(u)) of every node. The limit reads as many uniformly random rows and adds them up; it is the faster "
-    "of a plain loop, which leaves out the ego's row and the result, and of our own kernel over random neighbours. A "
-    "graph's neighbours are not uniformly random: hubs and runs of near ids stay in the cache, in the file's own order "
-    "too. So a row may pass 100 %, and more so in locality order.",
+    "For every node, the mean of its row and its neighbours' rows: most of the time of embedding. The *limit* is what "
+    "the machine can do: read as many rows at random and add them up. It is the faster of two ways, a plain loop "
+    "(without the node's own row and without a result) and our own kernel over random neighbours. Neighbours in a "
+    "graph are not random: hubs and near ids stay in the cache. So a row may pass 100 %, and more so in locality "
+    "order, which brings neighbours close together.",
     ("neighborhood-mean",),
     (
         *(ROW, THREADS, TIME, value_column("rows read", "gigabytes_per_s", "{:.1f} GB/s")),
@@ -53,8 +54,9 @@ NEIGHBORHOOD_MEAN = Section(
 EMBED_ALL = Section(
     "Every node embedded",
     "python benchmarks/embed_all.py",
-    "256 columns from structural features, both levels, exactly, each way in its own process; a sample of every way's "
-    "vectors is within 0.0001 of ours. A way that holds over 20 GiB or takes over ten minutes is stopped.",
+    "The vectors of all nodes of a trained model: 256 columns from structural features, all neighbours, both levels. "
+    "Each way is a process of its own. A sample of every way's vectors is within 0.0001 of ours. A way that "
+    "holds over 20 GiB or takes over ten minutes is stopped.",
     ("embed-all",),
     (ROW, THREADS, TIME, value_column("edges × dims / s", "edge_dims_per_s", "{:.3g}"), PEAK, TIMES_AS_FAST),
 )
@@ -68,8 +70,8 @@ FILE_TO_VECTORS = Section(
 GRAPH_BUILD = Section(
     "Building, ordering, sampling",
     "python benchmarks/graph_build.py",
-    "From an edge file to undirected neighbour lists without doubles; what an order of the rows brings; sampled edges "
-    "a second.",
+    "Three things: from an edge file to undirected neighbour lists without doubles; what it brings to order the rows "
+    "so that neighbours lie together; sampled edges a second.",
     ("graph-build", "row-order", "neighbor-sampler"),
     (ROW, THREADS, TIME, PEAK, TIMES_AS_FAST),
 )
@@ -104,9 +106,10 @@ MILLION_NODES = Section(
 UPDATE = Section(
     "A few edges",
     "python benchmarks/one_node.py",
-    "`run.update` in a warm process, from ids to the state on disk: half of the edges are added, half removed. "
-    "*Without hubs*: between nodes with at most 300 nodes up to five edges away. *Moved* are vectors that were "
-    "computed anew, *in full* says how often a full pass was cheaper. CPU time, of all threads, and moved are medians.",
+    "`run.update` in a process that has made one update before, from ids to the state on disk. Half of the edges are "
+    "added, half removed. *Without hubs*: their nodes have at most 300 nodes up to five edges away. *Moved* are "
+    "vectors that were computed anew. *In full* says how often a full pass was cheaper. CPU time, of all threads, and "
+    "moved are medians.",
     ("update",),
     (
         *(ROW, TIME, value_column("CPU time", "cpu_s", "{:.2f} s"), value_column("moved", "moved", "{:,}")),
@@ -147,8 +150,9 @@ MORE = (PLAN_ACCURACY, FIRST_FIT, MILLION_NODES, UPDATE, ONE_NODE, SERVE)
 TABLES = (*(t for s in (*COMPARED, *MORE) for t in s.tables), "growth", "resume-after-kill", OLD_AND_NEW)
 
 WORDS = (
-    "The rows of a table ran in turns, in one process or each in its own. Best and worst of the rounds are shown, "
-    "ratios are of the best, and **ours** is bold. Numbers depend on the machine named at the end. The command in a "
+    "What takes how long and how much memory, beside other programs that do the same. **Ours** is bold. A table shows "
+    "the best of several rounds, and the worst in brackets; ratios are of the best. The rows of a table ran in turns, "
+    "in one process or each in its own. Numbers depend on the machine, which is named at the end. The command in a "
     "section repeats one benchmark (`RAE_DATA` names the folder of the public graphs), `make bench` all of them."
 )
 LIMITS = (
@@ -421,8 +425,9 @@ def page(lines: Measurements) -> str:
 
 def _losses(lines: Measurements) -> str:
     words = (
-        "Every row above in which an alternative is faster or holds less. Each alternative is compared with the row "
-        "of ours that does the same, or with the first; each further row of ours has one entry for all alternatives."
+        "Every row above in which an alternative is faster or takes less memory. An alternative is compared with the "
+        "row of ours that does the same, or with our first; each further row of ours has one entry for all "
+        "alternatives."
     )
     entries = report.bullets(measurements.losses(lines, [table for section in COMPARED for table in section.tables]))
     limits = report.listing("Not rows of a table, but true:", LIMITS)
