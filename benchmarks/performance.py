@@ -150,10 +150,11 @@ MORE = (PLAN_ACCURACY, FIRST_FIT, MILLION_NODES, UPDATE, ONE_NODE, SERVE)
 TABLES = (*(t for s in (*COMPARED, *MORE) for t in s.tables), "growth", "resume-after-kill", OLD_AND_NEW)
 
 WORDS = (
-    "What takes how long and how much memory, beside other programs that do the same. **Ours** is bold. A table shows "
-    "the best of several rounds, and the worst in brackets; ratios are of the best. The rows of a table ran in turns, "
-    "in one process or each in its own. Numbers depend on the machine, which is named at the end. The command in a "
-    "section repeats one benchmark (`RAE_DATA` names the folder of the public graphs), `make bench` all of them."
+    "It says what takes how long and how much memory, beside other programs that do the same. **Ours** is bold. A "
+    "table shows the best of several rounds, and the worst in brackets; ratios are of the best. The rows of a table "
+    "ran in turns, in one process or each in its own. Numbers depend on the machine, which is named at the end. The "
+    "command in a section repeats one benchmark (`RAE_DATA` names the folder of the public graphs), `make bench` all "
+    "of them."
 )
 LIMITS = (
     "A command starts in the seconds that the growth tables name, most of them imports; on small graphs that is "
