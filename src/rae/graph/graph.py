@@ -396,7 +396,7 @@ class Graph:
         """The degrees as a small SVG: how many nodes have 0, 1, 2 to 3, 4 to 7, ... neighbours."""
         powers = np.bincount(np.frexp(self.degrees)[1], minlength=1)
         least = [f"{(1 << power) >> 1:,}" for power in range(len(powers))]
-        return display.bars("nodes by degree, from the number on", powers.tolist(), least)
+        return display.bars("nodes by degree; a bar begins at its number", powers.tolist(), least)
 
     def _repr_html_(self) -> str:
         shown = (("nodes", self.n_nodes), ("edges", self.n_edges), ("isolated", self.n_isolated))
