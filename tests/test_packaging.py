@@ -35,7 +35,7 @@ FOREIGN_EXTRA = re.compile(
 
 def _our_texts():
     for folder, folders, files in os.walk(ROOT):
-        folders[:] = [name for name in folders if name not in NOT_OURS and not name.endswith((".egg-info", "cache__"))]
+        folders[:] = [name for name in folders if name not in NOT_OURS and not name.endswith((".egg-info", "_cache", "cache__"))]
         for path in (Path(folder, name) for name in files if name not in NOT_OURS):
             if path.suffix in TEXTS and path != Path(__file__):
                 yield path, path.read_text(encoding="utf-8", errors="replace")
