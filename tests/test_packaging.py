@@ -23,7 +23,7 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PROJECT = PYPROJECT["project"]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 TEXTS = {".cff", ".md", ".mk", ".py", ".toml", ".txt", ".yml", ".html", ".js", ".mjs", ".ipynb", ".json", ""}
-NOT_OURS = {".git", ".venv", "node_modules", "build", "dist", "results", "site", "package-lock.json"}
+NOT_OURS = {".git", ".venv", ".pytest_cache", "node_modules", "build", "dist", "results", "site", "package-lock.json"}
 # An install line of the other project of that name, or an extra of it.
 FOREIGN = re.compile(
     r"(?:pip3?|pipx|uv(?:x| add| tool)?) (?:install|run|add|-)[^\n`&|;]*?(?<![\w./-])rae(?:[\s'\"`,;)=<>~]|$)"
@@ -35,7 +35,7 @@ FOREIGN_EXTRA = re.compile(
 
 def _our_texts():
     for folder, folders, files in os.walk(ROOT):
-        folders[:] = [name for name in folders if name not in NOT_OURS and not name.endswith((".egg-info", "_cache", "cache__"))]
+        folders[:] = [name for name in folders if name not in NOT_OURS and not name.endswith((".egg-info", "cache__"))]
         for path in (Path(folder, name) for name in files if name not in NOT_OURS):
             if path.suffix in TEXTS and path != Path(__file__):
                 yield path, path.read_text(encoding="utf-8", errors="replace")
