@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import signal
 import warnings
 from pathlib import Path
@@ -86,14 +87,31 @@ def run_killed(setup, moment, words, *, python=False):
     assert exit_code(program, str(moment), *words) == -signal.SIGKILL
 
 
-@pytest.fixture
-def here(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A folder with edges, a model, and a run of them that was fitted without a budget."""
+    folder = tmp_path_factory.mktemp("made")
     graph = random_graph(9000, 30_000, seed=1)
     ends = np.repeat(np.arange(9000), graph.degrees)
-    np.savetxt("edges.csv", np.stack([ends, graph.targets], 1), "%d", ",")
-    RAE(dims=(24, 8), fanout=(3, 3), steps=0).fit(graph).save("model.safetensors")
+    np.savetxt(folder / "edges.csv", np.stack([ends, graph.targets], 1), "%d", ",")
+    RAE(dims=(24, 8), fanout=(3, 3), steps=0).fit(graph).save(folder / "model.safetensors")
+    assert main(["fit", str(folder / "edges.csv"), *SMALL, "--no-page", "--quiet", "--out", str(folder / "plain")]) == 0
+    return folder
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch, made):
+    monkeypatch.chdir(tmp_path)
+    for name in ("edges.csv", "model.safetensors"):
+        shutil.copy(made / name, name)
     return tmp_path
+
+
+@pytest.fixture
+def plain(here, made):
+    """The run that was fitted without a budget, beside the edges."""
+    shutil.copytree(made / "plain", "plain")
+    return here / "plain"
 
 
 def test_a_command_killed_in_the_middle_goes_on_and_gives_the_same_bytes(here):
@@ -115,22 +133,21 @@ def test_a_command_killed_in_the_middle_goes_on_and_gives_the_same_bytes(here):
     ]  # fmt: skip
 
 
-def test_a_run_fitted_within_a_budget_is_the_run_fitted_without(here):
-    rest = [*SMALL, "--no-page", "--quiet"]
-    assert main(["fit", "edges.csv", "--out", "plain", *rest]) == 0
-    assert main(["fit", "edges.csv", "--out", "tight", "--memory", TIGHT, *rest]) == 0
+def test_a_run_fitted_within_a_budget_is_the_run_fitted_without(here, plain):
+    assert main(["fit", "edges.csv", "--out", "tight", "--memory", TIGHT, *SMALL, "--no-page", "--quiet"]) == 0
 
-    plain, tight = Run.open("plain"), Run.open("tight")
+    plain, tight = Run.open(plain), Run.open("tight")
     assert (tight.path / "embeddings.parquet").read_bytes() == (plain.path / "embeddings.parquet").read_bytes()
     assert tight.counts == plain.counts
     assert sorted(p.name for p in here.iterdir()) == ["edges.csv", "model.safetensors", "plain", "tight"]
 
 
 @pytest.mark.parametrize("python", [False, True], ids=["command", "python"])
-def test_a_fit_killed_while_it_embeds_resumes_with_the_parts_beside_its_folder(here, caplog, monkeypatch, python):
+def test_a_fit_killed_while_it_embeds_resumes_with_the_parts_beside_its_folder(
+    here, plain, caplog, monkeypatch, python
+):
     monkeypatch.setenv("RAE_THREADS", "1")
     command = ["fit", "edges.csv", *SMALL, "--no-page", "--threads", "1", "--verbose", "--out"]
-    assert main([*command, "plain"]) == 0
     within = ["run", "--memory", TIGHT]
 
     run_killed(KILLED_WHILE_WRITING, 7, ["edges.csv", "run", TIGHT] if python else [*command, *within], python=python)
@@ -143,7 +160,7 @@ def test_a_fit_killed_while_it_embeds_resumes_with_the_parts_beside_its_folder(h
     else:
         assert main([*command, *within]) == 0
     assert "resuming with the parts in" in caplog.text
-    assert (here / "run" / "embeddings.parquet").read_bytes() == (here / "plain" / "embeddings.parquet").read_bytes()
+    assert (here / "run" / "embeddings.parquet").read_bytes() == (plain / "embeddings.parquet").read_bytes()
     assert sorted(p.name for p in here.iterdir()) == ["edges.csv", "model.safetensors", "plain", "run"]
 
 
@@ -171,9 +188,8 @@ WHOLE_RUN_WRITTEN = "rae.resume.VectorCache.remove = die"
     ],
     ids=["parts-removed", "info-written", "vectors-moved", "info-moved", "run-written", "run-written-by-command"],
 )
-def test_finished_vectors_are_not_computed_again_whenever_a_fit_is_killed(here, monkeypatch, moment, python):
+def test_finished_vectors_are_not_computed_again_whenever_a_fit_is_killed(here, plain, monkeypatch, moment, python):
     command = ["fit", "edges.csv", *SMALL, "--no-page", "--force", "--out"]
-    assert main([*command, "plain"]) == 0
     within = ["run", "--memory", TIGHT]
 
     run_killed(KILLED_AT, moment, ["edges.csv", "run", TIGHT] if python else [*command, *within], python=python)
@@ -184,7 +200,7 @@ def test_finished_vectors_are_not_computed_again_whenever_a_fit_is_killed(here, 
         fit_run("edges.csv", out="run", config=CONFIG, memory=TIGHT, page=False, force=True)
     else:
         assert main([*command, *within]) == 0
-    assert (here / "run" / "embeddings.parquet").read_bytes() == (here / "plain" / "embeddings.parquet").read_bytes()
+    assert (here / "run" / "embeddings.parquet").read_bytes() == (plain / "embeddings.parquet").read_bytes()
     assert sorted(p.name for p in here.iterdir()) == ["edges.csv", "model.safetensors", "plain", "run"]
     assert all(not p.name.startswith(".") for p in (here / "run").iterdir())
 

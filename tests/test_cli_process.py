@@ -123,7 +123,7 @@ def test_a_closed_pipe_is_no_error():
 def test_on_a_terminal_of_60_columns_the_bar_fits_and_shows_step_loss_and_rate(here):
     master, slave = pty.openpty()
     fit = subprocess.Popen(
-        [*RAE, "fit", "edges.csv", "--steps", "100", *SMALL, "--out", "run"],
+        [*RAE, "fit", "edges.csv", "--steps", "100", *SMALL, "--out", "run", "--no-page"],
         stdout=subprocess.DEVNULL,
         stderr=slave,
         env=ENV,
