@@ -632,7 +632,7 @@ def test_a_fit_whose_views_lie_in_a_file_is_the_same(monkeypatch, tmp_path, dire
     rng = np.random.default_rng(0)
     graph = Graph.from_edges(rng.integers(700, size=(3_000, 2)), directed=directed)
     made = []
-    monkeypatch.setattr("rae.estimator.scratch_array", lambda *a, **k: made.append(a) or scratch_array(*a, **k))
+    monkeypatch.setattr("rae.fitting.scratch_array", lambda *a, **k: made.append(a) or scratch_array(*a, **k))
 
     in_memory, in_file = RAE().fit(graph), RAE().fit(graph, memory="1MB", scratch=tmp_path)
 
@@ -643,7 +643,7 @@ def test_a_fit_whose_views_lie_in_a_file_is_the_same(monkeypatch, tmp_path, dire
 
 
 def test_views_stay_in_memory_where_the_budget_has_room(monkeypatch):
-    monkeypatch.setattr("rae.estimator.scratch_array", None)
+    monkeypatch.setattr("rae.fitting.scratch_array", None)
 
     RAE().fit(Graph.from_edges([(0, 1), (1, 2), (2, 0), (2, 3)]), memory="2GiB")
 

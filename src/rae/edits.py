@@ -23,7 +23,7 @@ from rae.graph import Graph
 from rae.graph.builder import Batch
 from rae.graph.channels import IN, OUT, EdgeValues, checked_weights, kind_column, kinds_of, mirrored
 from rae.graph.frames import as_table, is_frame
-from rae.graph.graph import frame_columns, two_columns
+from rae.graph.given_edges import frame_columns, two_columns
 from rae.graph.id_numbering import ONE_KIND
 from rae.graph.ids import distinct, id_array, index_in, is_text, one_kind, shown
 from rae.inputs import read_features_of

@@ -6,10 +6,8 @@ import copy
 import inspect
 import logging
 import os
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -20,32 +18,26 @@ import scipy.sparse as sp
 from rae import display
 from rae.blocks import Block
 from rae.config import Config, ExactConfig, Settings, settings_for
-from rae.engine import embed, embed_to, memory_bytes, models_of
-from rae.engine.layout import PROGRAM
+from rae.engine import embed, embed_to, models_of
 from rae.errors import (
     Argument,
-    CollapseWarning,
     ConfigError,
     FeatureError,
     GraphError,
     NotFittedError,
-    ScaleWarning,
 )
-from rae.features import Features, FeatureTable, column_sizes
+from rae.features import FeatureTable
+from rae.fitting import fit_exact, fit_trained
 from rae.graph import Graph
 from rae.graph.frames import is_frame, vector_table
 from rae.io.json_features import read_names
 from rae.model import checkpoint
-from rae.model.actions import fit_actions
-from rae.model.checkpoint import Checkpoint, Fitted, losses
+from rae.model.checkpoint import Fitted
 from rae.model.encoder import Encoder
 from rae.model.exact import ExactModel
-from rae.model.structure import fit_bytes, fit_structure
-from rae.model.training import fit
 from rae.progress import Asked, Progress, shown
 from rae.runtime import chosen_device, device_bytes, free_device_memory, gpu_name, is_out_of_memory, on_device
 from rae.sklearn_conventions import GraphTransformer
-from rae.storage.scratch import scratch_array
 
 Floats = np.ndarray[Any, np.dtype[np.float32]]
 T = TypeVar("T")
@@ -55,7 +47,6 @@ log = logging.getLogger("rae.inputs")  # what the command line shows: notes on t
 _READOUTS = {"sum": np.add, "mean": np.add, "max": np.maximum, "all": np.add}
 _READ_OUT = ("own", "near", "around")  # blocks that say what there is in a graph, not how far nodes are apart
 UNITS = ("graph", "fit")  # in which an exact model measures
-UNEVEN = 100  # times the size of a typical feature column: one that is larger is warned of
 _NODES_AT_ONCE = 200_000  # of small graphs embedded in one pass
 
 
@@ -454,115 +445,6 @@ def in_units_of(model: Fitted, units: str | None) -> Fitted:
     if units is None or not isinstance(model, ExactModel):  # a trained model has no units
         return model
     return replace(model, config=model.config.replace(relative=units == "graph"))
-
-
-def fit_trained(
-    graph: Graph, features: Any, config: Config, names: Sequence[str] | None = None, progress: Progress | None = None
-) -> Checkpoint:
-    """The paper's model, trained: an encoder per loss."""
-    if graph.channels:
-        log.info("the trained model reads who is connected with whom; weights, directions and kinds are left out")
-    x = Features.of(graph, features, config, names)
-    _warn_of_sizes(x)
-    encoders: dict[str, Encoder] = {}
-    history: list[dict[str, Any]] = []
-    for loss in losses(config):
-        encoders[loss], records = fit(graph, x, config, loss, progress)
-        history += [record.as_dict() for record in records]
-    return Checkpoint(config, encoders, x.width, x.is_structural, x.names, history)
-
-
-def fit_exact(
-    graph: Graph,
-    features: Any,
-    config: ExactConfig,
-    names: Sequence[str] | None = None,
-    progress: Progress | None = None,
-    *,
-    categories: frozenset[str] = frozenset(),
-    memory: int | str | None = None,
-    scratch: str | os.PathLike[str] | None = None,
-) -> ExactModel:
-    """J_within solved, for structure and for the features that are given.
-
-    `categories` are columns of a table that became one feature per value, where `features` is no table; `memory` and
-    `scratch` as in `RAE.fit`.
-    """
-    x = None if features is None else Features.of(graph, features, Config(), names, categories=categories)
-    actions = None if x is None else fit_actions(x, config, progress)
-    structure = None
-    if x is None or config.structure:
-        folder = None if scratch is None else Path(scratch)
-        empty = np.empty if views_in_memory(graph, x, config, memory) else partial(scratch_array, folder=folder)
-        structure = fit_structure(graph, config, progress, beside_features=x is not None, empty=empty)
-    names = None if x is None else x.names
-    model = ExactModel(
-        config,
-        structure,
-        actions,
-        names,
-        channels=tuple(graph.channels),
-        weighted=bool(graph.channels) and graph.weighted,
-    )
-    if actions is not None:
-        log.info(
-            "features: %s", "words, rare ones count more" if actions.words else "each column in units of its deviation"
-        )
-    _warn_of_collapse(model)
-    return model
-
-
-def views_in_memory(graph: Graph, x: Features | None, config: ExactConfig, memory: int | str | None) -> bool:
-    """Whether a fit that keeps to so much memory has its noisy copies of the graph there, or in a file."""
-    resident = graph.resident_bytes + (0 if x is None else x.resident_bytes)
-    return memory is None or PROGRAM + resident + fit_bytes(graph, config) <= memory_bytes(memory)
-
-
-def _warn_of_sizes(x: Features) -> None:
-    """Warn where one feature column is far larger than the others, or none varies: training takes them as they are."""
-    sizes = np.empty(0) if x.matrix is None else column_sizes(x.matrix)
-    if x.matrix is not None and not sizes.any() and x.config.steps == 0:  # training says so itself
-        warnings.warn(
-            CollapseWarning(
-                "no feature column varies: all nodes have the same features; leave them out or give others"
-            ),
-            stacklevel=4,
-        )
-    varying = np.flatnonzero(sizes)
-    if len(varying) < 2:
-        return
-    largest = int(varying[sizes[varying].argmax()])
-    typical = float(np.median(sizes[varying[varying != largest]]))
-    if sizes[largest] > UNEVEN * typical:
-        name = f"column {largest:,}" if x.names is None else repr(x.names[largest])
-        warnings.warn(
-            ScaleWarning(
-                f"feature columns differ in size: {name} varies by {sizes[largest]:.3g}, others by {typical:.3g}, "
-                "and a trained model takes them as they are, so that one outweighs the others; divide each column by "
-                "its deviation, or fit the exact model, which does"
-            ),
-            stacklevel=4,
-        )
-
-
-def _warn_of_collapse(model: ExactModel) -> None:
-    """Warn where vectors, or all columns of a kind, are the same for every node."""
-    if model.actions is not None and model.actions.is_collapsed:
-        warnings.warn(
-            CollapseWarning(
-                "no feature column varies, so every vector of the blocks 'own', 'near', 'mid' and 'far' is zero; "
-                "leave the features out or give others"
-            ),
-            stacklevel=4,
-        )
-    if model.structure is not None and model.structure.is_collapsed:
-        warnings.warn(
-            CollapseWarning(
-                "all nodes of the graph look alike (the same degree, triangles, core number and 4-cycles everywhere), "
-                "so every vector of the block 'place' is zero"
-            ),
-            stacklevel=4,
-        )
 
 
 RAE.__init__.__signature__ = inspect.Signature(  # type: ignore[attr-defined]

@@ -46,8 +46,8 @@ from rae.engine.layout import PART_BYTES, PROGRAM, WRITING, budget_for, layout
 from rae.engine.levels import Model
 from rae.engine.models import blank_models
 from rae.errors import Argument, CollapseWarning, ConfigError, GraphError, MemoryWarning, size
-from rae.estimator import views_in_memory
 from rae.features import Features, measures
+from rae.fitting import views_in_memory
 from rae.graph import Graph
 from rae.io import write_embeddings
 from rae.io.embeddings import GROUP_BYTES
