@@ -166,8 +166,13 @@ def test_a_path_that_is_no_run_is_refused_with_the_reason(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(RunError, match="found a file"):
         Run.open(tmp_path / "file")
-    with pytest.raises(RunError, match="found nothing"):
+    with pytest.raises(RunError, match="found nothing; `rae fit` makes one"):
         Run.open(tmp_path / "absent")
+    with pytest.raises(RunError, match="found nothing; `rae fit` makes one"):
+        Run.open(tmp_path / "absent" / "calls")
+    (tmp_path / "calls").mkdir()
+    with pytest.raises(RunError, match="found nothing; did you mean 'calls'"):
+        Run.open(tmp_path / "cals")
     with pytest.raises(RunError, match="is not a run folder"):
         Run.open(tmp_path)
 

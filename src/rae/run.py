@@ -106,8 +106,12 @@ class Run:
         """The run in this folder; a missing, incomplete, foreign or newer one is refused."""
         folder = Path(path)
         if not folder.is_dir():
+            from rae.io.files import nearest
+
             what = "a file" if folder.exists() else "nothing"
-            raise RunError(f"expected a run folder at {folder}, found {what}; `rae fit` makes one")
+            near = None if folder.exists() else nearest(folder)
+            way = f"did you mean {near!r}?" if near else "`rae fit` makes one"
+            raise RunError(f"expected a run folder at {folder}, found {what}; {way}")
         if not (folder / INFO).is_file():
             if any((folder / name).exists() for name in RUN_FILES):
                 raise RunError(f"the run in {folder} is incomplete: it has no {INFO}; fit it again with ", FORCE)

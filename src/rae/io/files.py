@@ -120,10 +120,16 @@ def _existing(path: Path | ObjectPath) -> Path | ObjectPath:
             return path
         if not path.parent.is_dir():
             raise FileError(f"there is no file {path}, nor a folder {path.parent}; check the path")
-        siblings = [p.name for p in path.parent.iterdir()]
+        near = nearest(path)
+    raise FileError(f"there is no file {path}; " + (f"did you mean {near!r}?" if near else "check the path"))
+
+
+def nearest(path: Path) -> str | None:
+    """The name beside a path that is nearest to its own, if one is near."""
+    siblings = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
     stems = difflib.get_close_matches(_stem(path.name), {_stem(name) for name in siblings}, n=1)
     near = difflib.get_close_matches(path.name, [name for name in siblings if _stem(name) in stems], n=1, cutoff=0)
-    raise FileError(f"there is no file {path}; " + (f"did you mean {near[0]!r}?" if near else "check the path"))
+    return near[0] if near else None
 
 
 def _stem(name: str) -> str:
