@@ -37,7 +37,7 @@ GRAPH = random_graph(N, 20_000, seed=3)
 WORDS = sp.random_array((N, 30), density=0.1, rng=np.random.default_rng(2), dtype=np.float32).tocsr()
 SMALL = Config(dims=(24, 8), fanout=(3, 3), steps=0)
 ONE, MANY, THIN = Layout(6144, 100), Layout(2048, 16), Layout(4096, 5)
-FEATURES = {"structure": None, "dense": WORDS.toarray(), "sparse": WORDS}
+FEATURES = {"structure": None, "dense": WORDS.toarray(), "half": WORDS.toarray().astype(np.float16), "sparse": WORDS}
 
 
 def in_memory(path, model, graph, x, dtype="float32"):
@@ -55,6 +55,12 @@ def z(tmp_path):
     return tmp_path / "z.parquet"
 
 
+@pytest.fixture
+def threads():
+    yield set_threads
+    set_threads(None)
+
+
 # ---------------------------------------------------------------------------------- the same bytes
 
 
@@ -69,26 +75,41 @@ def z(tmp_path):
         {"inference": "sampled"},
         {"add_structure": True, "degree_above_cap": "random", "degree_scale": "raw"},
         {"dims": (9, 20, 4), "fanout": (2, 2, 2)},
+        {"dims": (12,), "fanout": (2,)},
     ],
 )
-def test_the_file_is_that_of_the_embedding_in_memory_however_it_is_cut(z, given, settings):
-    model = RAE(SMALL, **settings).fit(GRAPH, features=FEATURES[given])
-    expected = in_memory(z, model, GRAPH, FEATURES[given])
+def test_the_file_is_that_of_the_embedding_in_memory_however_it_is_cut(z, monkeypatch, threads, given, settings):
+    model, x = RAE(SMALL, **settings).fit(GRAPH, features=FEATURES[given]), FEATURES[given]
+    expected = in_memory(z, model, GRAPH, x)
 
+    for count in (1, 2, 3):
+        threads(count)
+        assert model.embed_to(z, GRAPH, x) == sum(block.width for block in model.blocks)
+        assert z.read_bytes() == expected
+    threads(1)
     for cut in (ONE, MANY, THIN):
-        assert on_disk(z, model, GRAPH, FEATURES[given], cut) == expected
+        assert on_disk(z, model, GRAPH, x, cut) == expected
+    parts = []
+    monkeypatch.setattr(Layout, "parts", lambda self, n: parts.append(n) or [(0, 2048), (2048, 4096), (4096, n)])
+    model.embed_to(z, GRAPH, x)
+    assert parts
+    assert z.read_bytes() == expected
     assert [p.name for p in z.parent.iterdir()] == [z.name]
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 @pytest.mark.parametrize("suffix", [".parquet", ".csv"])
 def test_precision_and_kind_of_file_are_those_of_writing_from_memory(tmp_path, monkeypatch, dtype, suffix):
-    monkeypatch.setattr(embeddings, "GROUP_BYTES", 1000 * 32)  # groups that end inside parts
     model = RAE(SMALL).fit(GRAPH)
     path = tmp_path / f"z{suffix}"
 
+    monkeypatch.setattr(embeddings, "GROUP_BYTES", 1000 * 32)  # groups that end inside parts
     expected = in_memory(path, model, GRAPH, None, dtype)
     assert on_disk(path, model, GRAPH, None, dtype=dtype) == expected
+    monkeypatch.setattr(embeddings, "GROUP_BYTES", 3000 * 128)  # groups that end inside runs of rows
+    expected = in_memory(path, model, GRAPH, None, dtype)
+    model.embed_to(path, GRAPH, dtype=dtype)
+    assert path.read_bytes() == expected
 
 
 def test_threads_do_not_matter(z):

@@ -11,10 +11,9 @@ import scipy.sparse as sp
 
 from elsewhere import exit_code
 from plain import random_graph
-from rae import RAE, Config, Run, estimator, set_threads, write_embeddings
+from rae import RAE, Config, Run, estimator, set_threads
 from rae.cli.program import main
 from rae.engine import embed, embed_to, encoder_models, stream
-from rae.engine.layout import Layout
 from rae.errors import ConfigError, FeatureError, FileError, GraphError, NotFittedError
 from rae.features import Features
 from rae.graph.folder import checksum
@@ -24,12 +23,6 @@ N = 5000
 GRAPH = random_graph(N, 20_000, seed=3)
 WORDS = sp.random_array((N, 30), density=0.1, rng=np.random.default_rng(2), dtype=np.float32).tocsr()
 SMALL = Config(dims=(24, 8), fanout=(3, 3), steps=0)
-FEATURES = {"structure": None, "dense": WORDS.toarray(), "half": WORDS.toarray().astype(np.float16), "sparse": WORDS}
-
-
-def in_memory(path, model, graph, x, dtype="float32"):
-    write_embeddings(path, graph.id_column, model.transform(graph, x), dtype=dtype, blocks=model.blocks)
-    return path.read_bytes()
 
 
 @pytest.fixture
@@ -41,52 +34,6 @@ def z(tmp_path):
 def threads():
     yield set_threads
     set_threads(None)
-
-
-# ---------------------------------------------------------------------------------- the same bytes
-
-
-@pytest.mark.parametrize("given", FEATURES)
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {},
-        {"order": "project_first"},
-        {"projections": 1, "dims": (40, 24), "activation": "relu"},
-        {"loss": "both"},
-        {"inference": "sampled"},
-        {"add_structure": True, "degree_above_cap": "random", "degree_scale": "raw"},
-        {"dims": (9, 20, 4), "fanout": (2, 2, 2)},
-        {"dims": (12,), "fanout": (2,)},
-    ],
-)
-def test_the_file_is_that_of_the_embedding_in_memory(z, monkeypatch, threads, given, settings):
-    model = RAE(SMALL, **settings).fit(GRAPH, features=FEATURES[given])
-    expected = in_memory(z, model, GRAPH, FEATURES[given])
-
-    for count in (1, 2, 3):
-        threads(count)
-        assert model.embed_to(z, GRAPH, FEATURES[given]) == model.transform(GRAPH, FEATURES[given]).shape[1]
-        assert z.read_bytes() == expected
-    parts = []
-    monkeypatch.setattr(Layout, "parts", lambda self, n: parts.append(n) or [(0, 2048), (2048, 4096), (4096, n)])
-    model.embed_to(z, GRAPH, FEATURES[given])
-    assert parts
-    assert z.read_bytes() == expected
-    assert [p.name for p in z.parent.iterdir()] == [z.name]
-
-
-@pytest.mark.parametrize("dtype", ["float32", "float16"])
-@pytest.mark.parametrize("suffix", [".parquet", ".csv"])
-def test_precision_and_kind_of_file_are_those_of_writing_from_memory(tmp_path, monkeypatch, dtype, suffix):
-    monkeypatch.setattr(embeddings, "GROUP_BYTES", 3000 * 128)  # groups that end inside runs of rows
-    model = RAE(SMALL).fit(GRAPH)
-    path = tmp_path / f"z{suffix}"
-    expected = in_memory(path, model, GRAPH, None, dtype)
-
-    model.embed_to(path, GRAPH, dtype=dtype)
-
-    assert path.read_bytes() == expected
 
 
 # ------------------------------------------------------------------------------- never all of it
