@@ -98,6 +98,16 @@ def data_home() -> Path:
 
 
 @pytest.fixture
+def small_pieces(monkeypatch):
+    """A graph of some hundred edges is built in as many pieces as a large one."""
+    monkeypatch.setattr("rae.graph.builder.BATCH", 90)
+    monkeypatch.setattr("rae.io.tables.BATCH", 50)
+    monkeypatch.setattr("rae.graph.row_order.RUN", 64)
+    monkeypatch.setattr("rae.graph.csr_writer.PIECE", 64)
+    monkeypatch.setattr("rae.graph.csr_writer.ROW_BITS", 3)
+
+
+@pytest.fixture
 def short_readers(monkeypatch):
     """Readers of the evaluation that stop after few iterations: a trial's score is only checked to be a number."""
     from sklearn.exceptions import ConvergenceWarning

@@ -46,15 +46,6 @@ ALL = {"weight": "amount", "directed": True, "kind": "type"}
 WAYS = [ALL, {"weight": "amount"}, {"directed": True}, {"kind": "type"}, {"doubled": "count", "directed": True}]
 
 
-@pytest.fixture
-def small_pieces(monkeypatch):
-    monkeypatch.setattr("rae.graph.builder.BATCH", 90)
-    monkeypatch.setattr("rae.io.tables.BATCH", 50)
-    monkeypatch.setattr("rae.graph.row_order.RUN", 64)
-    monkeypatch.setattr("rae.graph.csr_writer.PIECE", 64)
-    monkeypatch.setattr("rae.graph.csr_writer.ROW_BITS", 3)
-
-
 def expected(weight=None, directed=False, kind=None, doubled=None, rows=None):
     """Every edge with its weight, from Python dictionaries."""
     out: dict = {}

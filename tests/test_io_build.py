@@ -34,14 +34,7 @@ ENDS = RNG.integers(60, size=(500, 2))
 SPREAD = np.int64(0x1F3D5B79A2C4E68)  # times 60 at most: below 2**63
 FULL = Path("/dev/full")
 
-
-@pytest.fixture(autouse=True)
-def small_pieces(monkeypatch):
-    monkeypatch.setattr("rae.graph.builder.BATCH", 90)
-    monkeypatch.setattr("rae.io.tables.BATCH", 50)
-    monkeypatch.setattr("rae.graph.row_order.RUN", 64)
-    monkeypatch.setattr("rae.graph.csr_writer.PIECE", 64)
-    monkeypatch.setattr("rae.graph.csr_writer.ROW_BITS", 3)
+pytestmark = pytest.mark.usefixtures("small_pieces")
 
 
 def _columns(kind):

@@ -221,12 +221,11 @@ def embed_file(
     """
     check_output(memory, half, dtype, ray)
     target, in_folder = place(out), os.fspath(out).endswith(("/", os.sep))
+    how: dict[str, Any] = {"memory": memory, "half": half, "dtype": dtype, "device": device, "progress": progress}
     if is_url(model):
+        how |= {"out": out, "force": force, "ray": ray, "ray_cores": ray_cores}
         with scratch_folder() as scratch:
-            here: dict[str, Any] = {"memory": memory, "half": half, "dtype": dtype, "force": force}
-            here["progress"] = progress
-            here |= {"ray": ray, "ray_cores": ray_cores, "device": device, "out": out}
-            return embed_file(_fetched_model(place(model), scratch), edges, features, **here, **reading)
+            return embed_file(_fetched_model(place(model), scratch), edges, features, **how, **reading)
     if in_folder:
         from rae.engine.results import check_results
 
@@ -235,16 +234,10 @@ def embed_file(
         if target.exists() and not force:
             raise FileError(f"{target} exists; choose another ", Argument("out"), ", or pass ", Argument("force", True))
         if ray is not None:
-            raise ConfigError(
-                *(
-                    Argument("ray"),
-                    " writes one file to a folder of all hosts, several to a store; pass ",
-                ),
-                Argument("out", f"{target}/"),
-            )
+            files = " writes one file to a folder of all hosts, several to a store; pass "
+            raise ConfigError(Argument("ray"), files, Argument("out", f"{target}/"))
         with scratch_folder() as scratch:
-            here = {"memory": memory, "half": half, "dtype": dtype, "progress": progress, "out": scratch / target.name}
-            made = embed_file(model, edges, features, device=device, **here, **reading)
+            made = embed_file(model, edges, features, out=scratch / target.name, **how, **reading)
             target.upload(made.path)  # type: ignore[arg-type]
             return replace(made, path=target)
     else:
