@@ -158,6 +158,9 @@ def role_methods(dataset: str) -> str:
     return report.grid(names, [[values[name] for name in names]])
 
 
+ONE = ", one setting for all"
+
+
 def methods(*columns: tuple[str, str]) -> str:
     """Every method in these columns, each a table and a data set: its mean score and the number of runs behind it.
 
@@ -173,9 +176,25 @@ def methods(*columns: tuple[str, str]) -> str:
     rest = [(name, [_cell(t, name, d) for t, d in columns]) for name in names]
     rest.sort(key=lambda row: [-cell[0] if cell else 0.0 for cell in row[1]][::-1])
     rows = [(name, cells) for name, cells in (*ours_first, *rest) if any(cells)]
+    own = dict(rows)  # a row of one setting for all that is the same runs as the method's own says nothing more
+    rows = [(name, cells) for name, cells in rows if not name.endswith(ONE) or cells != own.get(name[: -len(ONE)])]
     best = [max((row[i][0] for _, row in rows if row[i]), default=None) for i in range(len(columns))]
     shown = [[name, *(_shown(cell, top) for cell, top in zip(cells, best, strict=True))] for name, cells in rows]
     return report.grid(["method", *(paper_report.display(d) for _, d in columns)], shown)
+
+
+def against_papers(table: str, *datasets: str) -> str:
+    """Every other method of a table that has a run: its mean and runs beside the published value."""
+    rows = []
+    for row in (row for row in TABLES[table].rows if row.kind == "other"):
+        cells = [_cell(table, row.name, dataset) for dataset in datasets]
+        if any(cells) and not row.name.endswith(ONE):
+            printed = [TABLES[table].published.get((row.name, dataset)) for dataset in datasets]
+            values = ["–" if known is None else f"{known.mean:g}" for known in printed]
+            shown = [_shown(cell, None) for cell in cells]
+            rows.append([row.name, *(text for pair in zip(shown, values, strict=True) for text in pair)])
+    head = [text for dataset in datasets for text in (paper_report.display(dataset), "published")]
+    return report.grid(["method", *head], rows)
 
 
 def _row_of(table: str, family: str) -> str:
@@ -199,22 +218,26 @@ def _shown(cell: tuple[float, int] | None, best: float | None) -> str:
 def methods_cost(table: str, dataset: str) -> str:
     """What one run of every method costs on a data set, and what kind of method it is."""
     rows = []
-    for row in TABLES[table].rows:
+    for row in sorted(TABLES[table].rows, key=lambda row: row.kind != "ours"):
         lines = _table(table).cells.get((row.name, dataset), ())
-        if not lines or row.kind not in ("other", "ours"):
+        if not lines or row.kind not in ("other", "ours") or row.name.endswith(ONE):
             continue
         line, known = lines[0], row.settings.get("method") if row.kind == "other" else None
         method = baselines.find(known) if known in baselines.names() else None
         also = line["also"]
-        seconds = [f"{also[key]:.2g}" if key in also else "" for key in ("fit_seconds", "embed_seconds")]
+        seconds = [_seconds(also[key]) if key in also else "" for key in ("fit_seconds", "embed_seconds")]
         kind = [True, True, True] if method is None else [method.inductive, method.deterministic, not method.needs]
         answers = ["yes" if answer else "no" for answer in kind]
         if method is not None and not method.deterministic:
             answers[1] = "by seed"
         place = also.get("device", "cpu").partition(": ")[2] or "processor"
-        rows.append([row.name, *seconds, f"{line['seconds']:.2g}", f"{line['peak_mb']:,.0f}", place, *answers])
+        rows.append([row.name, *seconds, _seconds(line["seconds"]), f"{line['peak_mb']:,.0f}", place, *answers])
     head = ["method", "fit, s", "vectors, s", "with the reader, s", "peak, MB", "on"]
     return report.grid([*head, "unseen graphs", "same every time", "without an extra"], rows)
+
+
+def _seconds(value: float) -> str:
+    return f"{value:,.0f}" if value >= 10 else f"{value:.2g}"
 
 
 def role_changes() -> str:
@@ -261,6 +284,6 @@ FUNCTIONS = {
     f.__name__: f
     for f in (
         *(score, ours, mean, spread, published, floor, floor_name, measured, comparison, role_methods),
-        *(role_changes, kills, newcomers, methods, methods_cost),
+        *(role_changes, kills, newcomers, methods, methods_cost, against_papers),
     )
 }

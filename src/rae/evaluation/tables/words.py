@@ -43,10 +43,11 @@ AGREE = Row("trained for actions", "ours", {"preset": "actions"}, "the preset ra
 
 
 def solved(row: Row, dataset: str, seed: int, effort: Effort) -> Score:
-    """The accuracy of a row of ours."""
+    """The accuracy of a row of ours, and the device."""
     pages = data.get(dataset)
     model = models.fitted(row, seed, effort, pages.graph, pages.features)
-    return read(models.chosen(row, model, model.transform(pages.graph, pages.features)), pages, seed, effort)
+    score = read(models.chosen(row, model, model.transform(pages.graph, pages.features)), pages, seed, effort)
+    return Score(score.score, {**score.also, "device": others.device_name(effort.device)})
 
 
 def _trained(dataset: str, seed: int, effort: Effort) -> Scores:
