@@ -1,6 +1,6 @@
 """How often a drift raises a false alarm, what it finds, and whether a reliability means what it says: planted graphs.
 
-    python benchmarks/drift_trials.py                 # about eight minutes of one core
+    python benchmarks/drift_trials.py                 # about twenty minutes of one core
     python benchmarks/drift_trials.py --trials 10     # a first look
 
 Null: the second moment is the first with 1 % of its edges replaced by random pairs, and nothing else. Movers: twenty
@@ -11,13 +11,13 @@ of such nodes have the planted role (roles named after their commonest label).
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from recording import parser, record
 
 import rae
 from rae.config import ExactConfig
@@ -29,6 +29,7 @@ GRAPHS: dict[str, dict[str, Any]] = {
     "planted-roles": {"n_nodes": 2000, "noise": 0.05},
     "power-law": {"n_nodes": 2000, "n_edges": 6000},
 }
+SMALL: dict[str, dict[str, Any]] = {"house": {"cycle": 60, "shapes": 20, "noise": 0.05}}
 CHURN, MOVERS, EDGES, FRESH = 0.01, 20, 6, 10
 
 
@@ -50,9 +51,9 @@ def false_alarms(run: Any, graph: Any, trials: int, units: str) -> dict[str, flo
     """Shares over trials without movers: any alarm, nodes that are alarms, nodes with p at most 0.01."""
     found = [run.drift(moment(graph, 1000 + i), units=units) for i in range(trials)]
     return {
-        "any": float(np.mean([d.alarms.num_rows > 0 for d in found])),
-        "nodes": float(np.mean([d.alarms.num_rows for d in found])) / graph.n_nodes,
-        "p01": float(np.mean([np.mean(d.table.column("p").to_numpy() <= 0.01) for d in found])),
+        "any_alarm": rounded(np.mean([d.alarms.num_rows > 0 for d in found])),
+        "alarms_share": rounded(np.mean([d.alarms.num_rows for d in found]) / graph.n_nodes, 7),
+        "p01": rounded(np.mean([np.mean(d.table.column("p").to_numpy() <= 0.01) for d in found])),
     }
 
 
@@ -68,62 +69,59 @@ def found_movers(run: Any, graph: Any, trials: int, units: str, noise: float | N
         near |= {int(v) for u in near for v in after.neighbors(u)}
         power.append(np.isin(movers, alarms).mean())
         false.append(np.mean([int(a) not in near for a in alarms]) if len(alarms) else 0.0)
-    return {"power": float(np.mean(power)), "false": float(np.mean(false))}
+    return {"found": rounded(np.mean(power)), "false": rounded(np.mean(false))}
 
 
-def reliability(name: str, options: dict[str, Any], folder: Path) -> None:
-    """Print the calibration on views that nothing was fitted on."""
+def rounded(value: Any, digits: int = 5) -> float:
+    """A number as a line keeps it."""
+    return round(float(value), digits)
+
+
+def reliability(name: str, options: dict[str, Any], folder: Path, ledger: Any) -> None:
+    """Record the calibration on views that nothing was fitted on."""
     data = rae.datasets.load(name, **options)
     run = rae.fit_run(data.graph, out=folder / f"{name}-sure", page=False)
-    roles, model, found = run.fit_roles(), run.model(), None
-    found = run.reliability()
+    roles, model, found = run.fit_roles(), run.model(), run.reliability()
     kept = []
     for number in range(FRESH):
         fresh = view(data.graph, ExactConfig(noise=0.1, seed=77), number)
         kept.append(roles.predict(model.transform(fresh, units="fit")) == found.roles)
-    table = calibration(np.tile(found.reliability, FRESH), np.concatenate(kept))
-    raw = calibration(np.tile(found.kept, FRESH), np.concatenate(kept))
-    sure = calibration(np.tile(found.confidence, FRESH), np.concatenate(kept))
-    print(f"\n{name}: {data.graph.n_nodes:,} nodes, {roles.n_roles} roles; expected calibration error "
-          f"{calibration_error(table):.3f} (share of the views {calibration_error(raw):.3f}, "
-          f"membership {calibration_error(sure):.3f})")  # fmt: skip
-    print("| said | nodes | kept their role |" + (" have the planted role |" if data.labels is not None else ""))
-    planted = None
-    if data.labels is not None:
-        labels = np.asarray(data.labels)
-        common = [np.bincount(labels[found.roles == role]).argmax() for role in range(roles.n_roles)]
-        planted = calibration(found.reliability, np.array(common)[found.roles] == labels)
-    for row in table:
-        there = [p for p in planted or () if p["from"] == row["from"]]
-        print(f"| {row['said']:.2f} | {row['nodes'] // FRESH:,} | {row['kept']:.2f} |"
-              + (f" {there[0]['kept']:.2f} |" if there else ""))  # fmt: skip
+    said = {"reliability": found.reliability, "share of the views": found.kept, "membership": found.confidence}
+    tables = {what: calibration(np.tile(chance, FRESH), np.concatenate(kept)) for what, chance in said.items()}
+    labels = np.asarray(data.labels)
+    common = [np.bincount(labels[found.roles == role]).argmax() for role in range(roles.n_roles)]
+    planted = {row["from"]: row["kept"] for row in
+               calibration(found.reliability, np.array(common)[found.roles] == labels)}  # fmt: skip
+    rows = [
+        [rounded(row["said"], 3), row["nodes"] // FRESH, rounded(row["kept"], 3), rounded(planted[row["from"]], 3)]
+        for row in tables["reliability"]
+    ]
+    errors = {what: rounded(calibration_error(table), 4) for what, table in tables.items()}
+    settings = {"nodes": data.graph.n_nodes, "roles": roles.n_roles, "views": FRESH}
+    record(ledger, "drift-trials", name, "reliability", settings, errors=errors, bins=rows)
 
 
 def main() -> None:
-    """Print the tables."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--trials", type=int, default=60)
-    trials = parser.parse_args().trials
+    """Record the trials."""
+    arguments = parser(__doc__, "a graph of 160 nodes, 2 trials")
+    arguments.add_argument("--trials", type=int, default=100, help="without movers; a sixth as many with some")
+    arguments.add_argument("--only", choices=("alarms", "reliability"), help="one half of it")
+    options = arguments.parse_args()
+    trials, graphs = (2, SMALL) if options.quick else (options.trials, GRAPHS)
     with tempfile.TemporaryDirectory() as folder:
-        head = (
-            "graph | nodes | units | any alarm | alarms | p ≤ 0.01 | found, noise measured | false | found, noise 1 %"
-        )
-        print(f"| {head} | false |")
-        print("|---|---|---|---|---|---|---|---|---|---|")
-        for name, options in GRAPHS.items():
-            graph = numbered(rae.datasets.load(name, **options).graph)
+        for name, chosen in graphs.items() if options.only != "reliability" else ():
+            graph = numbered(rae.datasets.load(name, **chosen).graph)
             run = rae.fit_run(graph, out=Path(folder, name), page=False)
             run.fit_roles()
             for units in ("fit", "graph"):
-                null = false_alarms(run, graph, trials, units)
-                some = max(trials // 6, 1)
+                null, some = false_alarms(run, graph, trials, units), max(trials // 6, 1)
                 a, b = (found_movers(run, graph, some, units, noise) for noise in (None, CHURN))
-                found = " | ".join(f"{part['power']:.2f} | {part['false']:.3f}" for part in (a, b))
-                shares = f"{null['any']:.3f} | {100 * null['nodes']:.3f} % | {null['p01']:.4f}"
-                print(f"| {name} | {graph.n_nodes:,} | {units} | {shares} | {found} |", flush=True)
-        for name, options in GRAPHS.items():
+                settings = {"nodes": graph.n_nodes, "units": units, "trials": trials, "with_movers": some}
+                known = {f"{what}_known": value for what, value in b.items()}
+                record(options.results, "drift-trials", name, f"alarms, units {units}", settings, **null, **a, **known)
+        for name, chosen in graphs.items() if options.only != "alarms" else ():
             if name != "power-law":
-                reliability(name, options | {"noise": 0.1}, Path(folder))
+                reliability(name, chosen | {"noise": 0.1}, Path(folder), options.results)
 
 
 if __name__ == "__main__":

@@ -55,6 +55,7 @@ STEPS = (
     Step("one_node", 6, data=True),
     Step("serve_load", 25, ((), ("--seconds", "60", "--kill")), data=True),
     Step("update_trials", 25, scores="update-trials"),
+    Step("drift_trials", 25, scores="drift-trials"),
     Step("file_to_vectors", 27, data=True),  # two methods run into their limit of ten minutes
     Step("roles", 12, scores="roles-planted"),
     Step("baselines", 5, scores="baselines"),

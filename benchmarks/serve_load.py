@@ -7,8 +7,8 @@ The service is a process of its own, this program another one. Reads arrive at r
 who came meanwhile. Of the reads 2 % (`--embeds`) embed a new node that has the neighbours of a node of the graph; of
 the others 74 % ask for look-alikes, 16 % for a role, 5 % each for a card and a search. Beside them `--updates` a
 second post 10 edges between nodes without hubs around them, one of them to a new node; every second update takes
-the edges of the one before away again. The memory of the service is that of its own metrics, after a tenth and a half
-of the time and at the end. `--kill` ends it by SIGKILL under load instead of SIGTERM. Afterwards the run is opened,
+the edges of the one before away again. The memory of the service is what its processes have in memory, after a tenth
+and a half XX ends it by SIGKILL under load instead of SIGTERM. Afterwards the run is opened,
 and every update that was acknowledged must be in it.
 
 --run is a run of web-Google, which is updated; else one is fitted in a temporary folder, with roles (k = 12).
@@ -41,7 +41,6 @@ EDGES = 10  # of an update
 SHARES = {"similar": 0.70, "role": 0.15, "card": 0.05, "search": 0.05}
 FIRST_NEW = 10**12  # ids of new nodes, which no graph here has
 READ = ("similar", "role", "card", "search", "embed")
-MEMORY, CPU = "process_resident_memory_bytes", "process_cpu_seconds_total"
 
 
 class Load:
@@ -122,42 +121,46 @@ class Load:
                 last = edges if adds else None
             number += 1
 
-    async def metrics(self, session: aiohttp.ClientSession) -> dict[str, float]:
-        async with session.get(self.url + "/metrics") as reply:
-            lines = (await reply.text()).splitlines()
-        return {
-            name: float(value) for name, value in (line.split() for line in lines if line[:1] != "#") if "{" not in name
-        }
-
     async def trial(self, rate: float, seconds: float, updates: float, process: subprocess.Popen, kill: bool) -> dict:
         """All requests of a trial; memory and CPU time of the service."""
         connector = aiohttp.TCPConnector(limit=0)
         async with aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(60)) as session:
             await asyncio.gather(self.read(session, rate, min(2.0, seconds / 10)), self.update(session, updates, 1.0))
             self.latencies.clear()
-            first = await self.metrics(session)
+            first = resources(process.pid)
             began = time.perf_counter()
             work = asyncio.gather(self.read(session, rate, seconds), self.update(session, updates, seconds))
             await asyncio.sleep(seconds / 10)
-            settled = await self.metrics(session)
+            settled = resources(process.pid)
             await asyncio.sleep(0.4 * seconds)
-            half = await self.metrics(session)
+            half = resources(process.pid)
             if kill:
                 await asyncio.sleep(0.4 * seconds)
-                last = await self.metrics(session)
+                last = resources(process.pid)
                 process.kill()
                 with contextlib.suppress(asyncio.CancelledError):
                     await work
             else:
                 await work
-                last = await self.metrics(session)
+                last = resources(process.pid)
             spent = time.perf_counter() - began
         return {
-            "memory_first_mb": round(settled[MEMORY] / 1e6, 1),
-            "memory_half_mb": round(half[MEMORY] / 1e6, 1),
-            "memory_last_mb": round(last[MEMORY] / 1e6, 1),
-            "cpu_share": round((last[CPU] - first[CPU]) / spent, 3),
+            "memory_first_mb": settled[0],
+            "memory_half_mb": half[0],
+            "memory_last_mb": last[0],
+            "cpu_share": round((last[1] - first[1]) / spent, 3),
         }
+
+
+def resources(pid: int) -> tuple[float, float]:
+    """Megabytes in memory and seconds of CPU time of a process and of those that it started.  (Linux)"""
+    status = Path(f"/proc/{pid}/status").read_text()
+    spent = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+    memory = int(re.search(r"VmRSS:\s+(\d+)", status)[1]) * 1024 / 1e6
+    own = memory, sum(map(int, spent)) / os.sysconf("SC_CLK_TCK")
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    both = [own, *(resources(int(child)) for child in children)]
+    return round(sum(m for m, _ in both), 1), sum(s for _, s in both)
 
 
 @contextlib.contextmanager

@@ -545,7 +545,7 @@ def test_a_step_that_needs_data_is_skipped_by_a_trial_without_it(load, monkeypat
 
 TRIALS = (  # the first three share --work
     ("growth", "resume_after_kill", "embed_all"), ("first_fit", "training_step"), ("plan_accuracy", "baselines"),
-    ("million_nodes", "one_node"), ("update_trials", "roles", "variants"), ("serve_load",),
+    ("million_nodes", "one_node"), ("update_trials", "roles", "variants"), ("serve_load", "drift_trials"),
 )  # fmt: skip
 BY_RUN = "neighborhood_mean"
 ELSEWHERE = {"install_alternatives", "graph_build", "file_to_vectors"}  # in test_benchmarks_alternatives.py

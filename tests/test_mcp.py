@@ -129,9 +129,11 @@ def test_nothing_is_changed_unless_it_is_allowed(run):
 
 
 def test_a_disk_that_refuses_is_said_so(run, monkeypatch):
-    monkeypatch.setattr(Run, "update", lambda *_, **__: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
 
     async def change(client):
+        monkeypatch.setattr(Run, "update", full)
         return (await client.call_tool("edges", {"added": [[1, 999]]})).content[0].text
 
     assert "No space left on device" in with_client(run, change, writable=True)

@@ -27,13 +27,15 @@ from rae import FeatureTable, Graph, fit_run
 from rae.errors import ConfigError, FeatureError, GraphError, MissingExtraError, RunError, UnknownIdError
 from rae.run import Run
 from rae.search import Scale, nearest_rows
-from rae.service import answers as answers_module
 from rae.service import neighbors as neighbors_module
+from rae.service import writer as writer_module
 from rae.service.answers import VERBS, Answers
 from rae.service.names import Names
 from rae.service.neighbors import Neighbors
-from rae.service.rows import Rows
-from rae.service.snapshot import Snapshot
+from rae.service.present import Present
+from rae.service.rows import SPARE_LEAST, Rows
+from rae.service.writer import WriterApart
+from rae.updates import UpdateFolder
 
 ODD = "a/b c?é\n#"
 
@@ -73,27 +75,28 @@ def answers(run):
 def test_rows_are_those_of_an_array_that_was_changed():
     rng = np.random.default_rng(1)
     plain = rng.random((20, 3), np.float32)
-    rows, first = Rows.of(plain.copy()), plain.copy()
-    for _ in range(30):
+    rows = Rows.of([plain[:7], plain[7:]], 20)
+    for _ in range(1_500):  # more rows than there is room for at first
         n = len(plain)
         new = int(rng.integers(3))
         changed = np.union1d(rng.choice(n, 4, replace=False), np.arange(n, n + new))
         values = rng.random((len(changed), 3), np.float32)
-        rows = rows.replaced(changed, values)
+        rows.put(changed, values)
         plain = np.concatenate([plain, np.zeros((new, 3), np.float32)])
         plain[changed] = values
         some = rng.integers(0, len(plain), 9)
         assert len(rows) == len(plain)
         assert np.array_equal(rows.take(some), plain[some])
-        assert np.array_equal(rows.whole(), plain)
-    assert np.array_equal(rows.base, first)
+        assert np.array_equal(rows.now, plain)
+    assert len(rows) > 20 + SPARE_LEAST
 
 
 @pytest.mark.parametrize(
     "ids", [["b", "Ä/1", "aa", "a", "", "B"], [30, 4, 11, -2, 2**40], [1.5, 2.0, -1.25]], ids=["text", "ints", "floats"]
 )
 def test_every_id_is_found_as_it_is_shown(ids):
-    names = Names.of(pa.array(ids[:-1]), None).grown(pa.array(ids[-1:]))
+    names = Names(pa.array(ids[:-1]), None)
+    names.add(pa.array(ids[-1:]))
 
     assert [names.row(names.id(row)) for row in range(len(ids))] == list(range(len(ids)))
     with pytest.raises(UnknownIdError, match="there is no node 'nobody'; ids here are such as"):
@@ -101,31 +104,32 @@ def test_every_id_is_found_as_it_is_shown(ids):
 
 
 def test_names_lead_to_nodes_and_beginnings_to_several():
-    names = Names.of(pa.array(["x1", "x2", "y1"]), pa.array(["Ann", "ann", None])).grown(pa.array(["X3"]))
+    names = Names(pa.array(["x1", "x2", "y1"]), pa.array(["Ann", "ann", None]))
+    names.add(pa.array(["X3"]))
 
     assert (names.row("Ann"), names.row("ann"), names.row("y1"), names.row("X3")) == (0, 1, 2, 3)
     assert names.starting_with("X", 10) == [0, 1, 3]
     assert names.starting_with("an", 1) == [0]
     assert names.starting_with("\ud800", 3) == []
-    same = Names.of(pa.array(["x1", "x2"]), pa.array(["Ann", "Ann"]))
+    same = Names(pa.array(["x1", "x2"]), pa.array(["Ann", "Ann"]))
     with pytest.raises(GraphError, match="2 nodes are called 'Ann': ask by id, one of 'x1', 'x2'"):
         same.row("Ann")
 
 
-def test_many_new_nodes_are_sorted_in(monkeypatch):
-    monkeypatch.setattr("rae.service.names.MOST_LATER", 2)
-    names = Names.of(pa.array(["b"]), None)
-    for id in ("c", "a", "d", "e"):
-        names = names.grown(pa.array([id]))
+def test_new_nodes_are_sorted_in():
+    names = Names(pa.array(["b"]), None)
+    for id in ("c", "a", "D", "e"):
+        names.add(pa.array([id]))
 
     assert names.starting_with("", 9) == [2, 0, 1, 3, 4]  # in the order of their letters, whenever they came
-    assert names.later == ("e",)
+    assert [names.row(id) for id in "bcaDe"] == list(range(5))
 
 
 def test_few_vectors_are_searched_as_rae_similar_does():
     z = np.random.default_rng(2).normal(size=(300, 4)).astype(np.float32).round(1)  # with ties
-    near = Neighbors.of(z).replaced(np.array([5, 300]), np.ones((2, 4), np.float32))
-    now = near.vectors.whole()
+    near = Neighbors(Rows.of([z], len(z)))
+    near.put(np.array([5, 300]), np.ones((2, 4), np.float32))
+    now = near.vectors.now
 
     assert near.index.method == "exact"
     for row in (0, 5, 300):
@@ -138,28 +142,27 @@ def test_many_vectors_without_faiss_are_searched_too(monkeypatch, caplog):
     monkeypatch.setattr(neighbors_module, "EXACT_ROWS", 50)
     monkeypatch.setitem(sys.modules, "faiss", None)
     z = np.random.default_rng(2).normal(size=(90, 4)).astype(np.float32)
-    near = Neighbors.of(z)
+    near = Neighbors(Rows.of([z], len(z)))
 
     assert "searched one by one, which is slow" in caplog.text
     assert near.nearest(z[3], 2, 3)[0].tolist() == nearest_rows(z, z[3:4], 2, np.array([3]))[0][0].tolist()
     assert len(near.nearest(z[3], 200, 3)[0]) == 89
 
 
-@pytest.mark.parametrize("most", [8, 10_000], ids=["put into the index", "beside the index"])
-def test_an_index_follows_vectors_that_change(monkeypatch, most):
+def test_an_index_follows_vectors_that_change(monkeypatch):
     pytest.importorskip("faiss", reason="the extra search is not installed")
     monkeypatch.setattr(neighbors_module, "EXACT_ROWS", 50)
-    monkeypatch.setattr(neighbors_module, "MOST_CHANGED", most)
+    monkeypatch.setattr(neighbors_module, "AT_ONCE", 16)
     rng = np.random.default_rng(3)
     z = rng.normal(size=(2000, 8)).astype(np.float32)
-    near, found, asked = Neighbors.of(z), 0, 0
-    before = near
-    for _ in range(4):
-        rows = np.union1d(rng.choice(len(z), 40, replace=False), np.arange(len(z), len(z) + 3))
+    near, found, asked = Neighbors(Rows.of([z], len(z))), 0, 0
+    for _ in range(8):  # most vectors are others in the end
+        rows = np.union1d(rng.choice(len(z), 400, replace=False), np.arange(len(z), len(z) + 3))
         values = rng.normal(size=(len(rows), 8)).astype(np.float32)
         z = np.concatenate([z, np.zeros((3, 8), np.float32)])
         z[rows] = values
-        near = near.replaced(rows, values)
+        near.put(rows, values)
+        near.learn(rows, values, contextlib.nullcontext())
         scale = Scale.of(z)
         assert near.scale.unit == pytest.approx(scale.unit, rel=1e-9)
         assert np.allclose(near.scale.mean, scale.mean, atol=1e-9)
@@ -172,22 +175,20 @@ def test_an_index_follows_vectors_that_change(monkeypatch, most):
             found, asked = found + int((distances <= far[-1] + 1e-6).sum()), asked + len(expected)
     assert near.index.method == "approximate"
     assert found / asked >= 0.98
-    assert len(before.vectors) == 2000  # those who hold the earlier one see the earlier vectors
-    assert np.array_equal(near.vectors.whole(), z)
+    assert np.array_equal(near.vectors.now, z)
 
 
-def same_snapshot(one: Snapshot, other: Snapshot) -> None:
+def same_present(one: Present, other: Present) -> None:
     assert one.counts == other.counts
     assert [one.names.id(r) for r in range(len(one.names))] == [other.names.id(r) for r in range(len(other.names))]
-    assert np.array_equal(one.neighbors.vectors.whole(), other.neighbors.vectors.whole())
+    assert np.array_equal(one.neighbors.vectors.now, other.neighbors.vectors.now)
     assert (one.roles is None) == (other.roles is None)
-    for a, b in zip(one.roles._parts, other.roles._parts, strict=True) if one.roles else ():
-        assert np.array_equal(a.whole(), b.whole())
+    for a, b in zip(one.roles.parts, other.roles.parts, strict=True) if one.roles else ():
+        assert np.array_equal(a.now, b.now)
 
 
-def test_what_is_in_memory_after_updates_is_what_a_new_process_reads(run, monkeypatch):
-    monkeypatch.setattr("rae.service.snapshot.MOST_CHANGED", 200)
-    now = Snapshot.of(run, "place=1,around=0.5")
+def test_what_is_in_memory_after_updates_is_what_a_new_process_reads(run):
+    now = Present(run, "place=1,around=0.5")
     trials = [
         {"added": [("u1", "new 1"), ("u3", "u4")]},
         {"removed": [("u1", "new 1")]},
@@ -201,8 +202,8 @@ def test_what_is_in_memory_after_updates_is_what_a_new_process_reads(run, monkey
         run.update(**{"fold": False} | trial)
         if number == 3:
             continue  # two updates at once
-        now = now.following(run)
-        same_snapshot(now, Snapshot.of(Run.open(run.path), "place=1,around=0.5"))
+        now.follow(run)
+        same_present(now, Present(Run.open(run.path), "place=1,around=0.5"))
         assert now.is_current(run)
 
 
@@ -214,7 +215,7 @@ def test_half_precision_and_features_follow_too(tmp_path):
     with Answers.open(run, writable=True) as answers:
         answers.edges(added=[["u1", "new"]], features={"new": [1.0, 2.0, 3.0], "u2": [0.0, 0.0, 9.0]})
         answers.edges(added=[["u3", "newer"]], missing="zero")
-        same_snapshot(answers.now, Snapshot.of(Run.open(run.path)))
+        same_present(answers.now, Present(Run.open(run.path)))
         kept = run.features()[run.graph().rows(["new", "u2", "newer"])]
         assert np.asarray(kept).tolist() == [[1, 2, 3], [0, 0, 9], [0, 0, 0]]
         vector = answers.embed(["u1", "new"], features=[1.0, 1.0, 1.0]).vector
@@ -368,13 +369,13 @@ def test_a_service_that_stops_leaves_the_files_of_a_run(run):
 
 
 def test_a_long_log_is_written_into_the_files_of_the_run(run, monkeypatch):
-    monkeypatch.setattr(answers_module, "LONGEST_LOG", 2)
+    monkeypatch.setattr(writer_module, "LONGEST_LOG", 3)
     with Answers.open(run, writable=True) as answers:
         lengths = []
         for number in range(4):
             answers.edges(added=[["u1", f"fresh {number}"]])
-            lengths.append(len(answers.now.state.log))
-        same_snapshot(answers.now, Snapshot.of(Run.open(run.path)))
+            lengths.append(len(UpdateFolder(run.path).state().log))
+        same_present(answers.now, Present(Run.open(run.path)))
     assert lengths == [1, 2, 0, 1]
 
 
@@ -423,7 +424,7 @@ def test_a_full_disk_loses_nothing(run):
             assert status_of(refused.value) == 507
             assert Run.open(run.path).n_updates == answers.now.number == before
             assert answers.edges(added=[["u1", name]]).new_nodes == 1
-        same_snapshot(answers.now, Snapshot.of(Run.open(run.path)))
+        same_present(answers.now, Present(Run.open(run.path)))
 
 
 # ------------------------------------------------------------------------------------- HTTP
@@ -721,14 +722,14 @@ def test_a_service_that_is_asked_to_stop_finishes_what_it_does(run, rae, number,
     """In this process: a thread asks, sends the signal while an update is being written, and gets its answer."""
     port, replies = free_port(), []
     entered = threading.Event()
-    real = Run.update
+    real = WriterApart.edges
 
-    def slow(self, *args, **given):
+    def slow(self, *args):
         entered.set()
         time.sleep(0.3)
-        return real(self, *args, **given)
+        return real(self, *args)
 
-    monkeypatch.setattr(Run, "update", slow)
+    monkeypatch.setattr(WriterApart, "edges", slow)
 
     def use() -> None:
         wait_until_it_answers(port)

@@ -5,7 +5,7 @@ Two moments are embedded by one model. The yardstick is noise: as many changes a
 counted in it can be compared with the same count in the views, exactly and whatever depends on what:
 
     score     how far a node moved, over its own spread: how far the noise of the fit moves it, which drops a tenth of
-              the edges; then over what is rare in the views for nodes of like degree
+              the edges; then over what is rare, in the views and the second moment, for nodes of like degree
     q         for a score: nodes of an average view that reach it, over nodes of the second moment that do
     overall   how often noise alone gives a q as low as the lowest one: every view is judged against the others, too
     alarm     q at most the rate, and overall at most the rate. Of the alarms about that share is noise, at most; where
@@ -38,6 +38,7 @@ from rae.io.embeddings import embeddings_model
 from rae.progress import Progress
 from rae.roles import Roles
 from rae.roles.compare import Comparison, compare
+from rae.runtime import key
 from rae.search import DECIMALS, Scale
 from rae.stability import MOST_VIEWS, VIEWS, check_views, noisy_vectors, squared_distances
 from rae.updates import UpdateFolder
@@ -334,7 +335,11 @@ def _compared(
     shifts, sizes = np.zeros((noise.views, len(rows))), np.tile(comparison.before, (noise.views, 1))
     squares = np.zeros(len(rows))
     if noise.dropped or noise.added:  # else every view is the graph itself
-        given: Any = {"model": model, "graph": before.graph, "features": features, "units": units}
+        # Other views for each comparison: with the same ones, a run whose views happen to be quiet would raise false
+        # alarms night after night. Two moments that are the same again have the same views.
+        parts = noise.added, repr(noise.dropped), *map(int, comparison.after)
+        seed = int(key(model.config.seed, "drift", *parts) >> np.uint64(33))
+        given: Any = {"model": model, "graph": before.graph, "features": features, "units": units, "seed": seed}
         done = _counter(progress, SPREAD_VIEWS + noise.views)
         for z in noisy_vectors(
             **given, views=SPREAD_VIEWS, dropped=_fit_noise(model), first=noise.views, progress=done
@@ -421,17 +426,19 @@ def moderated(squares: Doubles, classes: Ints) -> Doubles:
 def scores(moved: Doubles, shifts: Doubles, spread: Doubles, classes: Ints) -> tuple[Doubles, Doubles]:
     """How far each node moved over its spread, then over what is rare in its class; and the same of every view.
 
+    What is rare is found in the views and the moment alike: a moment that is one more view is treated as any other.
     (n,), (v, n), (n,), (n,) -> (n,), (v, n)
     """
-    own, views = _over(moved, spread), _over(shifts, spread)
-    everywhere = views[(views > 0) & np.isfinite(views)]
-    rare = np.full(int(classes.max()) + 1, np.quantile(everywhere, RARE) if len(everywhere) else 1.0)
+    every = _over(np.concatenate([moved[None], shifts]), spread)
+    known = every[(every > 0) & np.isfinite(every)]
+    rare = np.full(int(classes.max()) + 1, np.quantile(known, RARE) if len(known) else 1.0)
     for number in range(len(rare)):
-        here = views[:, classes == number]
+        here = every[:, classes == number]
         here = here[(here > 0) & np.isfinite(here)]
         if len(here) >= CLASS:
             rare[number] = np.quantile(here, RARE)
-    return own / rare[classes], views / rare[classes]
+    every /= rare[classes]
+    return every[0], every[1:]
 
 
 def _over(distance: Doubles, spread: Doubles) -> Doubles:

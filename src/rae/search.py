@@ -10,7 +10,6 @@ vectors, which is faster than building an index. Many queries against many vecto
 
 from __future__ import annotations
 
-import copy
 import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -180,6 +179,8 @@ class Index:
         index.train(self._scale(self.z[training]).astype(np.float32))
         for start, stop in row_chunks(n, 65_536):
             index.add(self._scale(self.z[start:stop]).astype(np.float32))
+        index.make_direct_map()  # where the vector of a row is, so that it can be replaced
+        self._centres: Floats = index.quantizer.reconstruct_n(0, lists)
         self._lists, self.method = index, "approximate"
         trial = np.sort(rng.choice(n, min(n, TRIALS), replace=False)).astype(np.int64)
         queries, k = self.z[trial], min(10, n - 1)
@@ -191,18 +192,30 @@ class Index:
             if self.recall >= self._wanted:
                 break
 
-    def replaced(self, rows: Ints, z: Floats) -> Index:
-        """An approximate index in which these rows have changed or are new; z are all vectors as they are now.
+    def lists_of(self, z: Floats) -> Ints:
+        """The list of an approximate index that each of these vectors belongs to: that of the nearest centre."""
+        from threadpoolctl import threadpool_limits
 
-        The lists stay those of the first vectors. This index is as it was, for those who still search it.
+        scaled = self._scale(z).astype(np.float32)
+        with threadpool_limits(1, user_api="blas"):
+            apart = np.square(self._centres).sum(1) - 2 * (scaled @ self._centres.T)
+        lists: Ints = apart.argmin(1)
+        return lists
+
+    def put(self, rows: Ints, z: Floats, lists: Ints) -> None:
+        """Let these vectors, ascending by row, take the place of those of their rows in an approximate index.
+
+        Rows beyond the last are new. `lists` are those that `lists_of` gives. Nobody may search meanwhile.
         """
-        out = copy.copy(self)
-        out.z, out._lists = z, _faiss().clone_index(self._lists)
-        out._lists.remove_ids(rows[rows < len(self.z)])
-        for start, stop in row_chunks(len(rows), 65_536):
-            some = rows[start:stop]
-            out._lists.add_with_ids(self._scale(z[some]).astype(np.float32), some)
-        return out
+        faiss, index = _faiss(), self._lists
+        codes = self._scale(z).astype(np.float32)
+        known = int(np.searchsorted(rows, index.ntotal))
+        if known:
+            old, to, given = rows[:known].astype(np.int64), lists[:known].astype(np.int64), codes[:known]
+            places = faiss.swig_ptr(old), faiss.swig_ptr(to), faiss.swig_ptr(given.view(np.uint8))
+            index.direct_map.update_codes(index.invlists, known, *places)
+        if known < len(rows):
+            index.add(codes[known:])
 
 
 @dataclass(frozen=True, eq=False)

@@ -49,14 +49,15 @@ def noisy_vectors(
     dropped: float,
     added: int | None = None,
     first: int = 0,
+    seed: int | None = None,
     units: str | None = "fit",
     progress: Progress | None = None,
 ) -> Iterator[Floats]:
     """The vectors of each view: a share of the edges dropped and `added` random pairs added, by default as many.
 
-    Views from another `first` are others.
+    Views from another `first` are others, and those of another `seed` than that of the fit.
     """
-    config = ExactConfig(noise=dropped, seed=model.config.seed)
+    config = ExactConfig(noise=dropped, seed=model.config.seed if seed is None else seed)
     for number in range(views):
         noisy = view(graph, config, FIRST_VIEW + first + number, added)
         yield model.transform(noisy, features, units=units, progress=False)

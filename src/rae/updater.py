@@ -239,11 +239,15 @@ def _current_live(run: Any, folder: UpdateFolder, state: State | None) -> Live |
     elif not state.followed:
         live = None
     elif known is not None and known[0] is not None and _continues(known[0], state):
-        live = known[1]
+        live, later = known[1:]
         if state.counts["nodes"] > live.capacity:
             live.grow(state.counts["nodes"] + SPARE_LEAST)
+        del run.__dict__["_live"]  # a file that is gone by now leaves it between two states
         for update in folder.updates(state, len(known[0].log)):
             folder.apply(live, update)
+            later = pa.concat_arrays([later, update.new_ids.cast(later.type)])
+        run.__dict__["_live"] = state, live, later
+        return live  # type: ignore[no-any-return]
     else:
         live = folder.follow(state, fitted, run.base_features(state))
     if live is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -229,6 +229,16 @@ def _read_arrow(path: str | os.PathLike[str], table: ArrowTable) -> tuple[pa.Arr
         raise FeatureError(f"the column embedding must hold lists of numbers, got {vectors.type}")
     z = np.ascontiguousarray(list_matrix(vectors, "embedding"))
     return ids, _check_embeddings(ids, z)
+
+
+def embedding_batches(path: str | os.PathLike[str]) -> Iterator[Floats]:
+    """The vectors of a Parquet file that `write_embeddings` wrote, some rows at a time.  -> (b, d)"""
+    table = open_table(path)
+    if not isinstance(table, ArrowTable) or not _are_columns(table):
+        raise _not_embeddings(path, table.names)
+    _refuse_newer(path, table)
+    for (column,) in table.batches([table.names.index("embedding")]):
+        yield _check_embeddings(column, list_matrix(pa.chunked_array([column]), "embedding"))
 
 
 def _are_columns(table: ArrowTable) -> bool:

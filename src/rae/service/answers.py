@@ -16,17 +16,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rae.blocks import Weights, weighted
-from rae.errors import ConfigError, GraphError, RunError, UnknownIdError
+from rae.errors import ConfigError, RunError, UnknownIdError
 from rae.roles.cards import Card
 from rae.run import Run
 from rae.service.neighbors import EXACT_ROWS
-from rae.service.snapshot import Snapshot
+from rae.service.present import Present
+from rae.service.writer import Writer, WriterApart, follow_tables
 
 Id = int | str
 MOST_SIMILAR, MOST_FOUND = 1_000, 100  # look-alikes and nodes that one question can ask for
-FOLD_SHARE = 4  # rows of vectors in the log, over those of the graph, above which all is written anew
-LONGEST_LOG = 5_000  # updates that are kept apart; the next one writes all of them into the files of the run
-FOLDED_AT_STOP = 4_000_000  # numbers in all vectors up to which a service that stops writes embeddings.parquet anew
 
 
 class Verb(NamedTuple):
@@ -178,77 +176,75 @@ class EdgesAnswer:
 class Answers:
     """A run that is asked, and with `writable` changed; made by `Answers.open`."""
 
-    def __init__(self, run: Run, *, weights: Weights | None = None, writable: bool = False) -> None:
-        self.run, self.writable = run, writable
-        self.now = Snapshot.of(run, weights)
+    def __init__(self, run: Run, *, weights: Weights | None = None, writer: Writer | WriterApart | None = None) -> None:
+        self.run, self._writer = run, writer
+        self.now = Present(run, weights)
         self._embeds = Run.open(run.path)  # its tables follow the log, so that an update does not hold it up
         self._writing, self._embedding, self._following = threading.Lock(), threading.Lock(), threading.Lock()
 
     @classmethod
     @contextlib.contextmanager
-    def open(cls, run: Run, *, weights: Weights | None = None, writable: bool = False) -> Iterator[Answers]:
-        """Answers about a run; a writable one is the only one that updates it during the block."""
+    def open(
+        cls, run: Run, *, weights: Weights | None = None, writable: bool = False, apart: bool = False
+    ) -> Iterator[Answers]:
+        """Answers about a run; a writable one is the only one that updates it during the block.
+
+        With `apart` a process beside this one computes updates, so that no question waits for their work.
+        """
         with contextlib.ExitStack() as held:
-            if writable:
-                try:
-                    held.enter_context(run.alone())
-                except RunError as error:
-                    if "is running" not in str(error):
-                        raise
-                    raise RunError(
-                        f"another service or update has {run.path}; stop that one first, or ask without changing it: ",
-                        "--read-only, and no --write",
-                    ) from None
-            answers = cls(run, weights=weights, writable=writable)
+            writer: Writer | WriterApart | None = None
+            if writable and apart:
+                writer = held.enter_context(WriterApart.of(run))
+            elif writable:
+                writer = held.enter_context(Writer.of(run))
+            answers = cls(run, weights=weights, writer=writer)
             try:
                 yield answers
             finally:
-                answers.close()
+                with answers._writing:  # an update that is being written is waited for
+                    answers._writer = None
 
-    def close(self) -> None:
-        """Wait for an update that is being written, and write embeddings.parquet of small runs anew."""
-        with self._writing:
-            state = self.now.state
-            small = self.now.counts["nodes"] * self.now.counts["width"] <= FOLDED_AT_STOP
-            if self.writable and state is not None and state.log and small:
-                self.run.fold()
-            self.writable = False
+    @property
+    def writable(self) -> bool:
+        """Whether it takes updates."""
+        return self._writer is not None
 
     # ------------------------------------------------------------------------- questions
 
     def similar(self, id: Id, k: int = 10) -> SimilarAnswer:
         """The nodes most like a node, by its id or display name: those whose vectors are nearest."""
-        now = self._current()
         if not 1 <= k <= MOST_SIMILAR:
             raise ConfigError(f"k must be from 1 to {MOST_SIMILAR:,}, got {k}")
-        row = now.names.row(id)
-        query = now.neighbors.vectors.take(np.array([row]))[0]
-        index = now.neighbors.index
-        return SimilarAnswer(
-            now.names.id(row), now.names.name(row), _role(now, row), self._matches(now, query, k, row),
-            index.method, round(index.recall, 4),
-        )  # fmt: skip
+        with self._current() as now:
+            row = now.names.row(id)
+            query = now.neighbors.vectors.take(np.array([row]))[0]
+            index = now.neighbors.index
+            return SimilarAnswer(
+                now.names.id(row), now.names.name(row), _role(now, row), self._matches(now, query, k, row),
+                index.method, round(index.recall, 4),
+            )  # fmt: skip
 
     def role(self, id: Id) -> RoleAnswer:
         """The role that a node plays most, by its id or display name, and how much it plays each role."""
-        now = self._current()
-        row = np.array([now.names.row(id)])
-        roles = now.roles
-        if roles is None:
-            raise self._no_roles()
-        role = int(roles.role.take(row)[0])
-        confidence, membership = float(roles.confidence.take(row)[0]), roles.membership.take(row)[0]
-        return RoleAnswer(
-            now.names.id(int(row[0])), now.names.name(int(row[0])), role, round(confidence, 6),
-            [round(float(x), 6) for x in membership], self._cards[role].summary,
-        )  # fmt: skip
+        with self._current() as now:
+            row = now.names.row(id)
+            if now.roles is None:
+                raise self._no_roles()
+            at = np.array([row])
+            role, confidence, membership = (part.take(at)[0] for part in now.roles.parts)
+            return RoleAnswer(
+                now.names.id(row), now.names.name(row), int(role), round(float(confidence), 6),
+                [round(float(x), 6) for x in membership], self._cards[int(role)].summary,
+            )  # fmt: skip
 
     def card(self, role: int) -> CardAnswer:
         """The card of a role: its size, its most typical nodes, its place in the graph, what its members do."""
         if not 0 <= role < len(self._cards):
             raise UnknownIdError(f"there is no role {role}; roles here are 0 to {len(self._cards) - 1}")
-        card, number = self._cards[role], self._current().number
-        return CardAnswer(**card.as_dict(), text=str(card), updates_since=number - int(self._record.get("update", 0)))
+        card = self._cards[role]
+        with self._current() as now:
+            since = now.number - int(self._record.get("update", 0))
+        return CardAnswer(**card.as_dict(), text=str(card), updates_since=since)
 
     def roles(self) -> RolesAnswer:
         """All roles of the graph: how many nodes each has and what it is, the largest first."""
@@ -261,9 +257,10 @@ class Answers:
         It is compared with the role that it plays second most, or with the role `to`. The change that would move the
         node to another role was tried; nothing of it is kept.
         """
-        names = self._current().names
+        with self._current() as now:
+            own = now.names.id(now.names.row(id))
         with self._embedding:
-            found = self._embeds.why(names.id(names.row(id)), to=to)
+            found = self._embeds.why(own, to=to)
         measured = found.as_dict()
         return WhyAnswer(measured["id"], found.role, str(found), measured)
 
@@ -271,9 +268,9 @@ class Answers:
         """Nodes whose id or display name begins with this text, upper or lower case alike."""
         if not 1 <= limit <= MOST_FOUND:
             raise ConfigError(f"limit must be from 1 to {MOST_FOUND}, got {limit}")
-        now = self._current()
-        rows = now.names.starting_with(str(q), limit)
-        return SearchAnswer([Node(now.names.id(row), now.names.name(row), _role(now, row)) for row in rows])
+        with self._current() as now:
+            rows = now.names.starting_with(str(q), limit)
+            return SearchAnswer([Node(now.names.id(row), now.names.name(row), _role(now, row)) for row in rows])
 
     def embed(
         self,
@@ -297,12 +294,14 @@ class Answers:
         given: dict[str, Any] = {name: value for name, value in of_edges.items() if value is not None}
         with self._embedding:
             vector = self._embeds.embed(id, neighbours=neighbours, features=features, **given)
-        now, role, confidence = self._current(), None, None
-        if now.roles is not None:
+        role, confidence, matches = None, None, []
+        if self.now.roles is not None:
             assigned = self._fitted_roles.assign(vector[None])
             role, confidence = int(assigned.labels[0]), round(float(assigned.confidence[0]), 6)
-        query = weighted(vector[None], self.run.blocks, now.weights)[0]
-        matches = self._matches(now, query, k, -1) if k else []
+        if k:
+            query = weighted(vector[None], self.run.blocks, self.now.weights)[0]
+            with self._current() as now:
+                matches = self._matches(now, query, k, -1)
         blocks = {block.name: [block.start, block.stop] for block in self.run.blocks}
         return EmbedAnswer([float(x) for x in vector], blocks, role, confidence, matches)
 
@@ -320,20 +319,15 @@ class Answers:
         the columns, or objects by column; `missing` says whether new nodes without a row are an error ("error") or get
         zeros ("zero").
         """
-        come, reading = _edge_table(added, "added")
-        gone, of_gone = _edge_table(removed, "removed")
         with self._writing:
-            if not self.writable:
+            if self._writer is None:
                 raise RunError("this service changes nothing: it was started to answer questions only, or is stopping")
-            table = _feature_table(features, self.run)
-            done = self.run.update(
-                come, gone, table, missing=missing, fold=self._folds(), progress=False, **of_gone | reading
-            )
-            self.now = now = self.now.following(self.run)
-        return EdgesAnswer(
-            done.number, done.added, done.removed, done.already_there, done.self_loops, done.new_nodes,
-            len(done.moved), done.in_full, now.counts["nodes"], now.counts["edges"], round(done.seconds, 4),
-        )  # fmt: skip
+            done = self._writer.edges(added, removed, features, missing)
+            self.now.follow(self.run)
+            with self._embedding:
+                follow_tables(self._embeds)
+            self._writer.tidy()
+        return EdgesAnswer(**done)
 
     @property
     def is_quick(self) -> bool:
@@ -344,34 +338,26 @@ class Answers:
     # ------------------------------------------------------------------------- inside
 
     def warm_up(self) -> None:
-        """Make what the first new node and the first update need, where the run keeps its graph."""
-        if self.writable:
-            with self._writing:
-                self.run.update(progress=False)  # keeps what each level averages, if it was never updated
-                self.now = self.now.following(self.run)
+        """Make what the first new node needs, where the run keeps its graph."""
         if self.run.has_graph:
             with self._embedding, contextlib.suppress(RunError):  # such as that of a lean run
                 self._embeds.embed(neighbours=[], features=self._no_features())
+                follow_tables(self._embeds)
 
     def _no_features(self) -> Any:
         width = self.run.model_kept.n_features or 0
         return None if self.run.model_kept.structural or not width else np.zeros(width, np.float32)
 
-    def _folds(self) -> bool:
-        """Whether the next update writes everything anew: not for being small, but where its log has grown long."""
-        state = self.now.state
-        if state is None:
-            return False
-        return state.changed > FOLD_SHARE * self.now.counts["nodes"] or len(state.log) >= LONGEST_LOG
-
-    def _current(self) -> Snapshot:
-        """The run as it is; one that others update is followed."""
+    @contextlib.contextmanager
+    def _current(self) -> Iterator[Present]:
+        """The run as it is, during the block; one that others update is followed first."""
         if not self.writable and not self.now.is_current(self.run):
             with self._following:
-                self.now = self.run._as_it_is(lambda _: self.now.following(self.run))
-        return self.now
+                self.run._as_it_is(lambda _: self.now.follow(self.run))
+        with self.now.lock:
+            yield self.now
 
-    def _matches(self, now: Snapshot, query: Any, k: int, skip: int) -> list[Match]:
+    def _matches(self, now: Present, query: Any, k: int, skip: int) -> list[Match]:
         rows, distances = now.neighbors.nearest(query, k, skip)
         roles = [None] * len(rows) if now.roles is None else now.roles.role.take(rows).tolist()
         return [
@@ -397,52 +383,5 @@ class Answers:
         return RunError(f"the run in {self.run.path} has no roles yet; `rae roles {self.run.path}` finds them")
 
 
-def _role(now: Snapshot, row: int) -> int | None:
+def _role(now: Present, row: int) -> int | None:
     return None if now.roles is None else int(now.roles.role.take(np.array([row]))[0])
-
-
-def _edge_table(edges: list[list[int | float | str] | dict[str, Any]] | None, what: str) -> tuple[Any, dict[str, str]]:
-    """Edges as `Run.update` takes them, and which of their columns are which."""
-    import pyarrow as pa
-
-    if not edges:
-        return None, {}
-    if all(isinstance(edge, list) and len(edge) == len(edges[0]) >= 2 for edge in edges):
-        return edges, {}
-    objects = [edge for edge in edges if isinstance(edge, dict)]
-    names = dict.fromkeys(["source", "target", *sorted({name for edge in objects for name in edge})])
-    if len(objects) < len(edges) or not all(set(edge) == set(names) for edge in objects):
-        raise GraphError(f"{what} must be pairs of ids, [u, v], or objects with source and target, all of one kind")
-    try:
-        table = pa.table({name: pa.array([edge[name] for edge in objects]) for name in names})
-    except pa.ArrowException as error:
-        raise GraphError(f"{what} must have ids and numbers of one kind in each field: {error}") from None
-    return table, {"source": "source", "target": "target"} | {n: n for n in ("weight", "kind") if n in names}
-
-
-def _feature_table(features: dict[str, list[float] | dict[str, Any]] | None, run: Run) -> Any:
-    """Feature rows by id as `Run.update` takes them."""
-    import pyarrow as pa
-
-    from rae.errors import FeatureError
-    from rae.features import FeatureTable
-
-    if not features:
-        return None
-    ids, rows = run.ids().type, list(features.values())
-    try:
-        column = pa.array(list(features)).cast(ids)
-    except pa.ArrowException:
-        raise FeatureError(
-            f"features are rows by id, and the ids here are {ids}, got {next(iter(features))!r}"
-        ) from None
-    lists = [row for row in rows if isinstance(row, list)]
-    objects = [row for row in rows if isinstance(row, dict)]
-    if len(lists) == len(rows):
-        width, names = len(lists[0]), run.feature_names
-        if (names is not None and width != len(names)) or any(len(row) != width for row in lists):
-            raise FeatureError(f"a row of features has as many numbers as the model has columns, got {width:,}")
-        return FeatureTable(column, np.array(lists, np.float32), names)
-    if len(objects) < len(rows) or not all(set(row) == set(objects[0]) for row in objects):
-        raise FeatureError("features must all be lists of numbers, or all objects with the same columns")
-    return pa.table({"id": column} | {name: pa.array([row[name] for row in objects]) for name in objects[0]})

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from heapq import merge
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -15,23 +17,13 @@ from rae.graph.ids import is_text, shown
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 
-MOST_LATER = 10_000  # new nodes that are looked through one by one; with more, all are sorted anew
 SEVERAL = 5  # ids that are shown of nodes with one name
 
 
-@dataclass(frozen=True, eq=False)
 class Names:
     """The ids of the nodes and their display names, sorted by their letters, upper or lower case alike."""
 
-    ids: pa.Array
-    names: pa.Array | None
-    folded: pa.Array  # ids as text, then names, in lower case, ascending
-    rows: Ints  # of each of them
-    later: tuple[Any, ...] = ()  # ids of nodes that came since
-
-    @classmethod
-    def of(cls, ids: pa.Array, names: pa.Array | None) -> Names:
-        """The names of these nodes, sorted."""
+    def __init__(self, ids: pa.Array, names: pa.Array | None) -> None:
         rows = np.arange(len(ids))
         texts = [_texts(ids)]
         if names is not None:
@@ -40,21 +32,24 @@ class Names:
             rows = np.concatenate([rows, rows[: len(named)][named]])
         folded = pc.utf8_lower(pa.concat_arrays(texts))
         order = pc.array_sort_indices(folded)
-        return cls(ids, names, folded.take(order), rows[order.to_numpy()])
+        self.ids, self.names = ids, names
+        self._folded = folded.take(order)  # ids as text, and names, in lower case, ascending
+        self._rows: Ints = rows[order.to_numpy()]  # of each of them
+        self._later: list[Any] = []  # ids of nodes that came since
+        self._later_folded: list[tuple[str, int]] = []  # the same in lower case, ascending, with their rows
 
     def __len__(self) -> int:
-        return len(self.ids) + len(self.later)
+        return len(self.ids) + len(self._later)
 
-    def grown(self, new: pa.Array) -> Names:
-        """With the ids of further nodes."""
-        if len(self.later) + len(new) <= MOST_LATER:
-            return replace(self, later=(*self.later, *new.to_pylist()))
-        ids = pa.concat_arrays([self.ids, pa.array(self.later, self.ids.type), new.cast(self.ids.type)])
-        return Names.of(ids, self.names)
+    def add(self, new: pa.Array) -> None:
+        """Know the ids of further nodes."""
+        for id in new.to_pylist():
+            insort(self._later_folded, (_lower(str(id)), len(self)))
+            self._later.append(id)
 
     def id(self, row: int) -> int | str:
         """The id of a row, as JSON holds it: a whole number, or text."""
-        value = self.ids[row].as_py() if row < len(self.ids) else self.later[row - len(self.ids)]
+        value = self.ids[row].as_py() if row < len(self.ids) else self._later[row - len(self.ids)]
         return value if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
     def name(self, row: int) -> str | None:
@@ -84,35 +79,24 @@ class Names:
         """Rows whose id or name begins like this, in the order of their letters, at most so many."""
         start = _lower(prefix)
         found: dict[int, None] = {}
-        for row in self._from(start, lambda text: text.startswith(start)):
-            if len(found) >= most:
-                break
-            found[row] = None
-        for row in self._later(lambda text: text.startswith(start)):
-            if len(found) >= most:
+        for text, row in self._from(start):
+            if len(found) >= most or not text.startswith(start):
                 break
             found[row] = None
         return list(found)
 
     def _equal(self, text: str) -> Iterator[int]:
         wanted = _lower(text)
-        yield from self._from(wanted, lambda other: other == wanted)
-        yield from self._later(lambda other: other == wanted)
+        return (row for _, row in takewhile(lambda found: found[0] == wanted, self._from(wanted)))
 
-    def _from(self, first: str, goes_on: Any) -> Iterator[int]:
-        """Rows in order, from the first text that is not before `first`, as long as their texts are wanted."""
-        at, end = 0, len(self.folded)
-        while at < end:
-            middle = (at + end) // 2
-            at, end = (middle + 1, end) if self.folded[middle].as_py() < first else (at, middle)
-        while at < len(self.folded) and goes_on(self.folded[at].as_py()):
-            yield int(self.rows[at])
-            at += 1
-
-    def _later(self, is_wanted: Any) -> Iterator[int]:
-        for number, id in enumerate(self.later):
-            if is_wanted(_lower(str(id))):
-                yield len(self.ids) + number
+    def _from(self, first: str) -> Iterator[tuple[str, int]]:
+        """Texts and their rows in order, from the first that is not before `first`."""
+        known = bisect_left(range(len(self._folded)), first, key=lambda at: self._folded[at].as_py())
+        later = bisect_left(self._later_folded, (first, -1))
+        return merge(
+            ((self._folded[at].as_py(), int(self._rows[at])) for at in range(known, len(self._folded))),
+            (self._later_folded[at] for at in range(later, len(self._later_folded))),
+        )
 
 
 def _texts(ids: pa.Array) -> pa.Array:

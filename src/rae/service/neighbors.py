@@ -1,9 +1,9 @@
-"""Look-alikes among vectors that change: an index, and beside it an exact search of what changed since it was built."""
+"""Look-alikes among vectors that change: the vectors, and an index that follows them."""
 
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -15,89 +15,71 @@ from rae.service.rows import Rows
 log = logging.getLogger("rae")
 
 EXACT_ROWS = 5_000  # up to so many vectors a pass over all of them takes a millisecond or two
-MOST_CHANGED = 8_192  # rows that are searched beside the index; with more, they are put into it
 RECALL = 0.99  # share of the true nearest that an index must find
 CANDIDATES = 2  # times as many rows as are wanted are taken from the index and compared exactly
+AT_ONCE = 1_024  # rows that the index learns while readers wait
 
 
-@dataclass(frozen=True, eq=False)
 class Neighbors:
-    """Vectors, as distances see them, and how to search them."""
+    """Vectors, as distances see them, and how to search them. Distances are exact; the index says which to compare."""
 
-    vectors: Rows  # (n, d)
-    index: Index  # of the vectors of the base
-    sums: Doubles  # of each column
-    squares: float  # of all entries
-
-    @classmethod
-    def of(cls, z: Floats, method: str = "auto") -> Neighbors:
+    def __init__(self, vectors: Rows, method: str = "auto") -> None:
         """The vectors with an index, unless they are few or faiss is not installed.  (n, d)"""
-        if method == "auto":
-            method = "exact" if len(z) <= EXACT_ROWS else "approximate"
-            try:
-                return cls.of(z, method)
-            except MissingExtraError as error:
-                log.warning("look-alikes of %s nodes are searched one by one, which is slow: %s", f"{len(z):,}", error)
-                return cls.of(z, "exact")
-        index = Index(z, method=method, wanted=RECALL)
-        return cls(Rows.of(index.z), index, *_sums(index.z))
+        self.vectors = vectors
+        self.index = self._index(method)
+        self._sums, self._squares = _sums(self.vectors.now)
+
+    def _index(self, method: str) -> Index:
+        now = self.vectors.now
+        if method != "auto":
+            return Index(now, method=method, wanted=RECALL)
+        method = "exact" if len(now) <= EXACT_ROWS else "approximate"
+        try:
+            return self._index(method)
+        except MissingExtraError as error:
+            log.warning("look-alikes of %s nodes are searched one by one, which is slow: %s", f"{len(now):,}", error)
+            return self._index("exact")
 
     @property
     def scale(self) -> Scale:
         """Mean and typical distance, as `Scale.of` finds them, from sums that follow the rows."""
         n = len(self.vectors)
-        mean = self.sums / n
-        unit = float(np.sqrt(2 * max(self.squares - n * float(mean @ mean), 0.0) / n))
+        mean = self._sums / n
+        unit = float(np.sqrt(2 * max(self._squares - n * float(mean @ mean), 0.0) / n))
         return Scale(mean, unit if unit > 1e-12 * float(np.linalg.norm(mean)) else 1.0)
 
     def nearest(self, query: Floats, k: int, skip: int = -1) -> tuple[Ints, Floats]:
         """Rows and distances of the k nearest, without row `skip`; fewer where there are fewer.  (d,) -> (k,), (k,)"""
         scale, n = self.scale, len(self.vectors)
         if self.index.method != "exact":
-            rows = np.union1d(self._indexed(query, k + 1), self._changed(query, k + 1))
+            rows = np.sort(self.index.nearest(query[None], min(CANDIDATES * (k + 1), n))[0][0])
         elif n <= EXACT_ROWS:
             rows = np.arange(n)
         else:
-            rows = np.sort(nearest_rows(self.vectors.whole(), query[None], k, np.array([skip]), scale)[0][0])
+            rows = np.sort(nearest_rows(self.vectors.now, query[None], k, np.array([skip]), scale)[0][0])
         rows = rows[(rows != skip) & (rows >= 0)]
         apart = scale(self.vectors.take(rows)) - scale(query[None])
         distance = np.sqrt(np.einsum("ij,ij->i", apart, apart)).round(DECIMALS)
         order = np.argsort(distance, kind="stable")[:k]
         return rows[order], distance[order].astype(np.float32)
 
-    def replaced(self, rows: Ints, values: Floats) -> Neighbors:
-        """With these vectors, ascending by row, in the place of those of their rows or after them."""
+    def put(self, rows: Ints, values: Floats) -> None:
+        """Write vectors, ascending by row. The index learns of them afterwards, by `learn`."""
         there = rows < len(self.vectors)
         sums, squares = _sums(values)
         less, fewer = _sums(self.vectors.take(rows[there]))
-        vectors = self.vectors.replaced(rows, values)
-        index = self.index
-        if index.method == "exact" or len(vectors.changed) > MOST_CHANGED:
-            whole = vectors.whole()
-            if index.method != "exact":
-                index = index.replaced(vectors.changed, whole)
-            vectors = Rows.of(whole)
-        return Neighbors(vectors, index, self.sums + sums - less, self.squares + squares - fewer)
+        self.vectors.put(rows, values)
+        self._sums, self._squares = self._sums + sums - less, self._squares + squares - fewer
 
-    def _indexed(self, query: Floats, k: int) -> Ints:
-        """Rows near the query that are still as the index has them: k, or as many as there are."""
-        wanted, most = CANDIDATES * k, len(self.vectors.base)
-        while True:
-            rows = self.index.nearest(query[None], min(wanted, most))[0][0]
-            found: Ints = rows[rows >= 0]
-            fresh: Ints = found[~self.vectors.is_changed(found)]
-            if len(fresh) >= k or len(found) < wanted or wanted >= most:
-                return fresh
-            wanted *= 4
-
-    def _changed(self, query: Floats, k: int) -> Ints:
-        """Of the rows that changed, those near the query."""
-        apart = self.vectors.values - query
-        squared = np.einsum("ij,ij->i", apart, apart)
-        if len(squared) > k:
-            nearest: Ints = self.vectors.changed[np.argpartition(squared, k - 1)[:k]]
-            return nearest
-        return self.vectors.changed
+    def learn(self, rows: Ints, values: Floats, alone: AbstractContextManager[Any]) -> None:
+        """Put vectors, ascending by row, where the index finds them; readers wait, by `alone`, for a part at a time."""
+        if self.index.method == "exact":
+            return
+        for start in range(0, len(rows), AT_ONCE):
+            some = slice(start, start + AT_ONCE)
+            lists = self.index.lists_of(values[some])
+            with alone:
+                self.index.put(rows[some], values[some], lists)
 
 
 def _sums(z: Any) -> tuple[Doubles, float]:

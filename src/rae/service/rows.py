@@ -1,8 +1,8 @@
-"""Rows: an array whose rows change, as of one moment; readers of an earlier moment are not disturbed."""
+"""Rows: an array whose rows change where they lie, with room for further ones."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -10,59 +10,56 @@ import numpy as np
 Array = np.ndarray[Any, Any]
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 
+SPARE_SHARE, SPARE_LEAST = 16, 1024  # room for further rows: a 16th of them, or so many
 
-@dataclass(frozen=True, eq=False)
+
 class Rows:
-    """An array, and the rows that replace its own or follow them.  (n, ...)
+    """An array that others change between two readings: readers and writers take turns by a lock of theirs.  (n, ...)
 
-    >>> rows = Rows.of(np.array([10, 11, 12])).replaced(np.array([1, 3]), np.array([21, 23]))
-    >>> rows.whole().tolist(), rows.take(np.array([3, 0])).tolist(), len(rows)
+    >>> rows = Rows.of([np.array([10, 11]), np.array([12])], 3)
+    >>> rows.put(np.array([1, 3]), np.array([21, 23]))
+    >>> rows.now.tolist(), rows.take(np.array([3, 0])).tolist(), len(rows)
     ([10, 21, 12, 23], [23, 10], 4)
     """
 
-    base: Array
-    changed: Ints  # ascending; those beyond the base follow it without a gap
-    values: Array
+    def __init__(self, empty: Array, room: int) -> None:
+        """No rows, of this kind, and room for so many."""
+        self._length, self._room = 0, empty[:0]
+        self._make_room(room)
 
     @classmethod
-    def of(cls, base: Array) -> Rows:
-        """The array as it is."""
-        return cls(base, np.empty(0, np.int64), base[:0])
+    def of(cls, parts: Iterable[Array], length: int) -> Rows:
+        """The rows of these parts, one after the other; `length` in all.  (b, ...) -> (n, ...)"""
+        rows = None
+        for part in parts:
+            rows = cls(part, length) if rows is None else rows
+            rows._room[rows._length : rows._length + len(part)] = part
+            rows._length += len(part)
+        assert rows is not None
+        return rows
 
     def __len__(self) -> int:
-        return max(len(self.base), int(self.changed[-1]) + 1 if len(self.changed) else 0)
+        return self._length
 
-    def is_changed(self, rows: Ints) -> Any:
-        """Whether each of these rows differs from the base.  (b,) -> (b,)"""
-        return self._places(rows)[1]
+    @property
+    def now(self) -> Array:
+        """All rows, not a copy."""
+        return self._room[: self._length]
 
     def take(self, rows: Ints) -> Array:
-        """These rows as they are.  (b,) -> (b, ...)"""
-        at, there = self._places(rows)
-        out: Array = self.base[np.where(there, 0, rows)]
-        out[there] = self.values[at[there]]
+        """These rows, a copy.  (b,) -> (b, ...)"""
+        out: Array = self._room[rows]
         return out
 
-    def replaced(self, rows: Ints, values: Array) -> Rows:
-        """The array with these rows, ascending, in the place of its own or after them."""
-        kept = ~np.isin(self.changed, rows)
-        changed = np.concatenate([self.changed[kept], rows])
-        order = np.argsort(changed, kind="stable")
-        both = np.concatenate([self.values[kept], values.astype(self.base.dtype, copy=False)])
-        return Rows(self.base, changed[order], both[order])
+    def put(self, rows: Ints, values: Array) -> None:
+        """Write these rows, ascending, in the place of those that are there or after the last."""
+        length = max(self._length, int(rows[-1]) + 1 if len(rows) else 0)
+        if length > len(self._room):
+            self._make_room(length)
+        self._room[rows] = values
+        self._length = length
 
-    def whole(self) -> Array:
-        """All rows as they are, in one array; the base itself where nothing changed."""
-        if not len(self.changed):
-            return self.base
-        out = np.empty((len(self), *self.base.shape[1:]), self.base.dtype)
-        out[: len(self.base)] = self.base
-        out[self.changed] = self.values
-        return out
-
-    def _places(self, rows: Ints) -> tuple[Ints, Any]:
-        """Where each of these rows is among those that changed, and whether it is."""
-        at = np.searchsorted(self.changed, rows)
-        there = at < len(self.changed)
-        there[there] = self.changed[at[there]] == np.asarray(rows)[there]
-        return at, there
+    def _make_room(self, length: int) -> None:
+        room = np.empty((length + max(SPARE_LEAST, length // SPARE_SHARE), *self._room.shape[1:]), self._room.dtype)
+        room[: self._length] = self.now
+        self._room = room

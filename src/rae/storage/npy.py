@@ -104,3 +104,8 @@ def map_array(path: Path, *, private: bool = False) -> Array:
         start, stop = file.tell(), file.seek(0, 2)
         whole = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY if private else mmap.ACCESS_READ)
     return array_in(whole, start, stop, shape, fortran, dtype)
+
+
+def is_mapped(array: Array) -> bool:
+    """Whether an array is one of `create_array` or `map_array`: its pages come into memory as they are touched."""
+    return isinstance(array, np.memmap) or isinstance(array.base, mmap.mmap)

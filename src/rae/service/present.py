@@ -1,0 +1,138 @@
+"""A run in memory: what answers are made of, and how it follows updates."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from rae.blocks import Weights, column_factors, weighted
+from rae.io.embeddings import embedding_batches, embeddings_dtype, rounded
+from rae.run import EMBEDDINGS, Run
+from rae.service.names import Names
+from rae.service.neighbors import Neighbors
+from rae.service.rows import Ints, Rows
+from rae.updates import State, Update, UpdateFolder
+
+
+class RoleRows:
+    """The role of every node, how sure it is, and how much the node plays each role."""
+
+    def __init__(self, *parts: Any) -> None:
+        kinds = (np.int32, np.float32, np.float32)
+        self.role, self.confidence, self.membership = self.parts = tuple(  # (n,), (n,), (n, k)
+            Rows.of([part.astype(kind, copy=False)], len(part)) for part, kind in zip(parts, kinds, strict=True)
+        )
+
+    def put(self, rows: Ints, *values: Any) -> None:
+        """Write roles, confidences and memberships of these rows, ascending."""
+        for part, value in zip(self.parts, values, strict=True):
+            part.put(rows, value)
+
+
+class Present:
+    """A run as it is: names, vectors with their index, roles. Who reads holds `lock`; `follow` writes under it.
+
+    Updates are read and prepared while others read, and put in place in a millisecond or two: nothing that is as large
+    as the graph is copied for an update.
+    """
+
+    def __init__(self, run: Run, weights: Weights | None = None) -> None:
+        """A run as it is now, with an index of its vectors; look-alikes are searched by these weights of blocks."""
+        self.lock, self.weights = threading.Lock(), weights
+        self.state, self.counts, ids, vectors, roles = self._read(run)
+        self.names, self.neighbors = Names(ids, run.names()), Neighbors(vectors)
+        self.roles = RoleRows(*roles) if roles else None
+
+    @property
+    def number(self) -> int:
+        """Updates since the fit."""
+        return 0 if self.state is None else self.state.number
+
+    def is_current(self, run: Run) -> bool:
+        """Whether no update came since."""
+        return UpdateFolder(run.path).state() == self.state
+
+    def follow(self, run: Run) -> None:
+        """Become the run as it is now: what updates changed since is read, and no more where the log says it all."""
+        folder = UpdateFolder(run.path)
+        state, before = folder.state(), self.state
+        if state is None or state.number == self.number:
+            self.state = state  # the same vectors, in other files at most
+            return
+        n_read = 0 if before is None else len(before.log)
+        if before is None:
+            continues = len(state.log) == state.number  # every update since the fit is in the log
+        else:
+            continues = state.base == before.base and state.log[:n_read] == before.log
+        if continues and state.log:
+            for length, update in enumerate(folder.updates(state, n_read), n_read + 1):
+                number = state.number - len(state.log) + length
+                self._take(run, state, update, replace(state, number=number, log=state.log[:length]))
+        else:
+            self._read_anew(run)
+
+    def _take(self, run: Run, state: State, update: Update, later: State) -> None:
+        """Put the rows in place that one update of the log changed."""
+        rows, values = self._changed(run, state, update, self.neighbors.vectors)
+        a = update.arrays
+        roles = [a[f"roles.{part}"] for part in ("rows", "role", "confidence", "membership") if "roles.rows" in a]
+        self._put(rows, values, update.new_ids, roles, later)
+
+    def _read_anew(self, run: Run) -> None:
+        """Read everything, after a log was folded in; only what is different is put in place."""
+        state, _, ids, vectors, roles = self._read(run)
+        near, known = vectors.now, self.neighbors.vectors.now
+        different = np.flatnonzero((near[: len(known)] != known).any(1))
+        rows = np.concatenate([different, np.arange(len(known), len(near))])
+        self._put(rows, near[rows], ids.slice(len(self.names)), [np.arange(len(near)), *roles], state)
+
+    def _read(self, run: Run) -> tuple[State | None, dict[str, int], Any, Rows, list[Any]]:
+        """The state of a run, and as of that counts, ids, vectors as distances see them, and roles."""
+        folder = UpdateFolder(run.path)
+
+        def read(state: State | None) -> tuple[State | None, dict[str, int], Any, Rows, list[Any]]:
+            counts, ids = run.counts, run.ids()
+            batches = embedding_batches(folder.file(state, EMBEDDINGS))
+            near = Rows.of((weighted(z, run.blocks, self.weights) for z in batches), len(ids))
+            if state is not None:
+                for update in folder.updates(state):
+                    near.put(*self._changed(run, state, update, near))
+            return state, counts, ids, near, list(run.role_table()[1:]) if run.has_roles else []
+
+        while True:
+            found = run._as_it_is(read)
+            if folder.state() == found[0]:  # else an update came between
+                return found
+
+    def _changed(self, run: Run, state: State, update: Update, vectors: Rows) -> tuple[Ints, Any]:
+        """The rows of vectors that an update makes others, ascending, and what they are then."""
+        path = UpdateFolder(run.path).file(state, EMBEDDINGS)
+        factors = column_factors(run.blocks, self.weights, run.counts["width"])
+        place = np.cumsum(factors != 0) - 1  # of a column, in the vectors that are searched
+        parts = [(update.rows(name), int(update.arrays[f"{name}.left"][0])) for name in update.names("columns")]
+        rows = np.unique(np.concatenate([np.empty(0, np.int64), *(changed for (changed, _), _ in parts)]))
+        values = np.zeros((len(rows), int((factors != 0).sum())), np.float32)
+        old = rows[rows < len(vectors)]
+        values[: len(old)] = before = vectors.take(old)
+        kind = np.dtype(embeddings_dtype(path))
+        for (changed, new), left in parts:
+            columns = np.arange(left, left + new.shape[1])
+            columns = columns[factors[columns] != 0]
+            given = rounded(new, kind)[:, columns - left].astype(np.float32) * factors[columns]
+            values[np.searchsorted(rows, changed)[:, None], place[columns]] = given
+        differs = np.ones(len(rows), bool)
+        differs[: len(old)] = (values[: len(old)] != before).any(1)
+        return rows[differs], values[differs]
+
+    def _put(self, rows: Ints, values: Any, new_ids: Any, roles: Any, state: State | None) -> None:
+        """Put vectors, names and roles in place."""
+        with self.lock:
+            self.names.add(new_ids)
+            self.neighbors.put(rows, values)
+            if self.roles is not None and len(roles) > 1:
+                self.roles.put(*roles)
+            self.state, self.counts = state, self.counts | ({} if state is None else state.counts)
+        self.neighbors.learn(rows, values, self.lock)

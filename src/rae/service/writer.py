@@ -1,0 +1,296 @@
+"""Updates of a run that answers: in this process, or in one beside it, so that questions never wait for their work."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from rae import errors
+from rae.errors import Argument, FeatureError, GraphError, RaeError, RunError, one_line
+from rae.run import Run
+from rae.runtime import threads
+from rae.storage.npy import is_mapped
+from rae.updater import live_of
+from rae.updates import UpdateFolder
+
+log = logging.getLogger("rae")
+
+FOLD_SHARE = 4  # rows of vectors in the log, over those of the graph, above which all is written anew
+LONGEST_LOG = 5_000  # updates that are kept apart; then all of them are written into the files of the run
+FOLDED_AT_STOP = 4_000_000  # numbers in all vectors up to which a service that stops writes embeddings.parquet anew
+NICENESS = 10  # of a process that updates: the one that answers goes first
+PATIENCE = 1.0  # seconds in which the process that updated for a service that was killed has ended
+ANSWER = "the process that updates the run ended before it answered; ask whether the edges are there, then send again"
+
+
+class Writer:
+    """The updates of a run, which is its own as long as it is open; made by `Writer.of`."""
+
+    def __init__(self, run: Run) -> None:
+        self._run, self._folder = run, UpdateFolder(run.path)
+
+    @classmethod
+    @contextlib.contextmanager
+    def of(cls, run: Run) -> Iterator[Writer]:
+        """A writer that is alone with the run during the block, and has made what the first update needs."""
+        with contextlib.ExitStack() as held:
+            given_up = time.monotonic() + PATIENCE
+            while True:
+                try:
+                    held.enter_context(run.alone())
+                    break
+                except RunError as error:
+                    if "is running" not in str(error):
+                        raise
+                    if time.monotonic() < given_up:
+                        time.sleep(0.02)
+                        continue
+                    raise RunError(
+                        f"another service or update has {run.path}; stop that one first, or ask without changing it: ",
+                        "--read-only, and no --write",
+                    ) from None
+            run.update(progress=False)  # keeps what each level averages, if it was never updated
+            follow_tables(run)
+            writer = cls(run)
+            try:
+                yield writer
+            finally:
+                writer._close()
+
+    def edges(self, added: Any, removed: Any, features: Any, missing: str) -> dict[str, Any]:
+        """What an update did, as `EdgesAnswer` has it; it is on the disk when this returns."""
+        come, reading = _edge_table(added, "added")
+        gone, of_gone = _edge_table(removed, "removed")
+        table = _feature_table(features, self._run)
+        done = self._run.update(come, gone, table, missing=missing, fold=False, progress=False, **of_gone | reading)
+        counts = self._run.counts
+        return {
+            "update": done.number, "added": done.added, "removed": done.removed, "already_there": done.already_there,
+            "self_loops": done.self_loops, "new_nodes": done.new_nodes, "moved": len(done.moved),
+            "in_full": done.in_full, "nodes": counts["nodes"], "edges": counts["edges"],
+            "seconds": round(done.seconds, 4),
+        }  # fmt: skip
+
+    def tidy(self) -> None:
+        """Write everything anew where the log has grown long; the updates in it are safe whether or not that works."""
+        state = self._folder.state()
+        if state is None:
+            return
+        if state.changed > FOLD_SHARE * state.counts["nodes"] or len(state.log) >= LONGEST_LOG:
+            try:
+                self._run.fold(progress=False)
+            except (RaeError, OSError) as error:
+                log.warning("the log of %s was not folded in: %s", self._run.path, one_line(error))
+        follow_tables(self._run)
+
+    def _close(self) -> None:
+        """Write embeddings.parquet of small runs anew."""
+        state = self._folder.state()
+        small = state is not None and state.counts["nodes"] * self._run.counts["width"] <= FOLDED_AT_STOP
+        if state is not None and state.log and small:
+            self._run.fold(progress=False)
+
+
+def follow_tables(run: Run) -> None:
+    """Bring what updates and new nodes are computed from up to date, if it is there, and have it in memory.
+
+    Tables are mapped when they are opened; a service reads and writes rows of them until all would be in memory.
+    """
+    if "_live" not in run.__dict__:
+        return
+    live = live_of(run)
+    if live is not None and any(is_mapped(table) for table in live.tables.values()):
+        live.grow(live.capacity)
+
+
+class WriterApart:
+    """A `Writer` in a process of its own; made by `WriterApart.of`.
+
+    Requests and answers are lines of JSON. The process ends with this one, however that ends: where its requests end
+    without a word it ends at once, which an update may not survive that was not answered yet, and loses nothing else.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @classmethod
+    @contextlib.contextmanager
+    def of(cls, run: Run) -> Iterator[WriterApart]:
+        """A writer that is alone with the run during the block."""
+        writer = cls(run.path.absolute())
+        try:
+            writer._started()
+            yield writer
+        finally:
+            writer._close()
+
+    def edges(self, added: Any, removed: Any, features: Any, missing: str) -> dict[str, Any]:
+        """What an update did; it is on the disk when this returns."""
+        process = self._started()
+        self._send(process, {"added": added, "removed": removed, "features": features, "missing": missing})
+        return self._answer(process)
+
+    def tidy(self) -> None:
+        """Nothing: the process does that by itself when it has answered."""
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        """The process, started again if it has ended."""
+        process = self._process
+        if process is None or process.poll() is not None:
+            environment = os.environ | {"RAE_THREADS": str(threads())}
+            command = [sys.executable, "-c", "from rae.service.writer import main; main()", str(self._path)]
+            pipe = subprocess.PIPE
+            self._process = process = subprocess.Popen(command, stdin=pipe, stdout=pipe, env=environment)
+            self._answer(process)
+        return process
+
+    @staticmethod
+    def _send(process: subprocess.Popen[bytes], request: dict[str, Any]) -> None:
+        assert process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # that it has ended is seen when its answer does not come
+            process.stdin.write(json.dumps(request).encode() + b"\n")
+            process.stdin.flush()
+
+    @staticmethod
+    def _answer(process: subprocess.Popen[bytes]) -> dict[str, Any]:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        if not line.endswith(b"\n"):
+            process.kill()
+            process.wait()
+            raise RunError(ANSWER)
+        answer: dict[str, Any] = json.loads(line)
+        if "error" in answer:
+            raise _error_of(answer)
+        return answer
+
+    def _close(self) -> None:
+        process = self._process
+        if process is not None:
+            self._send(process, {"close": True})
+            process.communicate()
+
+
+def main() -> None:
+    """Update the run that is named on the command line as lines of JSON on standard input say."""
+    for number in (signal.SIGINT, signal.SIGTERM):  # the process that asks decides when this one ends
+        signal.signal(number, signal.SIG_IGN)
+    if hasattr(os, "nice"):
+        os.nice(NICENESS)
+    replies = os.fdopen(os.dup(1), "wb", buffering=0)
+    os.dup2(2, 1)  # what a library prints is no answer
+    requests: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+    threading.Thread(target=_receive, args=(sys.stdin.buffer, requests), daemon=True).start()
+    try:
+        with Writer.of(Run.open(sys.argv[1])) as writer:
+            _reply(replies, {})
+            while "close" not in (request := requests.get()):
+                try:
+                    answer = writer.edges(**request)
+                except Exception as error:
+                    answer = _line_of(error)
+                _reply(replies, answer)
+                writer.tidy()
+    except Exception as error:
+        _reply(replies, _line_of(error))
+
+
+def _receive(lines: BinaryIO, requests: queue.SimpleQueue[dict[str, Any]]) -> None:
+    for line in lines:
+        requests.put(request := json.loads(line))
+        if "close" in request:
+            return
+    os._exit(1)  # whoever asked is gone
+
+
+def _reply(replies: Any, answer: dict[str, Any]) -> None:
+    with contextlib.suppress(BrokenPipeError):
+        replies.write(json.dumps(answer).encode() + b"\n")
+
+
+def _line_of(error: Exception) -> dict[str, Any]:
+    """An error as it goes to the process that asked; the trace of a bug is printed."""
+    cause = error if isinstance(error, OSError) else error.__cause__
+    number = cause.errno if isinstance(cause, OSError) else None
+    if isinstance(error, RaeError):
+        parts = [[p.name, p.value is ..., None if p.value is ... else p.value, p.function] if isinstance(p, Argument)
+                 else p for p in error.sentence.parts]  # fmt: skip
+        return {"error": type(error).__name__, "parts": json.loads(json.dumps(parts, default=str)), "errno": number}
+    if not isinstance(error, OSError):
+        traceback.print_exception(error)
+    return {"error": "", "parts": [one_line(error)], "errno": number}
+
+
+def _error_of(answer: dict[str, Any]) -> Exception:
+    """The error that `_line_of` wrote."""
+    number, parts = answer["errno"], answer["parts"]
+    cause = None if number is None else OSError(number, os.strerror(number))
+    kind = getattr(errors, answer["error"], None)
+    if kind is None:
+        return RuntimeError(parts[0]) if cause is None else OSError(number, parts[0])
+    error: Exception = kind.__new__(kind)
+    said = [p if isinstance(p, str) else Argument(p[0], ... if p[1] else p[2], p[3]) for p in parts]
+    RaeError.__init__(error, *said)  # type: ignore[arg-type]
+    error.__cause__ = cause
+    return error
+
+
+def _edge_table(edges: list[list[int | float | str] | dict[str, Any]] | None, what: str) -> tuple[Any, dict[str, str]]:
+    """Edges as `Run.update` takes them, and which of their columns are which."""
+    import pyarrow as pa
+
+    if not edges:
+        return None, {}
+    if all(isinstance(edge, list) and len(edge) == len(edges[0]) >= 2 for edge in edges):
+        return edges, {}
+    objects = [edge for edge in edges if isinstance(edge, dict)]
+    names = dict.fromkeys(["source", "target", *sorted({name for edge in objects for name in edge})])
+    if len(objects) < len(edges) or not all(set(edge) == set(names) for edge in objects):
+        raise GraphError(f"{what} must be pairs of ids, [u, v], or objects with source and target, all of one kind")
+    try:
+        table = pa.table({name: pa.array([edge[name] for edge in objects]) for name in names})
+    except pa.ArrowException as error:
+        raise GraphError(f"{what} must have ids and numbers of one kind in each field: {error}") from None
+    return table, {"source": "source", "target": "target"} | {n: n for n in ("weight", "kind") if n in names}
+
+
+def _feature_table(features: dict[str, list[float] | dict[str, Any]] | None, run: Run) -> Any:
+    """Feature rows by id as `Run.update` takes them."""
+    import pyarrow as pa
+
+    from rae.features import FeatureTable
+
+    if not features:
+        return None
+    ids, rows = run.ids().type, list(features.values())
+    try:
+        column = pa.array(list(features)).cast(ids)
+    except pa.ArrowException:
+        raise FeatureError(
+            f"features are rows by id, and the ids here are {ids}, got {next(iter(features))!r}"
+        ) from None
+    lists = [row for row in rows if isinstance(row, list)]
+    objects = [row for row in rows if isinstance(row, dict)]
+    if len(lists) == len(rows):
+        width, names = len(lists[0]), run.feature_names
+        if (names is not None and width != len(names)) or any(len(row) != width for row in lists):
+            raise FeatureError(f"a row of features has as many numbers as the model has columns, got {width:,}")
+        return FeatureTable(column, np.array(lists, np.float32), names)
+    if len(objects) < len(rows) or not all(set(row) == set(objects[0]) for row in objects):
+        raise FeatureError("features must all be lists of numbers, or all objects with the same columns")
+    return pa.table({"id": column} | {name: pa.array([row[name] for row in objects]) for name in objects[0]})
