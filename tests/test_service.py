@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import http.client
+import itertools
 import json
 import os
 import shutil
@@ -15,6 +16,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
 
@@ -24,7 +26,16 @@ import pytest
 
 from elsewhere import CONTEXT
 from rae import FeatureTable, Graph, fit_run
-from rae.errors import ConfigError, FeatureError, GraphError, MissingExtraError, RunError, UnknownIdError
+from rae.errors import (
+    Argument,
+    ConfigError,
+    FeatureError,
+    GraphError,
+    MissingExtraError,
+    RaeError,
+    RunError,
+    UnknownIdError,
+)
 from rae.run import Run
 from rae.search import Scale, nearest_rows
 from rae.service import neighbors as neighbors_module
@@ -34,7 +45,7 @@ from rae.service.names import Names
 from rae.service.neighbors import Neighbors
 from rae.service.present import Present
 from rae.service.rows import SPARE_LEAST, Rows
-from rae.service.writer import WriterApart
+from rae.service.writer import WriterApart, WriterEndedError
 from rae.updates import UpdateFolder
 
 ODD = "a/b c?é\n#"
@@ -427,6 +438,92 @@ def test_a_full_disk_loses_nothing(run):
         same_present(answers.now, Present(Run.open(run.path)))
 
 
+def test_a_process_beside_it_updates_as_this_one_does(run, tmp_path, monkeypatch):
+    """The same answers and bytes; errors come over whole; it is started again when it was killed."""
+    import resource
+
+    from rae.service.http import status_of
+
+    shutil.copytree(run.path, tmp_path / "other")
+    trials = [
+        {"added": [["u1", "fresh 1"], ["u2", "u300"]]},
+        {"removed": [["u1", "nobody"]]},
+        {"added": [["u1", 5]]},
+        {"added": [["u1", "u2", 0.5]]},
+        {"removed": [["u1", "fresh 1"]], "added": [{"source": "u1", "target": ODD + "2"}]},
+        {"features": {"u1": [1.0]}},
+        {"added": [["u1", "u2"]], "missing": "maybe"},
+    ]
+    other = Run.open(tmp_path / "other")
+    with Answers.open(run, writable=True) as here, Answers.open(other, writable=True, apart=True) as apart:
+        apart.warm_up()
+        for trial in trials:
+            told = []
+            for answers in (here, apart):
+                try:
+                    told.append(replace(answers.edges(**trial), seconds=0.0))
+                except (RaeError, OSError) as error:
+                    told.append((type(error), str(error).replace("other", "run"), status_of(error), error.argument))
+            assert told[0] == told[1], trial
+        same_present(here.now, apart.now)
+        process, before = apart._writer._process, apart.now.number
+        limit = resource.prlimit(process.pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (500, limit[1]))
+        with pytest.raises((RaeError, OSError)) as refused:
+            apart.edges(added=[["u1", "on a full disk"]])
+        assert status_of(refused.value) == 507
+        assert Run.open(other.path).n_updates == before
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, limit)
+        process.kill()
+        process.wait()
+        assert apart.edges(added=[["u1", "after it"]]).new_nodes == 1
+        monkeypatch.setattr(WriterApart, "_send", lambda self, process, request: process.kill())
+        with pytest.raises(WriterEndedError, match="ended before it answered") as ended:
+            apart.edges(added=[["u1", "never sent"]])
+        assert status_of(ended.value) == 503
+        monkeypatch.undo()
+        assert apart.edges(added=[["u1", "later"]]).update == before + 2
+        same_present(apart.now, Present(Run.open(other.path)))
+        assert apart.embed(["u1", "later"]).vector
+    assert (other.path / "embeddings.parquet").is_file()
+    assert not (other.path / "updates" / "lock").is_file()
+
+
+def test_a_bug_in_the_process_beside_it_is_no_users_mistake():
+    from rae.service.writer import _error_of, _line_of
+
+    error = _error_of(json.loads(json.dumps(_line_of(ZeroDivisionError("by zero")))))
+    assert (type(error), str(error)) == (RuntimeError, "by zero")
+    full = GraphError("cannot write ", Argument("features", ...), " to ", Argument("missing", "zero"))
+    full.__cause__ = OSError(28, "No space left on device")
+    again = _error_of(json.loads(json.dumps(_line_of(full))))
+    assert (type(again), again.sentence.parts, again.__cause__.errno) == (GraphError, full.sentence.parts, 28)
+
+
+def test_a_log_that_cannot_be_folded_in_loses_nothing(run, monkeypatch, caplog):
+    monkeypatch.setattr(writer_module, "LONGEST_LOG", 1)
+
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    with Answers.open(run, writable=True) as answers:
+        with monkeypatch.context() as patch:
+            patch.setattr(Run, "fold", full)
+            assert answers.edges(added=[["u1", "fresh"]]).new_nodes == 1
+            patch.undo()
+        assert "was not folded in: [Errno 28]" in caplog.text
+        assert Run.open(run.path).n_updates == answers.now.number == 1
+        assert answers.edges(added=[["u1", "fresher"]]).update == 2
+
+
+def test_a_run_that_answers_is_not_replaced(run):
+    from rae.run_folder import check_free
+
+    with Answers.open(run, writable=True), pytest.raises(RunError, match="or that `rae serve` holds; stop that first"):
+        check_free(run.path, force=True)
+    check_free(run.path, force=True)
+
+
 # ------------------------------------------------------------------------------------- HTTP
 
 fastapi = pytest.importorskip("fastapi", reason="the extra serve is not installed")
@@ -491,7 +588,9 @@ def test_an_id_may_have_any_character(client):
         ("GET", "/search", None, 422, "q: field required"),
         ("GET", "/edges", None, 405, "there is no such address"),
         ("POST", "/embed", b'{"neighbours": [', 400, "the body is not JSON"),
+        ("POST", "/edges", b'{"added": ' + b"[" * 50_000 + b"]" * 50_000 + b"}", 400, "the body is not JSON that can"),
         ("POST", "/embed", b"[]", 422, "the body: "),
+        ("POST", "/edges", b'{"added": [["u1", null]]}', 422, "added.0.1: input should be a valid"),
         ("POST", "/embed", b'{"neighbours": [true]}', 422, "neighbours.0"),
         ("POST", "/embed", b'{"neighbours": ["zz"]}', 422, "neighbours are not in the graph, first 'zz'"),
         ("POST", "/embed", b'{"neighbours": ["u1"], "features": [1, 2]}', 422, "structure alone"),
@@ -509,7 +608,7 @@ def test_a_bad_request_has_its_status_and_one_sentence(client, method, path, bod
 
 
 def test_errors_have_statuses_and_arguments_are_fields_of_a_request():
-    from rae.errors import Argument, FileError
+    from rae.errors import FileError
 
     full = FileError("cannot write: the disk is full")
     full.__cause__ = OSError(28, "No space left on device")
@@ -662,16 +761,16 @@ def wait_until_it_answers(port: int, process=None) -> None:
     raise AssertionError("the service did not start")
 
 
-def _serve_elsewhere(path: str, port: int) -> None:
+def _serve_elsewhere(path: str, port: int, *more: str) -> None:
     from rae.cli import main
 
-    sys.exit(main(["--quiet", "serve", path, "--port", str(port)]))
+    sys.exit(main(["--quiet", "serve", path, "--port", str(port), *more]))
 
 
 @contextlib.contextmanager
-def service_elsewhere(run):
+def service_elsewhere(run, *more):
     port = free_port()
-    process = CONTEXT.Process(target=_serve_elsewhere, args=(str(run.path), port))
+    process = CONTEXT.Process(target=_serve_elsewhere, args=(str(run.path), port, *more))
     process.start()
     try:
         wait_until_it_answers(port, process)
@@ -715,6 +814,35 @@ def test_no_acknowledged_update_is_lost_when_the_service_is_killed(run):
     assert all(graph.adjacent(*(graph.rows([id]) for id in edge))[0] for edge in acknowledged)
     with Answers.open(again, writable=True) as answers:  # the lock went with the process
         assert answers.role(acknowledged[-1][1]).id == acknowledged[-1][1]
+
+
+def test_a_connection_without_a_request_is_closed_and_one_with_some_is_kept(run):
+    """Slow loris: a head that comes byte by byte gives no more time than none at all."""
+    with service_elsewhere(run, "--timeout", "1", "--read-only") as (_, port):
+        kept = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+        silent, slow = (socket.create_connection(("127.0.0.1", port), timeout=20) for _ in range(2))
+        closed = threading.Event()
+
+        def trickle() -> None:
+            with contextlib.suppress(OSError):
+                for byte in itertools.cycle(b"GET /roles HTTP/1.1 "):
+                    slow.sendall(bytes([byte]))
+                    if closed.wait(0.1):
+                        return
+
+        trickling = threading.Thread(target=trickle)
+        trickling.start()
+        for _ in range(8):
+            kept.request("GET", "/healthz")
+            assert kept.getresponse().read()
+            time.sleep(0.2)
+        assert silent.recv(10) == b""
+        with contextlib.suppress(ConnectionResetError):
+            assert slow.recv(10) == b""
+        closed.set()
+        trickling.join()
+        for one in (kept, silent, slow):
+            one.close()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])

@@ -337,8 +337,8 @@ def _compared(
     if noise.dropped or noise.added:  # else every view is the graph itself
         # Other views for each comparison: with the same ones, a run whose views happen to be quiet would raise false
         # alarms night after night. Two moments that are the same again have the same views.
-        parts = noise.added, repr(noise.dropped), *map(int, comparison.after)
-        seed = int(key(model.config.seed, "drift", *parts) >> np.uint64(33))
+        sizes_after = map(int, comparison.after)
+        seed = int(key(model.config.seed, "drift", noise.added, repr(noise.dropped), *sizes_after) >> np.uint64(33))
         given: Any = {"model": model, "graph": before.graph, "features": features, "units": units, "seed": seed}
         done = _counter(progress, SPREAD_VIEWS + noise.views)
         for z in noisy_vectors(

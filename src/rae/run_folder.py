@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from rae.errors import Argument, RunError
-from rae.updates import CHANNEL_FILES, FOLDER, GRAPH_FILES, STATE
+from rae.updates import CHANNEL_FILES, FOLDER, GRAPH_FILES, STATE, UpdateFolder
 
 FORMAT, FORMAT_VERSION = "rae run", 1
 MODEL, EMBEDDINGS, INFO = "model.safetensors", "embeddings.parquet", "run.json"
@@ -131,6 +131,7 @@ def check_free(path: str | Path, *, force: bool = False) -> None:
     if any((folder / name).exists() for name in GRAPH_FILES) and not (folder / MODEL).is_file():
         raise RunError(f"{graph} holds a graph that no run wrote, it would be replaced; choose another ", OUT)
     if force or not set(folder.iterdir()) - set(_abandoned_staging(folder)):
+        _check_unused(folder)
         return
     if (folder / INFO).is_file():
         raise RunError(f"{folder} holds a run already; choose another ", OUT, ", or pass ", FORCE, " to replace it")
@@ -140,6 +141,19 @@ def check_free(path: str | Path, *, force: bool = False) -> None:
         *(f"{folder} is not empty; choose another ", OUT, ", or pass ", FORCE),
         " to write the run beside what is there",
     )
+
+
+def _check_unused(folder: Path) -> None:
+    """Refuse a run that is being updated, or answers questions and takes updates."""
+    if (folder / FOLDER).is_dir():
+        try:
+            with UpdateFolder(folder).alone():
+                pass
+        except RunError:
+            raise RunError(
+                f"{folder} holds a run that is being updated, or that `rae serve` holds; stop that first, or choose "
+                "another ", OUT
+            ) from None  # fmt: skip
 
 
 def read_info(path: Path) -> dict[str, Any]:

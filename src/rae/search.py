@@ -37,6 +37,7 @@ RECALL = 0.95  # an index probes more of its lists until it finds this share of 
 PROBES, TRIALS = (8, 16, 32, 64, 128, 256), 200  # lists probed, queries answered both ways to measure the recall
 TILE = 512  # queries per matrix product
 BLOCK, FIRST = 1 << 24, 64  # bytes of a product, rows in the first and smallest one
+ROOM = 4  # of the vectors of a list, the part that may come to it before it is moved
 CROWDED = 8  # times k candidates of one query in one product
 DECIMALS, HALF_DECIMAL = (
     6,
@@ -179,8 +180,6 @@ class Index:
         index.train(self._scale(self.z[training]).astype(np.float32))
         for start, stop in row_chunks(n, 65_536):
             index.add(self._scale(self.z[start:stop]).astype(np.float32))
-        index.make_direct_map()  # where the vector of a row is, so that it can be replaced
-        self._centres: Floats = index.quantizer.reconstruct_n(0, lists)
         self._lists, self.method = index, "approximate"
         trial = np.sort(rng.choice(n, min(n, TRIALS), replace=False)).astype(np.int64)
         queries, k = self.z[trial], min(10, n - 1)
@@ -191,6 +190,15 @@ class Index:
             self.recall = float((distance <= truth[:, -1:] + 1e-5).mean()) if k else 1.0  # equals are as good
             if self.recall >= self._wanted:
                 break
+
+    def get_ready_to_change(self) -> None:
+        """Make an approximate index one whose vectors `put` replaces."""
+        index = self._lists
+        index.make_direct_map()  # where the vector of each row is
+        self._centres: Floats = index.quantizer.reconstruct_n(0, index.nlist)
+        for number, length in enumerate([index.invlists.list_size(number) for number in range(index.nlist)]):
+            index.invlists.resize(number, length + length // ROOM + 1)  # later it would be doubled, beside searches
+            index.invlists.resize(number, length)
 
     def lists_of(self, z: Floats) -> Ints:
         """The list of an approximate index that each of these vectors belongs to: that of the nearest centre."""

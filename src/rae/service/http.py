@@ -24,6 +24,7 @@ from rae.errors import Argument, FileError, MissingExtraError, RaeError, RunErro
 from rae.interrupts import settle
 from rae.service.answers import VERBS, Answers, Verb
 from rae.service.gate import Gate, Limits, Metrics
+from rae.service.writer import WriterEndedError
 from rae.version import __version__
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ log = logging.getLogger("rae")
 SWITCH = 0.0005  # seconds that a thread of Python keeps the interpreter: an update must not hold up the readers
 STOPPING = 30  # seconds that requests have to end when the service stops
 KEEP_ALIVE = 75  # seconds that a connection may be idle
+_KINDS = ("int", "float", "str", "bool", "constrained-str")  # of values, as pydantic calls them
 FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 TITLE = "rae: roles and look-alikes of a graph"
 
@@ -156,7 +158,7 @@ _STATUSES = {
     409: "The run cannot do that as it is: it has no roles, keeps no graph, or is read-only.",
     413: "The request is too large.",
     422: "Arguments that do not fit: ids, edges, widths.",
-    503: "Too much at once; try again.",
+    503: "Too much at once, or the process that updates has ended; try again.",
     507: "The disk is full; nothing was changed.",
 }
 
@@ -169,6 +171,8 @@ def status_of(error: BaseException) -> int:
         return 507
     if isinstance(error, MissingExtraError):
         return 501
+    if isinstance(error, WriterEndedError):
+        return 503
     if isinstance(error, RunError):
         return 409
     return 500 if isinstance(error, FileError | OSError) else 422
@@ -189,6 +193,11 @@ def sentence_of(error: BaseException) -> str:
     return printable(error.sentence.render(field) if isinstance(error, RaeError) else one_line(error))
 
 
+def _is_place(part: int | str) -> bool:
+    """Whether a part of where an error is leads into the request, and is no kind that was tried there."""
+    return isinstance(part, int) or (part not in ("body", "path", "query", *_KINDS) and "[" not in part)
+
+
 def _add_errors(api: FastAPI) -> None:
     from fastapi.exceptions import RequestValidationError
     from starlette.exceptions import HTTPException
@@ -205,11 +214,13 @@ def _add_errors(api: FastAPI) -> None:
         first = error.errors()[0]
         if first["type"] == "json_invalid":
             return say(400, f"the body is not JSON: {first.get('ctx', {}).get('error', first['msg'])}")
-        where = ".".join(str(part) for part in first["loc"] if part not in ("body", "path", "query"))
+        where = ".".join(str(part) for part in first["loc"] if _is_place(part))
         return say(422, f"{where or 'the body'}: {first['msg'][:1].lower()}{first['msg'][1:]}")
 
     async def missed(_: Any, error: Exception) -> JSONResponse:
         assert isinstance(error, HTTPException)
+        if error.status_code == 400:  # such as brackets within brackets, ten thousand deep
+            return say(400, "the body is not JSON that can be read")
         known = error.status_code in (404, 405) and error.detail in ("Not Found", "Method Not Allowed")
         return say(error.status_code, "there is no such address; GET / lists them" if known else str(error.detail))
 
@@ -313,12 +324,47 @@ def bound_socket(host: str, port: int) -> socket.socket:
         raise RunError(f"cannot listen on {host} port {port}: {one_line(error)}; choose another port or host") from None
 
 
+def _protocol(seconds: float) -> type[asyncio.Protocol]:
+    """HTTP of uvicorn that closes a connection on which no request has come in this time, or not all of its head."""
+    from uvicorn.protocols.http.h11_impl import H11Protocol
+
+    class Impatient(H11Protocol):
+        _late: asyncio.TimerHandle | None = None
+
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            self._watch()
+
+        def data_received(self, data: bytes) -> None:
+            super().data_received(data)
+            self._watch()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            self._forget()
+            super().connection_lost(exc)
+
+        def _watch(self) -> None:
+            """Wait for a request, unless one is being answered; what comes of it meanwhile gives no more time."""
+            if self.cycle is not None and not self.cycle.response_complete:
+                self._forget()
+            elif self._late is None:
+                self._late = self.loop.call_later(seconds, self.transport.close)
+
+        def _forget(self) -> None:
+            if self._late is not None:
+                self._late.cancel()
+                self._late = None
+
+    return Impatient
+
+
 def serve(app: Gate, listener: socket.socket) -> None:
     """Answer until a signal ends the process; requests that are being answered are finished."""
     import uvicorn
 
     config = uvicorn.Config(
         app,
+        http=_protocol(app.limits.seconds),
         log_level="warning",
         access_log=False,
         server_header=False,

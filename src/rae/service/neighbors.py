@@ -27,6 +27,8 @@ class Neighbors:
         """The vectors with an index, unless they are few or faiss is not installed.  (n, d)"""
         self.vectors = vectors
         self.index = self._index(method)
+        if self.index.method == "approximate":
+            self.index.get_ready_to_change()
         self._sums, self._squares = _sums(self.vectors.now)
 
     def _index(self, method: str) -> Index:

@@ -34,7 +34,16 @@ LONGEST_LOG = 5_000  # updates that are kept apart; then all of them are written
 FOLDED_AT_STOP = 4_000_000  # numbers in all vectors up to which a service that stops writes embeddings.parquet anew
 NICENESS = 10  # of a process that updates: the one that answers goes first
 PATIENCE = 1.0  # seconds in which the process that updated for a service that was killed has ended
-ANSWER = "the process that updates the run ended before it answered; ask whether the edges are there, then send again"
+
+
+class WriterEndedError(RunError):
+    """The process that updates a run ended before it answered."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the process that updates the run ended before it answered, and is started again by the next update; ask "
+            "whether the edges are there before you send them once more"
+        )
 
 
 class Writer:
@@ -65,6 +74,8 @@ class Writer:
                     ) from None
             run.update(progress=False)  # keeps what each level averages, if it was never updated
             follow_tables(run)
+            if run.has_roles:
+                run.roles().assign(np.zeros((1, run.counts["width"]), np.float32))  # loads what that needs
             writer = cls(run)
             try:
                 yield writer
@@ -155,7 +166,9 @@ class WriterApart:
             environment = os.environ | {"RAE_THREADS": str(threads())}
             command = [sys.executable, "-c", "from rae.service.writer import main; main()", str(self._path)]
             pipe = subprocess.PIPE
-            self._process = process = subprocess.Popen(command, stdin=pipe, stdout=pipe, env=environment)
+            self._process = process = subprocess.Popen(
+                command, stdin=pipe, stdout=pipe, env=environment, start_new_session=True
+            )  # Ctrl-C is for this process, which lets the other one finish
             self._answer(process)
         return process
 
@@ -173,7 +186,7 @@ class WriterApart:
         if not line.endswith(b"\n"):
             process.kill()
             process.wait()
-            raise RunError(ANSWER)
+            raise WriterEndedError
         answer: dict[str, Any] = json.loads(line)
         if "error" in answer:
             raise _error_of(answer)
