@@ -723,6 +723,37 @@ def test_more_requests_than_can_be_answered_are_told_to_come_back(answers, monke
     assert (b"retry-after", b"1") in refused[0]["headers"]
 
 
+def test_questions_that_take_long_leave_room_for_others(answers, monkeypatch):
+    release, entered = threading.Event(), threading.Event()
+
+    def slow(*_, **__):
+        entered.set()
+        release.wait(5)
+        raise RunError("it took long")
+
+    monkeypatch.setattr(Run, "why", slow)
+    app = make_app(answers, limits=Limits(updates=1))
+
+    async def trial():
+        first, first_sent = ask(app, path="/why/u1")
+        running = asyncio.ensure_future(first)
+        await asyncio.to_thread(entered.wait, 5)
+        statuses = []
+        for path, method, body in (
+            ("/why/u2", "GET", ()),
+            ("/role/u1", "GET", ()),
+            ("/edges", "POST", [(0, b'{"added": [["u1", "x"]]}')]),
+        ):
+            call, sent = ask(app, method, path, body)
+            await call
+            statuses.append(sent[0]["status"])
+        release.set()
+        await running
+        return [*statuses, first_sent[0]["status"]]
+
+    assert asyncio.run(trial()) == [503, 200, 200, 409]
+
+
 def test_metrics_count_requests_and_say_how_large_the_graph_is(client):
     client.get("/role/u1")
     client.get("/role/zz")

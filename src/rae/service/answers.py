@@ -324,8 +324,11 @@ class Answers:
                 raise RunError("this service changes nothing: it was started to answer questions only, or is stopping")
             done = self._writer.edges(added, removed, features, missing)
             self.now.follow(self.run)
-            with self._embedding:
-                follow_tables(self._embeds)
+            if self._embedding.acquire(blocking=False):  # else the next new node finds them behind, and waits a little
+                try:
+                    follow_tables(self._embeds)
+                finally:
+                    self._embedding.release()
             self._writer.tidy()
         return EdgesAnswer(**done)
 

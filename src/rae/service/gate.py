@@ -29,7 +29,7 @@ class Limits:
     body: int = 1_000_000  # bytes
     seconds: float = 30.0  # until the body of a request is here
     requests: int = 64  # that are being answered
-    updates: int = 8  # that wait for the one that is being written
+    updates: int = 8  # that are being written or wait; as many questions that take long
 
 
 class Metrics:

@@ -58,10 +58,10 @@ def make_app(
     api = fastapi.FastAPI(
         title=TITLE, version=__version__, docs_url=None, redoc_url=None, redirect_slashes=False, lifespan=_lifespan
     )
-    updates = asyncio.Semaphore(limits.updates)
+    updates, long = asyncio.Semaphore(limits.updates), asyncio.Semaphore(limits.updates)
     _register_ids()
     for verb in VERBS:
-        _add(api, verb, answers, updates)
+        _add(api, verb, answers, updates if verb.writes else long if verb.takes_long else None)
     _add_pages(api, answers, metrics)
     _add_errors(api)
     return Gate(api, limits=limits, metrics=metrics, token=token, only_here=only_here)
@@ -89,13 +89,13 @@ def _register_ids() -> None:
     register_url_convertor("id", Ids())
 
 
-def _add(api: FastAPI, verb: Verb, answers: Answers, updates: asyncio.Semaphore) -> None:
-    """Add the route of a verb: a GET takes its arguments from the address, a POST from a JSON object."""
+def _add(api: FastAPI, verb: Verb, answers: Answers, few: asyncio.Semaphore | None) -> None:
+    """Add the route of a verb: a GET takes its arguments from the address, a POST from a JSON object.
+
+    Of what takes long only so `few` are under way or wait.
+    """
     answer = getattr(answers, verb.name)
-    if verb.method == "POST":
-        endpoint = _posted(answer, verb, updates if verb.writes else None)
-    else:
-        endpoint = _asked(answer, answers, takes_long=verb.takes_long)
+    endpoint = _posted(answer, verb, few) if verb.method == "POST" else _asked(answer, answers, few)
     api.add_api_route(
         verb.path.replace("{id}", "{id:id}"),
         endpoint,
@@ -107,24 +107,36 @@ def _add(api: FastAPI, verb: Verb, answers: Answers, updates: asyncio.Semaphore)
     )
 
 
-def _asked(answer: Callable[..., Any], answers: Answers, *, takes_long: bool) -> Callable[..., Any]:
+@contextlib.asynccontextmanager
+async def _one_of(few: asyncio.Semaphore, what: str) -> AsyncIterator[None]:
+    """One of a few during the block; refused where there are as many already."""
+    from fastapi import HTTPException
+
+    if few.locked():
+        raise HTTPException(503, what)
+    async with few:
+        yield
+
+
+def _asked(answer: Callable[..., Any], answers: Answers, few: asyncio.Semaphore | None) -> Callable[..., Any]:
     """An endpoint with the arguments of a verb; what takes less than handing it to a thread is answered at once."""
     from starlette.concurrency import run_in_threadpool
 
     async def endpoint(**arguments: Any) -> Any:
-        at_once = answers.is_quick and not takes_long
-        return answer(**arguments) if at_once else await run_in_threadpool(answer, **arguments)
+        if few is not None:
+            async with _one_of(few, "too many questions wait that take long; ask again later"):
+                return await run_in_threadpool(answer, **arguments)
+        return answer(**arguments) if answers.is_quick else await run_in_threadpool(answer, **arguments)
 
     endpoint.__signature__ = inspect.signature(answer, eval_str=True)  # type: ignore[attr-defined]
     return endpoint
 
 
-def _posted(answer: Callable[..., Any], verb: Verb, updates: asyncio.Semaphore | None) -> Callable[..., Any]:
-    """An endpoint whose body has the arguments of a verb; of those that write, only so many wait.
+def _posted(answer: Callable[..., Any], verb: Verb, few: asyncio.Semaphore | None) -> Callable[..., Any]:
+    """An endpoint whose body has the arguments of a verb.
 
     Each verb has one thread: its work cannot be done twice at once, and memory that it frees is there for the next.
     """
-    from fastapi import HTTPException
     from pydantic import ConfigDict, create_model
 
     thread = ThreadPoolExecutor(1, thread_name_prefix=verb.name)
@@ -139,11 +151,9 @@ def _posted(answer: Callable[..., Any], verb: Verb, updates: asyncio.Semaphore |
     async def endpoint(body: Any) -> Any:
         work = partial(answer, **{name: getattr(body, name) for name in given})
         loop = asyncio.get_running_loop()
-        if updates is None:
+        if few is None:
             return await loop.run_in_executor(thread, work)
-        if updates.locked():
-            raise HTTPException(503, "too many updates wait to be written; nothing was changed: send it again later")
-        async with updates:
+        async with _one_of(few, "too many updates wait to be written; nothing was changed: send it again later"):
             return await loop.run_in_executor(thread, work)
 
     endpoint.__annotations__["body"] = model

@@ -10,7 +10,8 @@ import numpy as np
 
 from rae.blocks import Weights, column_factors, weighted
 from rae.io.embeddings import embedding_batches, embeddings_dtype, rounded
-from rae.run import EMBEDDINGS, Run
+from rae.run import Run
+from rae.run_folder import EMBEDDINGS
 from rae.service.names import Names
 from rae.service.neighbors import Neighbors
 from rae.service.rows import Ints, Rows
