@@ -108,6 +108,12 @@ def test_the_reasons_of_a_structural_run_have_the_numbers_of_the_graph(run, hous
     assert by_name["degree of its neighbours"].value == pytest.approx(np.expm1(np.log1p(near).mean()), rel=1e-4)
 
 
+def test_reasons_are_the_same_where_a_graph_is_read_in_parts(run, house, monkeypatch):
+    before = [run.why(node).as_dict()["reasons"] for node in house.ids[-5:].tolist()]
+    monkeypatch.setattr("rae.model.structure.ROWS", 16)
+    assert [run.why(node).as_dict()["reasons"] for node in house.ids[-5:].tolist()] == before
+
+
 def test_features_are_named(table_run, words_run):
     told = " ".join(r.what for id in (0, 5, 9) for r in table_run.why(id, most_edges=1).reasons)
     assert "age" in told

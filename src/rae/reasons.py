@@ -362,8 +362,9 @@ def _measures(fitted: ExactModel, graph: Graph, rows: Ints, slope: Doubles) -> l
     structure, config = fitted.structure, fitted.config
     assert structure is not None
     own, _ = measured(graph, structure, config)
+    ascending, place = np.unique(rows, return_inverse=True)
     with torch_alone():
-        phi = statistics(graph, own, config, rows).numpy()
+        phi = statistics(graph, own, config, ascending).numpy()[place]
     gradient = (structure.directions.numpy() * fitted.structure_scale) @ slope
     mean, deviation = structure.mean.numpy(), structure.deviation.numpy()
     out = []

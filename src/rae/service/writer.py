@@ -162,7 +162,10 @@ class WriterApart:
     def _started(self) -> subprocess.Popen[bytes]:
         """The process, started again if it has ended."""
         process = self._process
-        if process is None or process.poll() is not None:
+        if process is not None and process.poll() is not None:
+            process.communicate()
+            process = None
+        if process is None:
             environment = os.environ | {"RAE_THREADS": str(threads())}
             command = [sys.executable, "-c", "from rae.service.writer import main; main()", str(self._path)]
             pipe = subprocess.PIPE
@@ -179,13 +182,13 @@ class WriterApart:
             process.stdin.write(json.dumps(request).encode() + b"\n")
             process.stdin.flush()
 
-    @staticmethod
-    def _answer(process: subprocess.Popen[bytes]) -> dict[str, Any]:
+    def _answer(self, process: subprocess.Popen[bytes]) -> dict[str, Any]:
         assert process.stdout is not None
         line = process.stdout.readline()
         if not line.endswith(b"\n"):
             process.kill()
-            process.wait()
+            process.communicate()  # closes its pipes
+            self._process = None
             raise WriterEndedError
         answer: dict[str, Any] = json.loads(line)
         if "error" in answer:
