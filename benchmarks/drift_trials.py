@@ -6,7 +6,7 @@
 Null: the second moment is the first with 1 % of its edges replaced by random pairs, and nothing else. Movers: twenty
 nodes also get six new edges each. The noise is measured (as many changes as there are) or set to 1 %. Reliability: the
 chance that a node keeps its role in views that neither the fit nor the calibration has seen; and, beside it, how many
-of such nodes have the planted role (roles named after their commonest label).
+of such nodes have the planted role (roles named after their commonest label). Each comparison has views of its own.
 """
 
 from __future__ import annotations

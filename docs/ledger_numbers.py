@@ -280,10 +280,48 @@ def newcomers() -> str:
     return report.grid(head, rows)
 
 
+def drift_alarms() -> str:
+    """False alarms and movers found, by graph and units."""
+    rows = []
+    for line in LEDGER.latest("drift-trials"):
+        if line["row"] != "reliability":
+            about = [line["dataset"], f"{line['settings']['nodes']:,}", line["settings"]["units"]]
+            shares = [f"{line['any_alarm']:.2f}", f"{100 * line['alarms_share']:.3f} %", f"{line['p01']:.4f}"]
+            moved = (f"{line[name]:.{digits}f}" for name, digits in
+                     (("found", 2), ("false", 3), ("found_known", 2), ("false_known", 3)))  # fmt: skip
+            rows.append([*about, *shares, *moved])
+    head = ["graph", "nodes", "units", "any alarm", "alarms", "p ≤ 0.01", "found, noise measured", "false"]
+    return report.grid([*head, "found, noise 1 %", "false"], rows)
+
+
+def drift_any() -> str:
+    """The share of all trials without movers in which there was any alarm, and how many trials that were."""
+    lines = [line for line in LEDGER.latest("drift-trials") if line["row"] != "reliability"]
+    trials = sum(line["settings"]["trials"] for line in lines)
+    alarms = sum(round(line["any_alarm"] * line["settings"]["trials"]) for line in lines)
+    return f"{alarms} of {trials}"
+
+
+def calibrations(dataset: str) -> str:
+    """The calibration of the reliability on a planted graph: what is said, and what is so."""
+    (line,) = (x for x in LEDGER.latest("drift-trials") if (x["row"], x["dataset"]) == ("reliability", dataset))
+    rows = [
+        [f"{said:.2f}", f"{nodes:,}", f"{kept:.2f}", f"{planted:.2f}"] for said, nodes, kept, planted in line["bins"]
+    ]
+    return report.grid(["said", "nodes", "kept their role", "have the planted role"], rows)
+
+
+def calibration_error(dataset: str, what: str = "reliability") -> str:
+    """How far what is said and what is so are apart on a planted graph, weighted by nodes."""
+    (line,) = (x for x in LEDGER.latest("drift-trials") if (x["row"], x["dataset"]) == ("reliability", dataset))
+    return f"{line['errors'][what]:.3f}"
+
+
 FUNCTIONS = {
     f.__name__: f
     for f in (
         *(score, ours, mean, spread, published, floor, floor_name, measured, comparison, role_methods),
         *(role_changes, kills, newcomers, methods, methods_cost, against_papers),
+        *(drift_alarms, drift_any, calibrations, calibration_error),
     )
 }

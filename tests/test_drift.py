@@ -10,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 import rae
+from rae import drift as drift_module
 from rae.cli import app
 from rae.cli.console import Console
 from rae.config import ExactConfig
@@ -84,6 +85,29 @@ def test_changes_are_counted_at_nodes_of_both():
     after = rae.Graph.from_edges([(1, 0), (2, 3), (2, 4), (5, 6)])
     assert edges_without(before, after) == 1  # 1-2; both ends of 8-9 are gone
     assert edges_without(after, before) == 1  # 2-4; 5-6 is no matter of the nodes of both
+
+
+def test_scores_treat_the_moment_as_one_more_view():
+    """Whichever of them is called the moment, each has the same scores: the false-alarm rate rests on that."""
+    rng = np.random.default_rng(5)
+    shifts, spread = rng.exponential(size=(6, 300)) ** 3 * (rng.random((6, 300)) < 0.4), rng.random(300) + 0.1
+    classes = np.repeat([0, 1, 2], [200, 90, 10])
+    whole = np.concatenate([part.reshape(-1, 300) for part in scores(shifts[0], shifts[1:], spread, classes)])
+    for number in range(6):
+        own, views = scores(shifts[number], np.delete(shifts, number, 0), spread, classes)
+        assert np.array_equal(own, whole[number])
+        assert np.array_equal(views, np.delete(whole, number, 0))
+
+
+def test_each_comparison_has_views_of_its_own(run, graph, monkeypatch):
+    seeds = []
+    real = drift_module.noisy_vectors
+    monkeypatch.setattr(drift_module, "noisy_vectors", lambda **given: seeds.append(given["seed"]) or real(**given))
+    for seed in (1, 2, 1):
+        run.drift(rewired(graph, seed), views=19)
+    first, second, again = seeds[::2]
+    assert first == again != second
+    assert first != run.model().config.seed
 
 
 def test_scores_that_are_one_more_view_have_every_rank_alike():

@@ -438,6 +438,16 @@ def test_a_full_disk_loses_nothing(run):
         same_present(answers.now, Present(Run.open(run.path)))
 
 
+def test_a_process_beside_it_that_finds_the_run_taken_says_so_and_ends(run, capfd):
+    with (
+        Answers.open(run, writable=True),
+        pytest.raises(RunError, match="another service or update has"),
+        Answers.open(Run.open(run.path), writable=True, apart=True),
+    ):
+        pass
+    assert capfd.readouterr().err == ""
+
+
 def test_a_process_beside_it_updates_as_this_one_does(run, tmp_path, monkeypatch):
     """The same answers and bytes; errors come over whole; it is started again when it was killed."""
     import resource

@@ -211,7 +211,8 @@ def main() -> None:
     replies = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)  # what a library prints is no answer
     requests: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
-    threading.Thread(target=_receive, args=(sys.stdin.buffer, requests), daemon=True).start()
+    lines = os.fdopen(os.dup(0), "rb")  # not sys.stdin, which a thread that still reads would keep from being closed
+    threading.Thread(target=_receive, args=(lines, requests), daemon=True).start()
     try:
         with Writer.of(Run.open(sys.argv[1])) as writer:
             _reply(replies, {})
