@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -12,7 +14,7 @@ from rae.engine.live import Live, can_follow
 from rae.features import measures
 from rae.ops import structure
 from rae.ops.dense import row_product
-from rae.ops.edits import EditedRows
+from rae.ops.edits import EditedRows, written
 from rae.ops.library import reference_only
 
 
@@ -179,3 +181,22 @@ def test_estimated_cycles_and_trained_models_are_not_followed(monkeypatch):
     monkeypatch.setattr(measures, "MOST_PATHS", 10)
     assert not can_follow(model.fitted, graph)
     assert follows.update([0], [49], [not graph.adjacent([0], [49])[0]]).in_full
+
+
+def test_written_rows_are_those_whose_bytes_changed():
+    rng, rows = np.random.default_rng(0), np.array([1, 4, 5, 8])
+    before = rng.random((9, 7)).astype(np.float32)
+    before[4] = 0
+    values = before[rows].copy()
+    values[0, 6] += 1
+    values[1] = -0.0  # equal, and other bytes
+    values[3] = np.nan
+    results = []
+    for block in (contextlib.nullcontext(), reference_only()):
+        with block:
+            table = before.copy()
+            changed, old = written(table, rows, values)
+        np.testing.assert_array_equal(changed, [1, 4, 8])
+        results.append((old.tobytes(), table.tobytes()))
+    assert results[0] == results[1]
+    assert results[0][0] == before[[1, 4, 8]].tobytes()

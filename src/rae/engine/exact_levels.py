@@ -119,11 +119,6 @@ class MomentLevel:
     def maps_rows(self) -> bool:
         return self.maps is not None
 
-    @property
-    def takes_columns(self) -> bool:
-        """Whether the rows that are averaged are the first columns of the vectors below, as they are."""
-        return self.maps is None or getattr(self.maps, "func", None) is _first_columns
-
     def before(self, x: Any) -> Tensor:
         return as_rows(x) if self.maps is None else self.maps(x)
 

@@ -20,7 +20,7 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from rae.engine.exact_levels import PLAIN, MomentLevel, action_model, structure_models
+from rae.engine.exact_levels import PLAIN, action_model, structure_models
 from rae.engine.layout import TILE, Layout
 from rae.engine.levels import Model, RowSet, WholeGraph, sum_of_channels
 from rae.engine.stores import MemoryStore, as_tensor
@@ -46,7 +46,6 @@ COUNTED = measures.COUNTED  # with the degrees, those of the measures that follo
 MOST_SHARE = 0.45  # of the work of a full pass: above it the full pass is taken
 WRITTEN = 8  # numbers that a level reads in the time in which one number of a vector is made, checked and written
 FEW = 2048  # rows up to which tiles and threads cost more than they save
-NEAREST = 2  # edges around a new node within which all rows are computed anew, changed or not
 
 
 def can_follow(model: Any, graph: Graph) -> bool:
@@ -186,7 +185,8 @@ class Live:
         """
         self._undo.clear()
         first_new = self._add_nodes(new)
-        ends, moved = self._edit(us, vs, edits, values, first_new)
+        with torch_alone():
+            ends, moved = self._edit(us, vs, edits, values, first_new)
         counted = np.union1d(self._undo[0][1], first_new)
         given = np.empty(0, np.int64)
         if features is not None and self.features is not None:
@@ -199,8 +199,8 @@ class Live:
         columns = {}
         with torch_alone(), torch.inference_mode():
             for name, model in self._models.items():
-                found = self._follow(name, model, given if name == "actions" else moved, ends)
-                rows = union(first_new, *found)
+                *found, changed = self._follow(name, given if name == "actions" else moved, ends, len(model.levels))
+                rows = union(first_new, *found, self.rows.spread(changed, also=ends))
                 columns[name] = rows, self._output(name, rows)
         self.__dict__["_listed"] = {}
         tables: dict[str, tuple[Ints, Any]] = {}
@@ -236,11 +236,12 @@ class Live:
 
     @contextlib.contextmanager
     def _taken_back(self) -> Iterator[None]:
-        """Everything that the block edits is as before after it."""
+        """Everything that the block edits is as before after it; torch works on one thread in it."""
         kept, n, used, paths = self.features, self.n_nodes, self.rows.used, self.paths
         self._undo.clear()
         try:
-            yield
+            with torch_alone(), torch.inference_mode():
+                yield
         finally:
             for table, rows, old in reversed(self._undo):
                 if isinstance(table, str):
@@ -257,15 +258,36 @@ class Live:
     def _vector(self, row: int, ends: Ints, moved: Ints, given: Ints) -> Floats:
         """The vector of a node after an edit, of whose consequences only what it reads is computed."""
         node = np.array([row])
-        around = [node, np.union1d(self._lists(node)[1], node)]
-        around.append(self.rows.spread(around[1], also=node))
-        with torch_alone(), torch.inference_mode():
-            for name, model in self._models.items():
-                self._follow(name, model, given if name == "actions" else moved, ends, around)
-            out = np.concatenate([self._output(name, node)[0] for name in self._models])
+        rings = [node, np.union1d(self._lists(node)[1], node)]
+        rings.append(self.rows.spread(rings[1], also=node))
+        parts = [self._seen(name, given if name == "actions" else moved, ends, rings) for name in self._models]
+        out: Floats = np.concatenate(parts, 1)[0]
         if not np.isfinite(out).all():
             raise FeatureError("the vector came out infinite or NaN; scale the features to 1")
         return out
+
+    def _seen(self, name: str, moved: Ints, ends: Ints, rings: Sequence[Ints]) -> Any:
+        """The columns of a model for a node after an edit; `rings` are the node, all within one edge, and within two.
+
+        Near the node what the levels average is computed for all of a ring, changed or not, and kept in no table.
+        """
+        model = self._models[name]
+        levels, depth = model.levels, len(model.levels)
+        nearest = range(max(1, depth - len(rings) + 1), depth)
+        self._follow(name, moved, ends, nearest.start)
+        near: dict[int, tuple[Ints, Tensor]] = {}
+        for k in nearest:
+            rows = rings[depth - k]
+            near[k] = rows, levels[k].before(self._few(name, k - 1, rows, near.get(k - 1)).numpy())
+        vectors = []
+        for k in range(depth):
+            if k + 1 in near and not levels[k + 1].maps_rows:
+                rows, values = near[k + 1]
+                vectors.append(values[np.searchsorted(rows, rings[0])])
+            else:
+                vectors.append(self._few(name, k, rings[0], near.get(k)))
+        assert model.finish is not None
+        return model.finish.columns(self._read(name, rings[0]), vectors).numpy()
 
     def grow(self, capacity: int) -> None:
         """Make room for more nodes, in memory."""
@@ -316,8 +338,12 @@ class Live:
             out = np.empty((len(rows), model.levels[k].columns), np.float32)
             self._fill(self._job, name, k, out, rows)
             return out
-        below = model.reads.take(rows) if k == 0 else self._few(name, k - 1, rows, self._lists(rows)).numpy()
+        below = self._read(name, rows) if k == 0 else self._few(name, k - 1, rows).numpy()
         return model.levels[k].before(below).numpy()
+
+    def _read(self, name: str, rows: Ints) -> Any:
+        """What a model reads of these rows."""
+        return self._models[name].reads.take(rows) if name == "actions" else self.tables["own"][rows]
 
     def _lists(self, rows: Ints) -> Any:
         """The neighbours of these rows; models ask for the same rows one after the other."""
@@ -333,16 +359,23 @@ class Live:
             known[channels] = _weights_of(self.rows, self.base, rows, offsets, channels)
         return known[channels]
 
-    def _few(self, name: str, k: int, rows: Ints, lists: Any) -> Tensor:
-        """The vectors of a level of few rows: what a task does, without the tiles and threads of many."""
-        level, table = self._models[name].levels[k], as_tensor(self.tables[f"{name}-{k}"])
+    def _few(self, name: str, k: int, rows: Ints, near: tuple[Ints, Tensor] | None = None) -> Tensor:
+        """The vectors of a level of few rows: what a task does, without the tiles and threads of many.
+
+        What it averages is in the table, or, of these nodes (ascending), in `near`.
+        """
+        level, (offsets, index) = self._models[name].levels[k], self._lists(rows)
         assert not level.with_ego
+        if near is None:
+            table = as_tensor(self.tables[f"{name}-{k}"])
+        else:
+            index, table = np.searchsorted(near[0], index), near[1]
         parts = []
         for way in level.ways:
             columns = table if way.right - way.left == table.shape[1] else table[:, way.left : way.right]
             spread = min(level.spread, way.right - way.left)
             weights = self._weights(rows, way.channels) if way.channels else None
-            parts.append(moments(columns, *lists, spread=spread, weights=weights))
+            parts.append(moments(columns, offsets, index, spread=spread, weights=weights))
         return level.after(parts[0] if len(parts) == 1 else torch.cat(parts, 1))
 
     def _output(self, name: str, rows: Ints) -> Floats:
@@ -351,14 +384,14 @@ class Live:
         if len(rows) > FEW:
             out = np.empty((len(rows), model.width), np.float32)
             return replace(self._job, models={name: model}).output(rows, out)
-        lists, vectors, levels = self._lists(rows), [], model.levels
+        vectors, levels = [], model.levels
         for k in range(len(levels)):
             if k + 1 < len(levels) and not levels[k + 1].maps_rows:
                 vectors.append(torch.from_numpy(self.tables[f"{name}-{k + 1}"][rows]))
             else:
-                vectors.append(self._few(name, k, rows, lists))
+                vectors.append(self._few(name, k, rows))
         assert model.finish is not None
-        return model.finish.columns(model.reads.take(rows), vectors).numpy()
+        return model.finish.columns(self._read(name, rows), vectors).numpy()
 
     def _fill(self, job: Job, name: str, k: int, out: Floats, rows: RowSet) -> None:
         """Fill `out` with these rows of what a level averages, from the levels below."""
@@ -408,41 +441,21 @@ class Live:
         )  # fmt: skip
         return in_units(measure(alone, fitted.scales), (fitted.mean, fitted.deviation))
 
-    def _rewrite(self, name: str, k: int, rows: Ints) -> Ints:
-        """Compute these rows of what a level averages, from the levels below; those whose bytes changed."""
-        level, below = self._models[name].levels[k], self._models[name].levels[max(k - 1, 0)]
-        assert isinstance(level, MomentLevel)
-        alike = k > 0 and level.takes_columns and len(below.ways) == 1 and not below.ways[0].channels
-        if not alike or len(rows) > 4 * FEW or level.columns != below.columns:
-            return self._write(f"{name}-{k}", rows, self._averaged(name, k, rows))
-        tables = self.tables[f"{name}-{k - 1}"], self.tables[f"{name}-{k}"]
-        changed, old = self.rows.follow(rows, *tables, spread=below.spread)
-        self._undo.append((f"{name}-{k}", changed, old))
-        return changed
-
     def _write(self, table: str, rows: Ints, values: Any) -> Ints:
         """Write rows of a table; those whose bytes changed."""
         changed, old = written(self.tables[table], rows, values)
         self._undo.append((table, changed, old))
         return changed
 
-    def _follow(
-        self, name: str, model: Model, moved: Ints, ends: Ints, around: Sequence[Ints] | None = None
-    ) -> list[Ints]:
-        """Compute the rows of every level that changed; the rows whose vectors of some level may have, by level.
+    def _follow(self, name: str, moved: Ints, ends: Ints, count: int) -> list[Ints]:
+        """Compute the rows of the first `count` levels that changed; which were computed, by level, and which changed.
 
-        `moved` are the nodes whose own rows changed, `ends` those whose neighbours did, and new ones. With `around`,
-        a node, its neighbours and theirs, only what the vector of that node reads.
+        `moved` are the nodes whose own rows changed, `ends` those whose neighbours did, and new ones.
         """
-        depth = len(model.levels)
-        found: list[Any] = [moved]
-        for k in range(depth):
-            rows = found[-1]
-            if around is not None and k > 0 and depth - k <= NEAREST:
-                rows = around[depth - k]
-            changed = self._rewrite(name, k, rows)
-            is_known = around is not None and depth - k - 1 <= NEAREST  # what the next level computes
-            found.append(changed if is_known else self.rows.spread(changed, also=ends))
+        found = [moved]
+        for k in range(count):
+            rows = self.rows.spread(found.pop(), also=ends) if k else found.pop()
+            found += [rows, self._write(f"{name}-{k}", rows, self._averaged(name, k, rows))]
         return found
 
     def _is_too_much(self, ends: Ints, moved: Mapping[str, Ints]) -> bool:

@@ -7,10 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import torch
 
 from rae.ops import structure
-from rae.ops.gather import moments
 from rae.ops.library import address, call, int64, is_native
 from rae.runtime import in_ranges
 
@@ -130,7 +128,7 @@ class EditedRows:
             out[pair[at], channel] = self.weights(channel, us, offsets)[at]
         return there, out
 
-    def spread(self, *groups: Any, also: Any = ()) -> Ints:
+    def spread(self, *groups: Any, also: Any = ()) -> Longs:
         """All that is next to one of these nodes, and the nodes of `also`, each once, ascending."""
         marks, count = self._marks, 0
         own = np.unique(int64(also))
@@ -146,23 +144,6 @@ class EditedRows:
         out = np.sort(np.concatenate([own, near]))
         marks[out] = 0
         return out
-
-    def follow(self, nodes: Longs, below: Floats, table: Floats, spread: int = 0) -> tuple[Longs, Floats]:
-        """Write the means over neighbours of rows `below` to these rows of a table; which changed, and what they were.
-
-        Means of the first `spread` columns are those that `moments` gives where their deviations are wanted.
-        -> (c,), (c, columns)
-        """
-        old = np.empty((len(nodes), table.shape[1]), np.float32)
-        if not is_native(self.targets):
-            new = moments(torch.from_numpy(below), *self.lists(nodes), spread=spread)[:, : table.shape[1]].numpy()
-            return written(table, nodes, new)
-        changed = np.empty(len(nodes), np.int64)
-        count = call(
-            "follow_rows", *self._rows_of, int64(nodes), len(nodes), below, below.shape[1], spread, table, old, changed,
-            index=self.targets,
-        )  # fmt: skip
-        return changed[:count], old[:count]
 
     def edit(self, us: Any, vs: Any, edits: Any, values: Any = None) -> tuple[Ints, Ints]:
         """Let edges go, come or change, in this order; whose numbers may have changed, and what those were.
@@ -257,11 +238,15 @@ class EditedRows:
 
 def written(table: Floats, rows: Longs, values: Any) -> tuple[Longs, Floats]:
     """Write rows of a table; those whose bytes changed, and what they were.  -> (c,), (c, columns)"""
+    values = np.ascontiguousarray(values, np.float32)
+    if is_native(table):
+        changed, old = np.empty(len(rows), np.int64), np.empty(values.shape, np.float32)
+        count = call("write_rows", table, table.shape[1], int64(rows), len(rows), values, changed, old)
+        return changed[:count], old[:count]
     old = table[rows]
-    different = (old.view(np.int32) != np.ascontiguousarray(values).view(np.int32)).any(1)
-    changed: Longs = rows[different]
-    table[changed] = values[different]
-    return changed, old[different]
+    different = (old.view(np.int32) != values.view(np.int32)).any(1)
+    table[rows[different]] = values[different]
+    return rows[different], old[different]
 
 
 def union(*groups: Longs) -> Longs:

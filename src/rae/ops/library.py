@@ -43,7 +43,6 @@ _BY_INDEX = {
     "ranked_rows": "ppppp ii",
     "count_cycles": ">pp i p ii",
     "core_numbers": ">pp i p",
-    "follow_rows": ">p i pppp i p ii ppp",
     "list_rows": "p i ppppp ii",
     "spread_rows": ">p i pppp i pp",
     "edit_edges": ">p i p i ppppp ppp ii pppp pp i ppp i",
@@ -58,6 +57,7 @@ _BY_INDEX = {
 }
 _PLAIN = {
     "strengths": "pppp ii",
+    "write_rows": ">p ip i ppp",
     "fill_mask": "u i w f ii p",
     "column_moments": "p ii d ppp ii",
     "norm_tanh_dropout": "p ii pppp u w f pp ii",

@@ -8,6 +8,7 @@
 #include "common.h"
 
 #define KEPT 5        /* numbers of a node that are kept before it changes: degree, triangles, 4-cycles, core, start */
+#define AHEAD 16      /* rows of a table that are on their way while one is written */
 #define FAR_LONGER 16 /* a list so many times longer than another is searched, not read */
 
 enum { GOES = 0, COMES = 1, CHANGES = 2 }; /* what becomes of an edge; one that changes has other weights */
@@ -18,6 +19,25 @@ INLINE void copy_row(void *to, const void *from, int64_t length, int64_t at, int
     size_t before = (size_t)at * size, gone = edit != COMES ? size : 0, new = edit != GOES ? size : 0;
     memcpy(to, from, before);
     memcpy((char *)to + before + new, (const char *)from + before + gone, (size_t)length * size - before - gone);
+}
+
+/* table[rows[i]] = values[i]. Rows that were other bytes go to `changed`, and what they were to `old`; both have room for
+ * all. -> how many */
+EXPORT int64_t write_rows(
+    float *table, int64_t width, const int64_t *rows, int64_t n_rows, const float *values, int64_t *changed, float *old)
+{
+    size_t bytes = (size_t)width * sizeof(float);
+    int64_t count = 0;
+    for (int64_t i = 0; i < n_rows; i++) {
+        float *row = table + rows[i] * width;
+        if (i + AHEAD < n_rows)
+            for (size_t at = 0; at < bytes; at += CACHE_LINE) PREFETCH((const char *)(table + rows[i + AHEAD] * width) + at, 3);
+        if (!memcmp(row, values + i * width, bytes)) continue;
+        memcpy(old + count * width, row, bytes);
+        memcpy(row, values + i * width, bytes);
+        changed[count++] = rows[i];
+    }
+    return count;
 }
 
 #define TEMPLATE "edits.c"

@@ -158,18 +158,6 @@ EXPORT int64_t NAME(moment_half_rows)(
     return status;
 }
 
-/* table[u] = means of x over the neighbours of u in a graph that is edited (see edits.c), for each of some rows u; those of
- * the first `spread` columns as where deviations are wanted. Both have rows of `width` numbers. Rows that are other bytes
- * than before go to `changed`, and what they were to `old`, which has room for all. -> how many */
-EXPORT int64_t NAME(follow_rows)(
-    const INDEX *targets, int64_t base, const INDEX *extra, const int64_t *starts, const int64_t *degrees, const int64_t *rows,
-    int64_t n_rows, const float *x, int64_t width, int64_t spread, float *table, float *old, int64_t *changed)
-{
-    int64_t count;
-    GIVEN(count, follow, width, targets, base, extra, starts, degrees, rows, n_rows, x, width, spread, table, old, changed);
-    return count;
-}
-
 /* out[index[e]] += weights[e] * x[i] over the list of row i, columns left..right only: the transpose of sum_rows. */
 EXPORT void NAME(scatter_rows)(
     const int64_t *offsets, const INDEX *index, const float *weights, const float *x, int64_t width, int64_t n_rows,
@@ -217,21 +205,30 @@ INLINE void LOOP(some_columns)(
 #undef COLUMN
 }
 
+/* The same for rows shorter than a register. */
+INLINE void LOOP(few_columns)(
+    int half, int with_ego, int is_mean, const void *x, int64_t stride, int64_t width, int64_t ego, const INDEX *index,
+    int64_t n_index, const float *weights, float factor, int64_t low, int64_t high, float share, float *out)
+{
+    float total[LONG] = {0};
+#define VALUE(row, j) (half ? widen_half(((const uint16_t *)x)[(row) * stride + (j)]) : ((const float *)x)[(row) * stride + (j)])
+    for (int64_t j = 0; with_ego && j < width; j++) total[j] = VALUE(ego, j);
+    for (int64_t e = low; e < high; e++) {
+        int64_t row = index[e];
+        if (is_mean) PREFETCH((const char *)x + (int64_t)index[MIN(e + FAR, n_index - 1)] * stride * (half ? 2 : 4), INNER);
+        for (int64_t j = 0; j < width; j++) total[j] += weights ? weights[e] * factor * VALUE(row, j) : VALUE(row, j);
+    }
+    for (int64_t j = 0; j < width; j++) out[j] = is_mean ? total[j] * share : total[j];
+#undef VALUE
+}
+
 INLINE void LOOP(all_columns)(
     int half, int with_ego, int is_mean, const void *x, int64_t stride, int64_t width, int64_t ego, const INDEX *index,
     int64_t n_index, const float *weights, float factor, int64_t low, int64_t high, float share, float *out)
 {
     if (width < LONG) { /* a row is shorter than a register */
-        for (int64_t j = 0; j < width; j++) {
-            float total = 0;
-            if (with_ego) total = half ? widen_half(((const uint16_t *)x)[ego * stride + j]) : ((const float *)x)[ego * stride + j];
-            for (int64_t e = low; e < high; e++) {
-                int64_t at = (int64_t)index[e] * stride + j;
-                float value = half ? widen_half(((const uint16_t *)x)[at]) : ((const float *)x)[at];
-                total += weights ? weights[e] * factor * value : value;
-            }
-            out[j] = is_mean ? total * share : total;
-        }
+        if (width == 4) LOOP(few_columns)(half, with_ego, is_mean, x, stride, 4, ego, index, n_index, weights, factor, low, high, share, out);
+        else LOOP(few_columns)(half, with_ego, is_mean, x, stride, width, ego, index, n_index, weights, factor, low, high, share, out);
         return;
     }
 #define COLUMNS(count, last)                                                                                          \
@@ -412,55 +409,6 @@ TARGET static int64_t LOOP(moments)(
     if (weights) return LOOP(weighted_moments)(0, offsets, index, weights, lists, x, stride, width, spread, out, start, stop);
     LOOP(plain_moments)(0, offsets, index, n_index, lists, x, stride, width, spread, out, start, stop);
     return 0;
-}
-
-/* The means that column_spread gives, of the first columns, of full precision and without weights: together. */
-INLINE void LOOP(centers)(const float *x, int64_t width, int64_t columns, const INDEX *index, int64_t length, float *out)
-{
-    for (int64_t at = 0; at < columns; at += TOGETHER) {
-        double center[TOGETHER] = {0};
-        int64_t count = MIN(TOGETHER, columns - at);
-        if (count == 4)
-            for (int64_t e = 0; e < length; e++)
-                for (int j = 0; j < 4; j++) center[j] += x[(int64_t)index[e] * width + at + j];
-        else
-            for (int64_t e = 0; e < length; e++)
-                for (int64_t j = 0; j < count; j++) center[j] += x[(int64_t)index[e] * width + at + j];
-        for (int64_t j = 0; j < count; j++) out[at + j] = (float)(center[j] / (double)MAX(length, 1));
-    }
-}
-
-TARGET static int64_t LOOP(follow)(
-    const INDEX *targets, int64_t base, const INDEX *extra, const int64_t *starts, const int64_t *degrees, const int64_t *rows,
-    int64_t n_rows, const float *x, int64_t width, int64_t spread, float *table, float *old, int64_t *changed)
-{
-    int64_t count = 0;
-    for (int64_t i = 0; i < n_rows; i++) {
-        int64_t u = rows[i], length = degrees[u];
-        const INDEX *index = starts[u] < base ? targets + starts[u] : extra + (starts[u] - base);
-        float *now = old + i * width, *kept = table + u * width, *before = old + count * width;
-        if (i + 1 < n_rows) { /* the first rows that the next list reads */
-            int64_t v = rows[i + 1];
-            const INDEX *next = starts[v] < base ? targets + starts[v] : extra + (starts[v] - base);
-            for (int64_t e = 0; e < MIN(degrees[v], FAR); e++) PREFETCH(x + (int64_t)next[e] * width, INNER);
-            PREFETCH(table + v * width, INNER);
-        }
-        if (i + 2 < n_rows) {
-            int64_t v = rows[i + 2];
-            PREFETCH(starts[v] < base ? targets + starts[v] : extra + (starts[v] - base), INNER);
-        }
-        if (spread < width)
-            LOOP(list_moments)(0, index, length, NULL, 0, length, x, width, width, 0, now);
-        LOOP(centers)(x, width, spread, index, length, now);
-        if (!memcmp(now, kept, (size_t)width * sizeof(float))) continue;
-        for (int64_t j = 0; j < width; j++) { /* `before` may be `now` */
-            float value = now[j];
-            before[j] = kept[j];
-            kept[j] = value;
-        }
-        changed[count++] = u;
-    }
-    return count;
 }
 
 TARGET static int64_t LOOP(half_moments)(
