@@ -1,6 +1,7 @@
 """What weights and directions cost: processor seconds beside the plain graph, and the bytes that each must move.
 
     python benchmarks/weighted_edges.py [--edges 5000000] [--rounds 5] [--quick]
+    python benchmarks/weighted_edges.py --large 100000000 --memory 5GiB [--work FOLDER]
 
 moments   mean over neighbours of 64 columns: all edges alike; by the weights of an undirected graph; along both
           directions of a directed one, one after the other
@@ -11,6 +12,9 @@ read      a Parquet file of the edges to a graph in memory, plain, and weighted 
 that is read, and the rows that are made. Seconds are those of the processor, so that other work on the machine counts
 little; rounds are interleaved, and the fastest of each counts. `cost` is seconds over bytes, both relative to the plain
 graph.
+
+With --large it is instead `rae graph build`, `rae plan` and `rae fit` of so many weighted and directed edges, drawn
+with degrees of a power law, each in its own process: seconds, and the peak of memory beside the planned one.
 """
 
 from __future__ import annotations
@@ -24,7 +28,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
-from recording import parser, record
+from power_law import draw_edges
+from power_law import name as name_of
+from processes import RAE, ProcessResult, run_process
+from recording import all_cores, parser, record
 
 import rae
 from rae.engine import models_of
@@ -77,7 +84,13 @@ def seconds_of(jobs: dict[str, Callable[[], object]], rounds: int) -> dict[str, 
 def main() -> None:
     options = parser(__doc__, "20,000 edges, one round", rounds=5)
     options.add_argument("--edges", type=int, default=5_000_000)
+    options.add_argument("--large", type=int, help="edges of one graph for the commands, in their own processes")
+    options.add_argument("--memory", default="5GiB", help="what `rae fit` may take of a --large graph")
+    options.add_argument("--work", type=Path, help="folder for what a --large graph takes: 200 bytes an edge")
     given = options.parse_args()
+    if given.large:
+        commands(given.large, given.memory, given.work, given.results)
+        return
     n_edges, rounds = (20_000, 1) if given.quick else (given.edges, given.rounds)
     table = edge_table(n_edges // 10, n_edges)
     plain = Graph.from_dataframe(table)
@@ -115,6 +128,33 @@ def main() -> None:
         }
         reads = {"plain": 16 * n_edges, "both directions": 24 * n_edges}  # columns in, then sorted
         report(given.results, "read", settings, seconds_of(jobs, rounds), reads)
+
+
+def commands(n_edges: int, memory: str, work: Path | None, ledger: object) -> None:
+    """Build, plan and fit one large graph, weighted and directed, and record what each takes."""
+    settings = {"edges": n_edges, "memory": memory, "threads": all_cores()}
+    with tempfile.TemporaryDirectory(dir=work) as place:
+        edges, folder = Path(place) / "edges.parquet", Path(place) / "graph"
+        draw_edges(edges, n_edges // 10, n_edges, weighted=True)
+        build = run_process(
+            [*RAE, "graph", "build", edges, "--out", folder, "--weight", "amount", "--directed", "--quiet"]
+        )
+        edges.unlink()
+        record(ledger, "weighted-edges", name_of(n_edges), "rae graph build", settings, **taken(build))
+        plan = run_process([*RAE, "plan", folder, "--memory", memory, "--json", "--quiet"]).json
+        fit = ["fit", folder, "--out", Path(place) / "run", "--memory", memory, "--no-page", "--lean", "--quiet"]
+        real = run_process([*RAE, *fit])
+        planned = {
+            "planned_gib": round(plan["memory"]["peak"] / 2**30, 2),
+            "planned_s": round(plan["seconds"]["total"]),
+        }
+        record(ledger, "weighted-edges", name_of(n_edges), "rae fit", settings, **taken(real), **planned)
+
+
+def taken(result: ProcessResult) -> dict[str, float]:
+    """Seconds, processor seconds and the peak of a command."""
+    seconds = {"best_s": round(result.seconds, 1), "rounds": 1, "cpu_s": round(result.cpu_s, 1)}
+    return seconds | {"peak_gib": round(result.peak_gib, 2)}
 
 
 def report(ledger: object, row: str, settings: dict, seconds: dict[str, float], moved: dict[str, int]) -> None:
