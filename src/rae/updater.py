@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -350,15 +351,24 @@ def _fold(
     if live.features is not None:
         write_matrix(base, live.features.whole_matrix(live.n_nodes))
     dtype = embeddings_dtype(folder.file(state, VECTORS))
-    with EmbeddingWriter(
-        base / VECTORS, column, live.width, ".parquet", model=run.model_checksum, dtype=dtype, blocks=run.blocks
-    ) as writer:
-        step = max(1, GROUP_BYTES // (4 * live.width))
+    step = max(1, GROUP_BYTES // (4 * live.width))
+    with (
+        EmbeddingWriter(
+            base / VECTORS, column, live.width, ".parquet", model=run.model_checksum, dtype=dtype, blocks=run.blocks
+        ) as writer,
+        ThreadPoolExecutor(2) as aside,  # files are written while the next vectors are computed
+    ):
+        tables, written = aside.submit(write_tables, base, live), None
         for a in range(0, live.n_nodes, step):
-            writer.append(live.vectors((a, min(a + step, live.n_nodes))))
+            vectors = live.vectors((a, min(a + step, live.n_nodes)))
+            if written is not None:
+                written.result()
+            written = aside.submit(writer.append, vectors)
             if progress is not None:
                 progress("embed", min(a + step, live.n_nodes), live.n_nodes, {})
-    write_tables(base, live)
+        for done in (written, tables):
+            if done is not None:
+                done.result()
     counts = counts_of(live.rows.degrees[: live.n_nodes])
     _finish(run, folder, state, base, column, counts, followed=True, number=number, known=known)
 

@@ -43,8 +43,8 @@ Floats = np.ndarray[Any, np.dtype[np.float32]]
 Tables = dict[str, np.ndarray[Any, Any]]
 
 COUNTED = measures.COUNTED  # with the degrees, those of the measures that follow each edge
-MOST_SHARE = 0.45  # of the work of a full pass: above it the full pass is taken
-WRITTEN = 8  # numbers that a level reads in the time in which one number of a vector is made, checked and written
+MOST_SHARE = 0.45  # of a full pass: above it that is taken, since to follow a number costs up to 2.2 times as much
+WRITTEN = 8  # numbers that a level reads in the time in which one number of a table or vector is made and written
 FEW = 2048  # rows up to which tiles and threads cost more than they save
 
 
@@ -192,7 +192,7 @@ class Live:
         if features is not None and self.features is not None:
             given = np.unique(np.concatenate([np.asarray(features[0], np.int64), first_new]))
             self.give_features(*features)
-        if self._is_too_much(ends, {"actions": given, "place": moved, "around": moved}):
+        if self._share(ends, {"actions": given, "place": moved, "around": moved}) > MOST_SHARE:
             self.refresh()
             self._undo.clear()
             return Changes({}, {}, ends, counted, in_full=True)
@@ -458,29 +458,23 @@ class Live:
             found += [rows, self._write(f"{name}-{k}", rows, self._averaged(name, k, rows))]
         return found
 
-    def _is_too_much(self, ends: Ints, moved: Mapping[str, Ints]) -> bool:
-        """Whether following costs more than a share of a full pass, by the entries that both read."""
+    def _share(self, ends: Ints, moved: Mapping[str, Ints]) -> float:
+        """The numbers that following reads and writes, at most, over those of a full pass."""
         if self.model.structure is not None and self.paths > measures.MOST_PATHS:
-            return True
-        degrees = self.rows.degrees
-        entries = int(degrees[: self.n_nodes].sum()) + self.n_nodes
-        columns = sum(level.columns for _, _, level in _levels(self._models))
-        most = MOST_SHARE * (entries * columns + WRITTEN * self.n_nodes * self.width)
-        work = 0.0
-        known: dict[int, list[Any]] = {}
+            return np.inf  # a full pass estimates cycles
+        degrees, entries = self.rows.degrees, float(self.rows.degrees[: self.n_nodes].sum())
+        work = full = 0.0
+        known: dict[int, list[Ints]] = {}
         for name, model in self._models.items():
-            key = id(moved[name])
-            rings = known.setdefault(key, [moved[name]])
-            for k, level in enumerate(model.levels):
-                if len(rings) < k + 2:
-                    rings.append(self.rows.spread(rings[k], also=ends))
-                work += level.columns * float(degrees[rings[k + 1]].sum() + len(rings[k + 1]))
-                if work > most:
-                    return True
+            rings = known.setdefault(id(moved[name]), [moved[name]])  # what changes reach, level by level
+            while len(rings) <= len(model.levels):
+                rings.append(self.rows.spread(rings[-1], also=ends))
+            for level, here, above in zip(model.levels, rings, rings[1:], strict=False):
+                work += level.columns * (float(degrees[above].sum()) + WRITTEN * len(here))
+                full += level.columns * (entries + WRITTEN * self.n_nodes)
             work += WRITTEN * model.width * len(rings[len(model.levels)])
-            if work > most:
-                return True
-        return False
+            full += WRITTEN * model.width * self.n_nodes
+        return work / full
 
 
 @dataclass
