@@ -15,6 +15,7 @@ from rae import updater
 from rae.engine import live
 from rae.engine.live import Live
 from rae.errors import FeatureError, GraphError, RaeError
+from rae.graph.folder import write_graph
 from rae.ops.edits import CHANGES, COMES, GOES, EditedRows
 from rae.ops.library import reference_only
 from rae.run import Run
@@ -370,3 +371,22 @@ def test_vectors_kept_in_half_precision_on_the_way_are_updated_in_full_precision
     assert done.in_full
     assert same_bytes(run.embeddings()[1], run.model().transform(run.graph(), units="fit"))
     assert not run.update(added=[("n003", "n001", 2.0)]).in_full
+
+
+@pytest.mark.parametrize("doubled", ["max", "count"])
+@pytest.mark.parametrize("folder", [False, True])
+def test_a_run_of_a_graph_knows_how_its_doubled_edges_were_merged(tmp_path, doubled, folder):
+    amounts = {"weight": [1.0, 2.0, 5.0, 3.0]} if doubled == "max" else {}
+    ends = [("a", "b"), ("a", "b"), ("b", "c"), ("c", "d")]
+    graph = rae.Graph.from_edges(ends, doubled=doubled, **amounts)
+    if folder:
+        write_graph(tmp_path / "graph", graph)
+        graph = rae.open_graph(tmp_path / "graph")
+    assert graph.doubled == doubled
+    run = rae.fit_run(graph, out=tmp_path / "run", page=False)
+    for fold in (False, True):
+        rows = [("b", "c", 4.0), ("c", "d", 7.0)] if doubled == "max" else [("b", "c"), ("c", "d")]
+        run.update(rows, fold=fold)
+    weights = np.unique(run.graph().channels["weight"])
+    np.testing.assert_array_equal(weights, [2, 5, 7] if doubled == "max" else [2, 3])
+    assert run.graph().doubled == doubled

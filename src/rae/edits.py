@@ -97,6 +97,7 @@ class EdgeForm:
             if not there and reading.given(name):
                 raise GraphError(Argument(name), f" does not go with the run, whose edges are {said}; leave it out")
         weight, doubled = (getattr(reading, name) or record.get(name) for name in ("weight", "doubled"))
+        doubled = doubled or (graph.doubled if graph.weighted else None)
         if doubled in ("add", "count") and not graph.weighted:
             raise ConfigError(
                 Argument("doubled", doubled), f" makes weights, and the edges of the run are {said}; leave it out"

@@ -521,7 +521,7 @@ def edited_graph(base: Graph, rows: EditedRows, ids: pa.Array) -> Graph:
     nodes = np.arange(len(ids))
     offsets, targets = rows.lists(nodes)
     channels = {name: rows.weights(channel, nodes, offsets) for channel, name in enumerate(base.channels)}
-    return Graph(offsets, targets, ids, base.counts, channels, base.weighted)
+    return Graph(offsets, targets, ids, base.counts, channels, base.weighted, base.doubled)
 
 
 def _models(model: ExactModel, graph: Graph, own: Any, features: Features | None) -> dict[str, Model]:

@@ -70,6 +70,13 @@ class EdgeValues:
         return self.weighted or self.doubled in ("add", "count")
 
     @property
+    def merged(self) -> str | None:
+        """How doubled edges are merged where their weights are not added: "count" or "max"."""
+        if not self.has_weights:
+            return None
+        return "max" if self.keeps_largest else None if self.weighted else "count"
+
+    @property
     def keeps_largest(self) -> bool:
         """Whether of doubled edges the largest weight stays; without weights all are 1."""
         return self.doubled == "max" or not self.has_weights

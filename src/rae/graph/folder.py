@@ -44,7 +44,7 @@ _PATTERN = {
     "n_edges": int,
     "counts": {"rows": int, "self_loops": int, "doubled": int, "zeros?": int, "outside?": int},
     "directed": bool,
-    "weights": ({"channels": [str], "given": bool}, None),
+    "weights": ({"channels": [str], "given": bool, "doubled?": str}, None),
     "order?": (str, None),
     "arrays": dict.fromkeys(ARRAYS, _OF_ARRAY),
 }
@@ -65,7 +65,7 @@ def write_graph(path: str | os.PathLike[str], graph: Graph) -> None:
     for number, array in enumerate(graph.channels.values()):
         write_array(folder / channel_file(number), array)
     write_ids(folder / IDS, graph.id_column)
-    write_info(folder, graph.counts, channels=tuple(graph.channels), weighted=graph.weighted)
+    write_info(folder, graph.counts, channels=tuple(graph.channels), weighted=graph.weighted, doubled=graph.doubled)
 
 
 def remove_channels(folder: Path) -> None:
@@ -95,6 +95,7 @@ def write_info(
     *,
     channels: tuple[str, ...] = (),
     weighted: bool = False,
+    doubled: str | None = None,
 ) -> None:
     """Write graph.json, which completes the folder; `order` names that of the rows where they do not follow the ids."""
     arrays = dict(zip(ARRAYS, _arrays(folder), strict=True))
@@ -102,13 +103,14 @@ def write_info(
         arrays[channel_file(number)] = map_array(folder / channel_file(number))
     with ThreadPoolExecutor(min(2, threads())) as pool:
         checksums = list(pool.map(lambda name: checksum(folder / name), arrays))
+    more = {} if doubled is None else {"doubled": doubled}
     info = {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
         "n_nodes": len(arrays[IDS]),
         "n_edges": len(arrays[TARGETS]) // 2,
         "directed": bool(channels) and channels[0].startswith("out"),
-        "weights": {"channels": list(channels), "given": weighted} if channels else None,
+        "weights": {"channels": list(channels), "given": weighted} | more if channels else None,
         "counts": counts.as_dict(),
         **({} if order is None else {"order": order}),
         "arrays": {
@@ -186,7 +188,7 @@ def open_graph(path: str | os.PathLike[str], *, verify: bool = False, checked: b
     if not sound:
         raise FileError(f"the graph folder {folder} is damaged (its arrays do not fit together); build it again")
     forget(offsets)
-    graph = Graph(offsets, targets, ids, counts, channels, weights["given"])
+    graph = Graph(offsets, targets, ids, counts, channels, weights["given"], weights.get("doubled"))
     graph.__dict__["folder"] = str(folder.resolve())
     return graph
 

@@ -52,7 +52,9 @@ def build_folder(
         counts, channels = read(lambda batches: _write(batches, hidden, order, report, budget, values))
         report("check", 0, 1)
         weighted = values is not None and values.has_weights
-        write_info(hidden, counts, None if order == "none" else order, channels=channels, weighted=weighted)
+        doubled = None if values is None else values.merged
+        ordered = None if order == "none" else order
+        write_info(hidden, counts, ordered, channels=channels, weighted=weighted, doubled=doubled)
         report("check", 1, 1)
     return open_graph(folder)
 

@@ -74,6 +74,7 @@ class Graph:
     counts: Counts = field(default_factory=Counts)
     channels: Mapping[str, Floats] = field(default_factory=dict)  # (2 m,) float32 each
     weighted: bool = False  # whether the weights in the channels are more than 1 for "there is an edge"
+    doubled: str | None = None  # how doubled edges were merged where weights were not added: "count" or "max"
     reach: Ints | None = None  # (n,) of a part of a graph: how many edges around each row nothing is missing
 
     def __post_init__(self) -> None:
@@ -275,6 +276,7 @@ class Graph:
             channels=channels,
             reach=None if self.reach is None else np.zeros(len(rows), np.int64),
             weighted=self.weighted,
+            doubled=self.doubled,
         )
         return replace(part, counts=Counts(len(part.arcs().source)))
 
@@ -599,7 +601,10 @@ class Graph:
     def _of(cls, rows: Rows, sink: MemorySink, values: EdgeValues | None = None) -> Graph:
         channels = {name: _read_only(array) for name, array in zip(rows.channels, sink.channels, strict=True)}
         weighted = values is not None and values.has_weights
-        return cls(_read_only(rows.offsets), _read_only(sink.targets), rows.ids, rows.counts, channels, weighted)
+        doubled = None if values is None else values.merged
+        return cls(
+            _read_only(rows.offsets), _read_only(sink.targets), rows.ids, rows.counts, channels, weighted, doubled
+        )
 
 
 def _hashable(value: Any) -> Any:
