@@ -553,14 +553,7 @@ def test_absent_data_is_reported(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 
     assert runner.reproduce([spec], Ledger(tmp_path)).absent == ["x"]
-    assert "data not present" in report.page([report.fill(spec, [])], {})
-
-
-def test_present_data_without_runs_is_not_called_absent(toy):
-    page = report.page([report.fill(toy[0], [])], {})
-
-    assert "data not present" not in page
-    assert "not run" in page
+    assert "| not run |" in report.page([report.fill(spec, [])], {})  # the same page on a machine that has the data
 
 
 def test_a_score_that_is_no_number_is_a_failed_run(monkeypatch, tmp_path):
@@ -636,7 +629,7 @@ def judged():
 def test_the_page_says_reproduced_better_or_worse_and_which_floor_is_not_cleared(judged):
     page = report.page([judged], {"figures/a.png": "What it shows."})
 
-    assert "| **good** | 81.0 ± 1.0 (79.0) | data not present |" in page
+    assert "| **good** | 81.0 ± 1.0 (79.0) | not run |" in page
     assert "- Cora: **below** the floor “floor”: bad." in page
     assert "- Cora: bad: -10.0 points against good (95 % interval -10.0 to -10.0); a note." in page
     assert "| [Judged](#judged) | 1 better | 1 above, 1 below |" in page
@@ -689,7 +682,7 @@ def test_a_table_that_clears_every_floor_says_so(judged):
 def test_the_terminal_table_folds_to_the_width(judged):
     wide, narrow = report.terminal(judged, 100), report.terminal(judged, 30)
 
-    assert "81.0 (79.0) n3  no data" in wide
+    assert "81.0 (79.0) n3  not run" in wide
     assert len(narrow.splitlines()) > len(wide.splitlines())
     assert all(len(text) <= 40 for text in narrow.splitlines()[2:])
 
@@ -746,7 +739,6 @@ def test_the_command_writes_tables_figures_and_the_report_and_resumes(tmp_path, 
 
 
 def test_the_report_in_docs_is_what_the_lines_in_results_give(tmp_path, monkeypatch):
-    monkeypatch.setattr(report.data, "present", lambda name: False)  # whatever lies on this machine
     monkeypatch.setattr(figures, "save", lambda path, figure_of: figure_of(figures.pyplot()) is not None)
     publish(Ledger(ROOT / "results"), tmp_path)
 

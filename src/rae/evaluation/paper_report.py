@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from rae.evaluation import data, probes, report
+from rae.evaluation import probes, report
 from rae.evaluation.ledger import SCORE_KEYS, Ledger, Line, lines_of_cell
 from rae.evaluation.report import Column, mean_sd
 from rae.evaluation.statistics import Gap, Summary, difference, gap_on_nodes, paired_gap, summary, two_sample, verdict
@@ -32,7 +32,6 @@ class FilledTable:
     table: Table
     cells: Mapping[tuple[str, str], list[Line]]  # by row and data set
     deterministic: frozenset[tuple[str, str]] = frozenset()  # cells without randomness: one run is all
-    absent: frozenset[str] = frozenset()  # data sets that are not on this machine
 
     def scores(self, row: Row, dataset: str, key: str = "") -> dict[int, float]:
         """The scores of a cell by seed, or another number of the same runs."""
@@ -87,10 +86,7 @@ def fill(table: Table, lines: Sequence[Line], effort: Effort | None = None, runs
                 if cell:
                     cells[row.name, dataset] = cell
                     deterministic |= {(row.name, dataset)} if work.runs == 1 else set()
-    known = {dataset for _, dataset in cells}  # has lines, wherever they were computed
-    missing = [d for d in table.datasets if table.from_files and d not in known]
-    absent = [d for d in missing if not all(map(data.present, d.split(" to ")))]
-    return FilledTable(table, cells, frozenset(deterministic), frozenset(absent))
+    return FilledTable(table, cells, frozenset(deterministic))
 
 
 def read(tables: Iterable[Table], ledger: Ledger) -> list[FilledTable]:
@@ -279,7 +275,7 @@ def _reason_empty(filled: FilledTable, row: Row, dataset: str) -> str:
     if row.kind == "other" and (value := filled.table.published.get((row.name, dataset))):
         return f"*{value.mean:.1f}, quoted*"
     planned = any(row in work.rows and dataset in work.datasets for work in filled.table.works)
-    return "–" if not planned else "data not present" if dataset in filled.absent else "not run"
+    return "not run" if planned else "–"
 
 
 def _floor_places(filled: FilledTable) -> dict[tuple[str, str, str], tuple[str, str]]:
@@ -461,5 +457,5 @@ def terminal(filled: FilledTable, width: int = 100) -> str:
 def _terminal_cell(filled: FilledTable, row: Row, dataset: str) -> str:
     cell = filled.summary(row, dataset)
     if cell is None:
-        return _reason_empty(filled, row, dataset).replace("data not present", "no data").replace("*", "")
+        return _reason_empty(filled, row, dataset).replace("*", "")
     return f"{cell.mean:.1f}{_published(filled, row, dataset)}" + (f" n{cell.runs}" if cell.runs > 1 else "")
