@@ -390,3 +390,15 @@ def test_a_run_of_a_graph_knows_how_its_doubled_edges_were_merged(tmp_path, doub
     weights = np.unique(run.graph().channels["weight"])
     np.testing.assert_array_equal(weights, [2, 5, 7] if doubled == "max" else [2, 3])
     assert run.graph().doubled == doubled
+
+
+def test_a_node_without_edges_needs_no_weights_and_text_is_no_list_of_ids(tmp_path):
+    ends = [("a", "b"), ("b", "c"), ("c", "d"), ("b", "d")]
+    graph = rae.Graph.from_edges(ends, weight=[1.0, 2, 3, 4], directed=True, kind=["card"] * 4)
+    run = rae.fit_run(graph, out=tmp_path / "run", page=False)
+    alone = run.embed(neighbours=[])
+    np.testing.assert_array_equal(alone, run.embed(neighbours=["a"], weights=0, directions="in", kinds="card"))
+    with pytest.raises(GraphError, match=r"must be a list of ids, got the text 'ab'; write \['ab'\]"):
+        run.embed(neighbours="ab", weights=1, directions="in", kinds="card")
+    done = run.update(removed=[("a", "a", "card")])
+    assert (done.removed, done.self_loops, run.n_updates) == (0, 1, 0)

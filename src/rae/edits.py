@@ -206,14 +206,15 @@ def edges_of_new_node(
         if value is not None and not asked[name]:
             said = in_words(form.channels, form.weighted)
             raise GraphError(Argument(name), f" do not go with the run, whose edges are {said}; leave them out")
-        if value is None and asked[name]:
+        if value is None and asked[name] and len(near):
             raise GraphError(
                 *(f"the edges of the run have {name}, got none for the {len(near):,} neighbours; pass "),
                 *(Argument(name, ...), ", one for each, or one for all"),
             )
     if not form.channels:
         return np.unique(near), None
-    weight, way, kind = (_one_each(name, value, len(near)) for name, value in given.items())
+    one_each = (_one_each(name, value, len(near)) if asked[name] else None for name, value in given.items())
+    weight, way, kind = one_each
     out = np.ones(len(near), bool)
     if way is not None:
         if wrong := [value for value in way if value not in (OUT, IN)]:
@@ -232,11 +233,9 @@ def edges_of_new_node(
 
 
 def _one_each(name: str, value: Any, count: int) -> Any:
-    if value is None:
-        return None
     if isinstance(value, (str, int, float)):
         return [value] * count
-    values = list(value)
+    values = [] if value is None else list(value)
     if len(values) != count:
         raise GraphError(Argument(name), f" must be one for each of {count:,} neighbours, got {len(values):,}")
     return values
@@ -413,7 +412,7 @@ def _compiled(
         "n_removed": int((~stays).sum()),
         "n_changed": int((was & (now[comes] != before[comes])).sum()),
         "n_already_there": int((was & (now[comes] == before[comes])).sum()),
-        "n_self_loops": come.n_self_loops,
+        "n_self_loops": gone.n_self_loops + come.n_self_loops,
     }
 
 

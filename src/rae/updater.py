@@ -165,6 +165,8 @@ def embed_new(
     ids = Ids(live.base, later) if live is not None else Ids(graph := run.graph(), graph.id_column.slice(0, 0))
     if node is not None and int(ids.find(ids.as_own_kind(id_array([node]), "new nodes"))[0]) >= 0:
         raise GraphError(f"{node!r} is a node of the run already; `run.embeddings()` has its vector")
+    if isinstance(neighbours, (str, bytes)):
+        raise GraphError(f"neighbours must be a list of ids, got the text {neighbours!r}; write [{neighbours!r}]")
     wanted = list(neighbours)
     column = ids.as_own_kind(id_array(wanted), "neighbours") if wanted else pa.array([], ids.kind)
     rows = ids.find(column)
