@@ -134,7 +134,8 @@ SERVE = Section(
     "python benchmarks/serve_load.py",
     "`rae serve` and the program that asks share the cores of one machine. Requests arrive at random moments, whether "
     "or not earlier ones were answered, and a latency counts from the moment at which the request was due. Updates go "
-    "on beside the reads. Memory is that of the service after a tenth of the time and at the end.",
+    "on beside the reads. Memory is that of the service after a tenth of the time and at the end. The [log](log.md) "
+    "says what else ran beside it, and has a shorter run on a quiet machine.",
     ("serve",),
     (
         *(ROW, RATE),
