@@ -240,6 +240,7 @@ def test_a_link_restores_node_role_colour_place_and_weights(tab, page):
     scale = tab.value("window.raePage.view.affine().scale")
     tab.value("window.raePage.view.moveTo(0.3, 0.4, 3)")
     tab.until(f"window.raePage.view.affine().scale > {2.9 * scale}")
+    tab.until("window.lastScale === (window.lastScale = window.raePage.view.affine().scale)")  # it moves no more
     before = tab.value("window.raePage.view.affine()")
     near = listed(tab)
     link = link_of(tab)
