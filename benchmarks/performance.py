@@ -146,8 +146,19 @@ SERVE = Section(
         value_column("at the end", "memory_last_mb", "{:,.0f} MB"),
     ),
 )
+LARGE_WEIGHTED = Section(
+    "Weighted, directed edges",
+    "python benchmarks/weighted_edges.py --large 100000000 --memory 5GiB",
+    "From a Parquet file with an amount in every row to vectors in Parquet by the exact default, in two commands with "
+    "their own processes; *planned* is what `rae plan` said before.",
+    ("large-weighted",),
+    (
+        *(ROW, TIME, value_column("CPU time", "cpu_s", "{:.0f} s"), value_column("peak", "peak_gib", "{:.2f} GiB")),
+        *(value_column("planned", "planned_gib", "{:.2f} GiB"), value_column("planned time", "planned_s", "{:.0f} s")),
+    ),
+)
 COMPARED = (TRAINING_STEP, NEIGHBORHOOD_MEAN, EMBED_ALL, FILE_TO_VECTORS, GRAPH_BUILD)
-MORE = (PLAN_ACCURACY, FIRST_FIT, MILLION_NODES, UPDATE, ONE_NODE, SERVE)
+MORE = (PLAN_ACCURACY, FIRST_FIT, MILLION_NODES, LARGE_WEIGHTED, UPDATE, ONE_NODE, SERVE)
 TABLES = (*(t for s in (*COMPARED, *MORE) for t in s.tables), "growth", "resume-after-kill", OLD_AND_NEW)
 
 WORDS = (

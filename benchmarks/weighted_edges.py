@@ -140,7 +140,7 @@ def commands(n_edges: int, memory: str, work: Path | None, ledger: object) -> No
             [*RAE, "graph", "build", edges, "--out", folder, "--weight", "amount", "--directed", "--quiet"]
         )
         edges.unlink()
-        record(ledger, "weighted-edges", name_of(n_edges), "rae graph build", settings, **taken(build))
+        record(ledger, "large-weighted", name_of(n_edges), "rae graph build", settings, **taken(build))
         plan = run_process([*RAE, "plan", folder, "--memory", memory, "--json", "--quiet"]).json
         fit = ["fit", folder, "--out", Path(place) / "run", "--memory", memory, "--no-page", "--lean", "--quiet"]
         real = run_process([*RAE, *fit])
@@ -148,7 +148,7 @@ def commands(n_edges: int, memory: str, work: Path | None, ledger: object) -> No
             "planned_gib": round(plan["memory"]["peak"] / 2**30, 2),
             "planned_s": round(plan["seconds"]["total"]),
         }
-        record(ledger, "weighted-edges", name_of(n_edges), "rae fit", settings, **taken(real), **planned)
+        record(ledger, "large-weighted", name_of(n_edges), "rae fit", settings, **taken(real), **planned)
 
 
 def taken(result: ProcessResult) -> dict[str, float]:
