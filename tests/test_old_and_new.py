@@ -140,7 +140,7 @@ def test_the_page_has_every_row_and_marks_those_that_are_slower(script, load, tm
 
 
 def test_jobs_cover_every_table_of_the_page(script, load, tmp_path, monkeypatch):
-    """All but the order of rows, whose rows are the mean's, and updates and single nodes, which are younger."""
+    """All but the order of rows, whose rows are the mean's, and updates, single nodes and weighted edges, which are younger."""
     monkeypatch.setattr(script, "web_google", lambda: tmp_path / "web-Google" / "web.gz")
     for name in ("web-Google", "ca-AstroPh"):
         (tmp_path / name).mkdir()
@@ -149,7 +149,7 @@ def test_jobs_cover_every_table_of_the_page(script, load, tmp_path, monkeypatch)
     monkeypatch.setattr(script, "skewed_edges", lambda m, path: path)
     jobs = list(script.jobs(script.sizes(tmp_path, quick=False, threads=2)))
     missing = {*load("performance").TABLES} - {job.table for job in jobs}
-    assert missing == {"row-order", "update", "one-node", "serve", script.TABLE}
+    assert missing == {"row-order", "update", "one-node", "large-weighted", "serve", script.TABLE}
 
 
 @pytest.mark.parametrize(
