@@ -140,7 +140,7 @@ def test_the_page_has_every_row_and_marks_those_that_are_slower(script, load, tm
 
 
 def test_jobs_cover_every_table_of_the_page(script, load, tmp_path, monkeypatch):
-    """All but the order of rows, whose rows are the mean's, and updates, single nodes and weighted edges, which are younger."""
+    """All but the order of rows, whose rows are the mean's, and what is younger than the old code."""
     monkeypatch.setattr(script, "web_google", lambda: tmp_path / "web-Google" / "web.gz")
     for name in ("web-Google", "ca-AstroPh"):
         (tmp_path / name).mkdir()
