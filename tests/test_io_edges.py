@@ -335,6 +335,7 @@ def test_a_folder_a_pipe_and_a_missing_path_are_one_sentence(tmp_path: Path) -> 
     with pytest.raises(FileError, match=r"there is no file .*edges\.txt; did you mean 'edges\.csv'\?"):
         read_edges(tmp_path / "edges.txt")
     file(tmp_path, "1,2\n", "e.csv")
+    file(tmp_path, "1,2\n", "note.md")
     with pytest.raises(FileError, match=r"there is no file .*nofile\.csv; check the path"):
         read_edges(tmp_path / "nofile.csv")
     with pytest.raises(FileError, match=r"there is no file .*zzz; check the path"):

@@ -127,7 +127,7 @@ def _existing(path: Path | ObjectPath) -> Path | ObjectPath:
 def nearest(path: Path) -> str | None:
     """The name beside a path that is nearest to its own, if one is near."""
     siblings = [p.name for p in path.parent.iterdir()] if path.parent.is_dir() else []
-    stems = difflib.get_close_matches(_stem(path.name), {_stem(name) for name in siblings}, n=1)
+    stems = difflib.get_close_matches(_stem(path.name), {_stem(name) for name in siblings}, n=1, cutoff=0.75)
     near = difflib.get_close_matches(path.name, [name for name in siblings if _stem(name) in stems], n=1, cutoff=0)
     return near[0] if near else None
 
