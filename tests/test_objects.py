@@ -20,10 +20,10 @@ from plain import random_graph
 from rae import RAE, Config, build_graph, embed_file, fit_run, open_graph, read_edges, read_embeddings, read_features
 from rae.cli.program import main
 from rae.engine import TILE, embed_to, models_of
+from rae.engine.graph_build import build_by_parts
 from rae.engine.layout import Layout
 from rae.engine.results import MANIFEST
 from rae.engine.shared import discard, share
-from rae.engine.tasks import perform
 from rae.errors import ConfigError, FileError
 from rae.storage.objects import ObjectPath, is_url, place, without_secrets
 from rae.storage.parts import Parts
@@ -149,6 +149,24 @@ def test_a_graph_folder_is_built_into_a_store_and_opened_from_it(store, files, t
     assert fit_run(f"{store}/graph", out=tmp_path / "run", page=False).counts["nodes"] == here.n_nodes
 
 
+class Described:
+    """Every task by the job that its description opens, as a worker of a cluster does."""
+
+    def run(self, job, tasks):
+        return (job.description.perform(task) for task in tasks)
+
+
+def test_a_graph_folder_is_built_by_parts_from_a_store_into_a_store(store, files, tmp_path):
+    build_graph(files / "edges", tmp_path / "graph")
+    graph = build_by_parts(f"{store}/in/edges/", f"{store}/parts/graph", Described(), unit=2000)
+    assert np.array_equal(graph.targets, open_graph(tmp_path / "graph").targets)
+    for path in (tmp_path / "graph").iterdir():
+        assert (place(f"{store}/parts/graph") / path.name).read_bytes() == path.read_bytes(), path.name
+    assert not place(f"{store}/parts/graph.parts/manifest.json").exists()
+    with pytest.raises(FileError, match="graph exists; choose another name"):
+        build_by_parts(f"{store}/in/edges/", f"{store}/parts/graph", Described())
+
+
 def test_parts_and_inputs_in_a_store_give_the_bytes_of_one_machine(store, files, tmp_path):
     graph = read_edges(files / "edges")
     model = RAE(Config(steps=0, dims=(8,), fanout=(3,))).fit(graph)
@@ -156,13 +174,7 @@ def test_parts_and_inputs_in_a_store_give_the_bytes_of_one_machine(store, files,
     shared = share(ObjectPath(f"{store}/z.inputs"), models, model.fitted)
     options = {"cut": Layout(TILE, 16), "blocks": model.blocks, "shared": shared}
 
-    class Elsewhere:
-        """Every task by a job that was opened from its description, as a worker of a cluster does."""
-
-        def run(self, job, tasks):
-            return (perform(job.description.open(), task) for task in tasks)
-
-    embed_to(f"{store}/vectors", models, executor=Elsewhere(), in_folder=True, **options)
+    embed_to(f"{store}/vectors", models, executor=Described(), in_folder=True, **options)
     discard(ObjectPath(f"{store}/z.inputs"))
     assert np.array_equal(read_embeddings(f"{store}/vectors")[1], model.transform(graph))
     assert not (ObjectPath(store) / "z.inputs/model.safetensors").exists()

@@ -58,15 +58,15 @@ def build(
     out, both counted. Weights, directions and kinds are kept where they are asked for, else dropped. Ids stay what they
     are in the file. A build that is killed leaves no folder.
 
-    With --ray, many Parquet files are built by tasks on a cluster, into a folder that all its hosts see; the same
-    command goes on with what a killed one left in FOLDER.parts. The folder has the same bytes.
+    With --ray, many Parquet files are built by tasks on a cluster, into a folder that all its hosts see, or into an
+    object store; the same command goes on with what a killed one left in FOLDER.parts. The folder has the same bytes.
 
     \b
     rae graph build edges.parquet --out web
     rae graph build edges.tsv.gz --out web --order locality --force
     rae graph build calls.csv --source caller --target called --out calls
     rae graph build payments.parquet --weight amount --directed --kind type --out payments
-    rae graph build s3://bucket/calls/ --out /shared/calls --ray auto
+    rae graph build s3://bucket/calls/ --out s3://bucket/network --ray auto
     """
     from rae.io.build import build_graph
     from rae.storage.objects import sizes_below

@@ -32,8 +32,8 @@ from rae.engine.ray_executor import connected
 from rae.errors import Argument, FileError, GraphError
 from rae.graph import Counts, Graph
 from rae.graph.csr_writer import FileSink
-from rae.graph.folder import IDS, OFFSETS, TARGETS, open_graph, write_array, write_ids, write_info
-from rae.graph.folder_builder import check_writable, discard_build, new_folder
+from rae.graph.folder import IDS, INFO, OFFSETS, TARGETS, open_graph, write_array, write_ids, write_info
+from rae.graph.folder_builder import check_free_store, check_writable, discard_build, new_folder
 from rae.graph.id_numbering import CLOSE, index_type
 from rae.graph.ids import id_array, is_text
 from rae.io.edges import open_edges
@@ -42,6 +42,7 @@ from rae.io.tables import BATCH, ArrowTable
 from rae.reading import EdgeOptions
 from rae.storage.objects import ObjectPath, place
 from rae.storage.parts import Parts
+from rae.storage.scratch import scratch_folder
 from rae.version import versions_of
 
 UNIT = 1 << 24  # edges of a unit, about: row groups are not cut
@@ -189,7 +190,7 @@ def build_graph_on_cluster(
     force: bool = False,
     report: Report | None = None,
 ) -> Graph:
-    """The graph of many Parquet files, opened from the folder `path` that it was written to; both seen by all hosts."""
+    """The graph of many Parquet files, opened from the folder `path` that it was written to; all hosts see both."""
     with connected(cluster.address, cores=cluster.cores or 1) as executor:
         return build_by_parts(edges, path, executor, source=source, target=target, force=force, report=report)
 
@@ -205,10 +206,16 @@ def build_by_parts(
     report: Report | None = None,
     unit: int = UNIT,
 ) -> Graph:
-    """The graph of Parquet files, built by the tasks of `executor` and opened from the folder it was written to."""
-    folder, report = Path(path), report or (lambda *_: None)
-    discard_build(folder)
-    check_writable(folder, force)
+    """The graph of Parquet files, built by the tasks of `executor` and opened from the folder it was written to.
+
+    For an object store the folder is put together among the temporary files of this machine, and uploaded.
+    """
+    folder, report = place(path), report or (lambda *_: None)
+    if isinstance(folder, Path):
+        discard_build(folder)
+        check_writable(folder, force)
+    else:
+        check_free_store(folder, force)
     opened = open_edges(edges, EdgeOptions(source=source, target=target))
     table = opened.table
     if not isinstance(table, ArrowTable) or any(file.kind != "parquet" or file.compression for file in table.files):
@@ -230,7 +237,12 @@ def build_by_parts(
     parts = Parts.open(where, about | {"build": 1, "versions": versions_of("numpy", "pyarrow")})
     description = BuildDescription(files, columns, str(kind), tuple(units), os.fspath(parts.folder), parts.fingerprint)
     job = BuildJob(description, parts)
-    graph = _build(job, folder, executor, total, report)
+    if isinstance(folder, Path):
+        graph = _build(job, folder, executor, total, report)
+    else:
+        with scratch_folder() as scratch:
+            graph = _build(job, scratch / "graph", executor, total, report)
+            folder.upload_folder(scratch / "graph", INFO)
     parts.remove()
     opened.log_counts(graph.counts)
     return graph

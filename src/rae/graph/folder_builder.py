@@ -21,6 +21,7 @@ from rae.graph.id_numbering import Report
 from rae.graph.row_order import reorder_folder
 from rae.storage.atomic import writing
 from rae.storage.lock import LOCK, exclusive_lock
+from rae.storage.objects import ObjectPath
 from rae.storage.spill_buffer import MemoryBudget, SpillBuffer
 
 ENDS, WEIGHTS = "ends.raw", "weights.raw"  # what the buffers of edges and of their weights spill
@@ -85,6 +86,12 @@ def check_writable(folder: Path, force: bool) -> None:
     if names - {INFO, *ARRAYS, LOCK} - channels:  # earlier versions kept their lock file in the folder
         raise FileError(f"{folder} exists and is not only a graph folder; choose another name")
     if names and not force:
+        raise FileError(f"{folder} exists; choose another name, or pass ", Argument("force", True), " to replace it")
+
+
+def check_free_store(folder: ObjectPath, force: bool) -> None:
+    """Refuse a place in an object store that holds a graph, unless `force` replaces it."""
+    if (folder / INFO).is_file() and not force:
         raise FileError(f"{folder} exists; choose another name, or pass ", Argument("force", True), " to replace it")
 
 

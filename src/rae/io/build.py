@@ -7,10 +7,10 @@ import os
 from pathlib import Path
 from typing import Any
 
-from rae.errors import Argument, ConfigError, FileError
+from rae.errors import Argument, ConfigError
 from rae.graph import Graph
 from rae.graph.folder import INFO, open_graph
-from rae.graph.folder_builder import build_folder, check_writable, discard_build
+from rae.graph.folder_builder import build_folder, check_free_store, check_writable, discard_build
 from rae.graph.id_numbering import Report
 from rae.graph.row_order import ORDERS
 from rae.io.edges import EdgeFile, open_edges
@@ -40,8 +40,7 @@ def build_graph(
     reading = EdgeOptions.of(options)
     where = place(path)
     if isinstance(where, ObjectPath):
-        if (where / INFO).is_file() and not force:
-            raise FileError(f"{where} exists; choose another name, or pass ", Argument("force", True), " to replace it")
+        check_free_store(where, force)
         with scratch_folder() as scratch:
             build_graph(edges, scratch / "graph", order=order, report=report, **options)
             where.upload_folder(scratch / "graph", INFO)
