@@ -177,6 +177,7 @@ class RAE(GraphTransformer):
         units: str | None = None,
         ray: str | None = None,
         ray_cores: int | None = None,
+        shared: str | None = None,
         in_folder: bool = False,
         progress: Asked = None,
     ) -> int:
@@ -188,8 +189,9 @@ class RAE(GraphTransformer):
         `dtype` is that of the file, `model` a model file's checksum for its header, `units` as in `transform`.
 
         `ray` is the address of a Ray cluster to run on: "auto", "local", "ray://HOST:10001"; `path` must then be on a
-        disk that all its hosts see, `memory` is that of one task, and `ray_cores` are the cores of one. With
-        `in_folder` the path is a folder, of one Parquet file per part and a manifest.
+        disk that all its hosts see, or `shared` a name, in an object store too, for files that they all see;
+        `memory` is that of one task, and `ray_cores` are the cores of one. With `in_folder` the path is a folder, of
+        one Parquet file per part and a manifest.
         """
         if half and memory is None and ray is None:
             raise ConfigError(
@@ -210,7 +212,7 @@ class RAE(GraphTransformer):
                 return embed_to(path, models, **options)
             from rae.engine.cluster import Cluster, embed_on_cluster
 
-            return embed_on_cluster(path, models, fitted, Cluster(ray, ray_cores), **options)
+            return embed_on_cluster(path, models, fitted, Cluster(ray, ray_cores, shared), **options)
 
         with shown(progress) as report:
             return self._on_device(

@@ -127,7 +127,7 @@ def fit_run(
             run = _write_run(
                 *(inputs, config, folder, display_names, asked, record),
                 memory=memory, half=half, dtype=dtype, lean=lean, force=force, device=device,
-                ray=ray, ray_cores=ray_cores, progress=report,
+                ray=ray, ray_cores=ray_cores, shared=None if remote is None else os.fspath(remote), progress=report,
             )  # fmt: skip
         VectorCache(folder).remove()
         if with_page:
@@ -399,6 +399,7 @@ def _write_run(
     force: bool,
     ray: str | None,
     ray_cores: int | None,
+    shared: str | None,
     device: str,
     progress: Progress | None,
 ) -> Run:
@@ -410,7 +411,7 @@ def _write_run(
     def embed(path: Path, checksum: str) -> int:
         return model.embed_to(
             path, inputs.graph, inputs.features,
-            memory=memory, half=half, dtype=dtype, model=checksum, ray=ray, ray_cores=ray_cores,
+            memory=memory, half=half, dtype=dtype, model=checksum, ray=ray, ray_cores=ray_cores, shared=shared,
             progress=progress or False,
         )  # fmt: skip
 

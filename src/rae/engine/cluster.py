@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from rae.engine.embedding import FOLDER as BETWEEN
 from rae.engine.embedding import embed_to, job_sizes
 from rae.engine.layout import TILE, Layout, by_edges, layout, memory_bytes
 from rae.engine.levels import Model
@@ -21,10 +22,14 @@ PARTS = 64  # at least, where the graph is large enough: whatever the cluster, s
 
 @dataclass(frozen=True)
 class Cluster:
-    """A Ray cluster to run on: its address ("auto", "local", "ray://HOST:10001", "HOST:6379") and cores of a task."""
+    """A Ray cluster to run on: its address ("auto", "local", "ray://HOST:10001", "HOST:6379") and cores of a task.
+
+    `shared` is what names of files begin with that all hosts see, by default the name of the output.
+    """
 
     address: str
     cores: int | None = None
+    shared: str | None = None
 
 
 def embed_on_cluster(
@@ -39,11 +44,13 @@ def embed_on_cluster(
 ) -> int:
     """What `embed_to` does, by tasks on a cluster; `memory` is that of one task, by default what a host gives to it."""
     graph = next(iter(models.values())).reads.graph
-    inputs = place(f"{os.fspath(path).rstrip('/')}{FOLDER}")
+    seen = (cluster.shared or os.fspath(path)).rstrip("/")
+    inputs = place(f"{seen}{FOLDER}")
     with connected(cluster.address, cores=cluster.cores) as executor:
         cut = cluster_layout(models, executor, memory, half)
         shared = share(inputs, models, fitted, folder_of(graph))
-        width = embed_to(path, models, half=half, cut=cut, executor=executor, shared=shared, **options)
+        options |= {"cut": cut, "executor": executor, "shared": shared, "between": f"{seen}{BETWEEN}"}
+        width = embed_to(path, models, half=half, **options)
     discard(inputs)
     return width
 

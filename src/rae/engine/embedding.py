@@ -99,6 +99,7 @@ def embed_to(
     cut: Layout | None = None,
     executor: Executor | None = None,
     shared: SharedInputs | None = None,
+    between: str | None = None,
     in_folder: bool = False,
     report: Report | None = None,
 ) -> int:
@@ -107,7 +108,8 @@ def embed_to(
     The bytes are those of `write_embeddings` with what `embed` returns. `memory` is what the process may take,
     e.g. "4GiB"; `half` stores intermediate rows in half precision; `dtype` is the precision of the file; `model` (a
     checksum) and `blocks` go into its header; `cut` says how to cut the work, whatever `memory` is, and `executor`
-    where its tasks run: where they leave this process, `shared` are files of all that they read.
+    where its tasks run: where they leave this process, `shared` are files of all that they read. `between` is the
+    folder of intermediate rows, by default one beside the path.
 
     With `in_folder` the path is a folder of Parquet files, one per part (`rae.engine.results`).
     """
@@ -119,7 +121,8 @@ def embed_to(
     else:
         stored = _stored_dtype(half)
         cut = cut or layout(memory or available_memory() or 0, job_sizes(models, stored.itemsize))
-        parts = Parts.open(f"{os.fspath(path).rstrip('/')}{FOLDER}", _about(models, cut, stored))
+        between = between or f"{os.fspath(path).rstrip('/')}{FOLDER}"
+        parts = Parts.open(between, _about(models, cut, stored))
         job = _described(part_job(models, parts, cut, stored), parts, shared, half)
     if in_folder:
         assert parts is not None
@@ -131,7 +134,7 @@ def embed_to(
         results.finish(place(path), job.parts(-1))
         parts.remove()
         return job.width
-    aside = None if parts is None else Path(parts.folder) / GROWING
+    aside = Path(parts.folder) / GROWING if parts is not None and isinstance(parts.folder, Path) else None
     with (
         atomic_path(path, aside=aside) as hidden,
         EmbeddingWriter(hidden, ids, job.width, Path(path).suffix, model=model, dtype=dtype, blocks=blocks) as writer,

@@ -78,6 +78,9 @@ def discard(folder: Path | ObjectPath) -> None:
         below = (folder / GRAPH).iterdir() if (folder / GRAPH).is_dir() else []
         for remote in (*below, *(folder / name for name in _NAMES)):
             remote.unlink(missing_ok=True)
+        for remote in (folder / GRAPH, folder):
+            if remote.is_dir() and not any(remote.iterdir()):
+                remote.rmdir()
         return
     if folder.is_dir():
         shutil.rmtree(folder / GRAPH, ignore_errors=True)

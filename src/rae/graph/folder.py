@@ -147,7 +147,9 @@ def open_graph(path: str | os.PathLike[str], *, verify: bool = False, checked: b
         with scratch_folder() as scratch:  # what is mapped outlives its name
             copy = scratch / "graph"
             place(path).download(copy)  # type: ignore[union-attr]
-            return open_graph(copy, verify=verify, checked=checked)
+            graph = open_graph(copy, verify=verify, checked=checked)
+            graph.__dict__["folder"] = os.fspath(path)
+            return graph
     folder = Path(path)
     info = _read_info(folder)
     if verify:
@@ -195,8 +197,8 @@ def open_graph(path: str | os.PathLike[str], *, verify: bool = False, checked: b
 
 def folder_of(graph: Graph) -> str | None:
     """The folder that this graph was opened from, None where it was made otherwise or the folder is gone."""
-    folder = graph.__dict__.get("folder")
-    return folder if folder is not None and (Path(folder) / INFO).is_file() else None
+    folder: str | None = graph.__dict__.get("folder")
+    return folder if folder is not None and (place(folder) / INFO).is_file() else None
 
 
 def read_ids(path: str | os.PathLike[str]) -> pa.Array:

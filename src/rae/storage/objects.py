@@ -192,6 +192,12 @@ class ObjectPath:
         with store_errors(self):
             files.delete_file(path)
 
+    def rmdir(self) -> None:
+        """Remove what stands for an empty prefix: some stores keep an object of that name."""
+        files, path = _opened(self.url)
+        with store_errors(self), contextlib.suppress(FileNotFoundError):
+            files.delete_dir(path)
+
     def _info(self) -> Any:
         files, path = _opened(self.url)
         with store_errors(self):

@@ -141,8 +141,7 @@ class Parts:
         ends = [n for n in (INFO, last) if n in names]  # what says that it is ours
         for name in [n for n in names if n not in ends] + ends:
             (self.folder / name).unlink()
-        if isinstance(self.folder, Path):
-            self.folder.rmdir()
+        self.folder.rmdir()
         self._verified.clear()
 
     def _path(self, name: str) -> Path | ObjectPath:
