@@ -245,7 +245,7 @@ def test_against_shows_who_changed_role(run, tmp_path, model, capsys):
         (["--k", "٣"], "expected auto or a whole number"),
         (["--apply", "a", "--against", "b"], "one at a time"),
         (["--out", "x.parquet"], "--out is for"),
-        (["--apply", "nothing.parquet"], "no embeddings at nothing.parquet"),
+        (["--apply", "nothing.parquet"], "nothing at nothing.parquet"),
         (["--apply", "nothing.parquet", "--out", "x.csv"], "must end in .parquet"),
     ],
 )

@@ -24,7 +24,7 @@ class FakeRun:
     """The part of a run that the search uses."""
 
     def __init__(self, ids, z, checksum=None):
-        self.ids, self.z, self.model_checksum = pa.array(ids), z, checksum
+        self.ids, self.z, self.model_checksum, self.path = pa.array(ids), z, checksum, "runs/fake"
 
     def embeddings(self):
         return self.ids, self.z

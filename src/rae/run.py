@@ -28,7 +28,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from rae.errors import Argument, RaeError, RunError
+from rae.errors import Argument, FileError, RaeError, RunError
 from rae.run_folder import (
     CARDS,
     DENSE,
@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from rae.estimator import RAE
     from rae.features import Matrix
     from rae.graph import Graph
+    from rae.io.embeddings import EmbeddingsFile
     from rae.progress import Asked
     from rae.reasons import Why
     from rae.roles import LabelTable, Roles
@@ -679,6 +680,19 @@ def _write_vectors(embeddings: Any, path: Path, ids: pa.Array, model: str, dtype
     else:
         write_embeddings(path, ids, embeddings, model=model, dtype=dtype)
     return width
+
+
+def open_vectors(path: str | Path) -> Run | EmbeddingsFile:
+    """The run in a folder, or a file of vectors, which `rae embed` writes."""
+    from rae.io.embeddings import EmbeddingsFile
+
+    if Path(path).is_file():
+        return EmbeddingsFile(Path(path))
+    if not Path(path).is_dir():
+        raise FileError(
+            f"nothing at {path}; expected a run folder (`rae fit` makes one) or an embeddings file (`rae embed` does)"
+        )
+    return Run.open(path)
 
 
 def load_model(path: str | Path) -> RAE:

@@ -109,13 +109,14 @@ def similar_to_each(
     """`similar` for many nodes at once."""
     if isinstance(k, bool) or not isinstance(k, int) or k < 1:
         raise ConfigError(f"k must be a whole number of 1 or more, got {k!r}")
+    if among is not None:
+        _check_same_model(source, among)
     own_ids, z = vectors(source, ids)
     own_names = display_names(source)
     rows = np.array([row_of(own_ids, query, own_names) for query in queries], np.int64)
     searched_ids, searched, skip, names = own_ids, z, rows, own_names
     blocks = _known_blocks(source, among) if blocks is None else blocks
     if among is not None:
-        _check_same_model(source, among)
         searched_ids, searched = vectors(among)
         if searched.shape[1] != z.shape[1]:
             raise FeatureError(f"both must be vectors of one model, got widths {z.shape[1]} and {searched.shape[1]}")
@@ -420,9 +421,10 @@ def _suggestion(ids: pa.Array, wanted: str) -> str:
 
 
 def _check_same_model(source: Any, among: Any) -> None:
+    """Refuse vectors of two models; unknown ones (None) pass."""
     first, second = (getattr(x, "model_checksum", None) for x in (source, among))
     if first is not None and second is not None and first != second:
         raise RunError(
-            "the two runs have different models, so their vectors cannot be compared; "
-            "embed the other graph with this run's model: rae embed RUN EDGES --out z.parquet"
+            f"the vectors of {source.path} and {among.path} were made by different models, so they cannot be compared; "
+            "embed both graphs with one: rae embed RUN EDGES --out z.parquet"
         )

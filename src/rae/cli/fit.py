@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rae.cli.console import Console, columns, global_options, size
-from rae.cli.memory_options import cluster_options, device_option, memory_options
-from rae.cli.reading_options import reading_options
+from rae.cli.options import cluster_options, device_option, memory_options, reading_options
 from rae.cli.roles import table
 from rae.cli.settings import config_options
 from rae.config import Settings

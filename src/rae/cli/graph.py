@@ -8,8 +8,7 @@ from typing import Any
 import click
 
 from rae.cli.console import Console, columns, global_options, size
-from rae.cli.memory_options import cluster_options
-from rae.cli.reading_options import with_edge_options
+from rae.cli.options import cluster_options, edge_options
 from rae.inputs import stages
 from rae.progress import seconds
 
@@ -35,7 +34,7 @@ def graph() -> None:
     show_default=True,
     help="order of the rows: as the ids ascend, or neighbours near each other, which embeds large graphs faster",
 )
-@with_edge_options("EDGES")
+@edge_options("EDGES")
 @click.option("--force", is_flag=True, help="replace an existing graph folder")
 @cluster_options
 @global_options

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from rae.cli.console import Console, columns, global_options, size
-from rae.cli.memory_options import device_option, memory_options
-from rae.cli.reading_options import reading_options
+from rae.cli.options import device_option, memory_options, options, reading_options
 from rae.cli.settings import config_options
 from rae.config import Settings
 from rae.progress import seconds
@@ -18,29 +17,23 @@ if TYPE_CHECKING:
     from rae.reading import Reading
 
 
-def _host_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The command with the options of a cluster to plan for."""
-    count = click.IntRange(min=1)
-    for option in (
-        click.option(
-            "--feature-width", type=click.IntRange(min=0), metavar="N", default=0, help="... columns of features"
-        ),
-        click.option(
-            "--host-network",
-            type=click.FloatRange(min=0, min_open=True),
-            metavar="GBIT",
-            default=10.0,
-            show_default=True,
-            help="... its network, in Gbit/s",
-        ),
-        click.option("--host-cores", type=count, metavar="N", default=16, show_default=True, help="... its cores"),
-        click.option(
-            "--host-memory", metavar="SIZE", default="64GiB", show_default=True, help="with --hosts: memory of each"
-        ),
-        click.option("--hosts", type=count, metavar="N", help="plan for a cluster of so many hosts instead"),
-    ):
-        command = option(command)
-    return command
+_count = click.IntRange(min=1)
+_host_options = options(
+    click.option("--hosts", type=_count, metavar="N", help="plan for a cluster of so many hosts instead"),
+    click.option(
+        "--host-memory", metavar="SIZE", default="64GiB", show_default=True, help="with --hosts: memory of each"
+    ),
+    click.option("--host-cores", type=_count, metavar="N", default=16, show_default=True, help="... its cores"),
+    click.option(
+        "--host-network",
+        type=click.FloatRange(min=0, min_open=True),
+        metavar="GBIT",
+        default=10.0,
+        show_default=True,
+        help="... its network, in Gbit/s",
+    ),
+    click.option("--feature-width", type=click.IntRange(min=0), metavar="N", default=0, help="... columns of features"),
+)
 
 
 @click.command(short_help="memory and time a fit will take, before any fit")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rae.cli.console import Console, columns, global_options, size
+from rae.cli.options import weights_option
 from rae.display import printable
 from rae.errors import FileError, RunError
 
@@ -39,11 +40,7 @@ def _parse_k(_: click.Context, __: click.Parameter, value: str | None) -> int | 
 @click.command(short_help="find and show the roles of a run")
 @click.argument("run", metavar="RUN")
 @click.option("--k", "k", callback=_parse_k, default=None, metavar="auto|N", help="how many roles  [default: auto]")
-@click.option(
-    "--weights",
-    metavar="BLOCK=N,...",
-    help="how much each block counts, as in place=1,own=0.3  [default: the blocks' own]",
-)
+@weights_option()
 @click.option("--labels", metavar="FILE", help="a table of labels: show how often each role has each")
 @click.option("--label-column", metavar="NAME", help="the column of --labels  [default: the first but the id]")
 @click.option("--id-column", metavar="NAME", help="the column of --labels that holds the node's id")
@@ -156,41 +153,21 @@ def _load_or_fit(run: Run, k: int | str | None, weights: str | None, console: Co
     return run.fit_roles("auto" if k is None else k, weights=weights)
 
 
-def _check_other(run: Run, fitted: Roles, other: str) -> None:
-    """Refuse a path that is neither a run nor an embeddings file, or that has vectors of another model."""
-    from rae.io.embeddings import embeddings_model
-    from rae.run import Run
-
-    path = Path(other)
-    if path.is_dir():
-        fitted.check_model(Run.open(path).model_checksum, other)
-    elif path.is_file():
-        fitted.check_model(embeddings_model(path), other)
-    else:
-        raise FileError(f"no embeddings at {other}; expected a run folder or a file that `rae embed {run.path}` wrote")
-
-
-def _read_vectors(other: str) -> tuple[Any, Any]:
-    """The ids and vectors of a run or of an embeddings file."""
-    from rae.io import read_embeddings
-    from rae.run import Run
-
-    return Run.open(other).embeddings() if Path(other).is_dir() else read_embeddings(other)
-
-
 def _apply(run: Run, fitted: Roles, other: str, out: str | None, console: Console, *, force: bool) -> None:
     """Assign the roles of a run to other vectors and write the table."""
     from rae.roles.storage import write_table
+    from rae.run import open_vectors
 
     path = Path(other)
     target = Path(out) if out else path.with_name(f"{EMBEDDINGS_SUFFIX.sub('', path.name)}.roles.parquet")
     check_suffix(target)
-    _check_other(run, fitted, other)
+    vectors = open_vectors(other)
+    fitted.check_model(vectors.model_checksum, other)
     if path.is_dir() and out is None:
         _apply_to_run(fitted, path, console, force=force)
         return
     check_free(target, force=force)
-    ids, z = _read_vectors(other)
+    ids, z = vectors.embeddings()
     assignment = fitted.assign(z)
     write_table(target, ids, assignment)
     cards = run.role_record()["cards"]
@@ -217,14 +194,16 @@ def _apply_to_run(fitted: Roles, path: Path, console: Console, *, force: bool) -
 def _compare(run: Run, fitted: Roles, other: str, out: str | None, console: Console, *, force: bool) -> None:
     """Show which nodes changed role from a run to other vectors."""
     from rae.roles.compare import compare
+    from rae.run import open_vectors
 
     if out:
         check_suffix(Path(out))
-    _check_other(run, fitted, other)
+    vectors = open_vectors(other)
+    fitted.check_model(vectors.model_checksum, other)
     if out:
         check_free(Path(out), force=force)
     ids, z = run.embeddings()
-    comparison = compare(fitted, ids, z, *_read_vectors(other))
+    comparison = compare(fitted, ids, z, *vectors.embeddings())
     data = comparison.as_dict()
     text = comparison_table(comparison, data)
     if out:

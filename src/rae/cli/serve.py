@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from rae.cli.console import Console, global_options
+from rae.cli.options import weights_option
 from rae.errors import FileError
 from rae.progress import seconds
 
@@ -20,11 +21,7 @@ if TYPE_CHECKING:
     from rae.service.answers import Answers
 
 TOKEN = "RAE_TOKEN"  # the name of the variable
-_weights = click.option(
-    "--weights",
-    metavar="BLOCK=N,...",
-    help="how much each block counts in look-alikes, as in place=1,own=0.3  [default: the blocks' own]",
-)
+_weights = weights_option(" in look-alikes")
 
 
 @click.command(short_help="answer about a run over HTTP, and update it")

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import re
 import shlex
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from rae.cli.console import Console, columns, global_options
+from rae.cli.options import weights_option
 from rae.cli.roles import ID_WIDTH, shorten, terminal_width
 from rae.display import printable
-from rae.errors import FileError
 
 if TYPE_CHECKING:
-    from rae.blocks import Block
     from rae.search import Similar
 
 
@@ -50,11 +48,7 @@ def as_given(_: click.Context, __: click.Parameter, value: Any) -> Any:
 @click.argument("ids", metavar="ID...", nargs=-1, required=True, callback=as_given)
 @click.option("-k", "k", type=click.IntRange(min=1), default=10, show_default=True, help="how many look-alikes")
 @click.option("--in", "other", metavar="OTHER", help="look in OTHER: a run or an embeddings file of the same model")
-@click.option(
-    "--weights",
-    metavar="BLOCK=N,...",
-    help="how much each block counts, as in place=1,own=0.3  [default: the blocks' own]",
-)
+@weights_option()
 @click.option("--approximate", is_flag=True, help="search by an index, which pays off for thousands of ids at once")
 @global_options
 @click.pass_obj
@@ -84,18 +78,14 @@ def similar(
     rae similar tomorrow.parquet newcomer --in runs/web
     """
     from rae.errors import GraphError
+    from rae.run import open_vectors
     from rae.search import similar_to_each
 
     console.use_threads()
-    source, model = _opened(run)
-    blocks = _blocks(run)
-    among = None
-    if other is not None:
-        among, other_model = _opened(other)
-        _check_models(run, model, other, other_model)
+    source, among = open_vectors(run), None if other is None else open_vectors(other)
     try:
         method = "approximate" if approximate else "auto"
-        answers = similar_to_each(source, ids, k, among=among, weights=weights, blocks=blocks, method=method)
+        answers = similar_to_each(source, ids, k, among=among, weights=weights, blocks=source.blocks, method=method)
     except GraphError:
         if other is None or not _has_all(among, ids):
             raise
@@ -105,41 +95,6 @@ def similar(
     roles = _roles(searched)
     text = "\n\n".join(_as_text(answer, roles, inside=other is None) for answer in answers)
     console.result(text, _as_data(answers, roles))
-
-
-def _opened(place: str) -> tuple[Any, str | None]:
-    """The run, or the ids and vectors of an embeddings file, and the checksum of the model behind them, if known."""
-    from rae.io import read_embeddings
-    from rae.io.embeddings import embeddings_model
-    from rae.run import Run
-
-    if Path(place).is_file():
-        return read_embeddings(place), embeddings_model(place)
-    if not Path(place).is_dir():
-        raise FileError(
-            f"nothing at {place}; expected a run folder (`rae fit` makes one) or an embeddings file (`rae embed` does)"
-        )
-    run = Run.open(place)
-    return run, run.model_checksum
-
-
-def _blocks(place: str) -> tuple[Block, ...]:
-    """The named blocks of the vectors of a run or of an embeddings file."""
-    from rae.io.embeddings import embeddings_blocks
-    from rae.run import Run
-
-    return embeddings_blocks(place) if Path(place).is_file() else Run.open(place).blocks
-
-
-def _check_models(run: str, model: str | None, other: str, other_model: str | None) -> None:
-    """Refuse vectors of two models; unknown ones (None) pass."""
-    from rae.errors import RunError
-
-    if model is not None and other_model is not None and model != other_model:
-        raise RunError(
-            f"the vectors of {run} and {other} were made by different models, so they cannot be compared; "
-            "embed both graphs with one: rae embed RUN EDGES --out z.parquet"
-        )
 
 
 def _has_all(where: Any, ids: tuple[str, ...]) -> bool:
@@ -152,7 +107,7 @@ def _has_all(where: Any, ids: tuple[str, ...]) -> bool:
 
 
 def _roles(where: Any) -> dict[Any, int]:
-    """The role of each id, where the run has roles; a pair of ids and vectors has none."""
+    """The role of each id, where the run has roles; a file of vectors has none."""
     if not getattr(where, "has_roles", False):
         return {}
     ids, role, _, _ = where.role_table()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rae.cli.console import Console, columns, global_options
-from rae.cli.reading_options import with_edge_options
+from rae.cli.options import edge_options, id_column_option, join_options
 from rae.progress import seconds
 
 if TYPE_CHECKING:
@@ -23,21 +23,11 @@ SHOWN = 1_000  # ids that --json lists, at most
 )
 @click.option("--remove", "removed", metavar="FILE", help="edges that are gone; each must be in the graph")
 @click.option("--features", metavar="FILE", help="feature rows that changed, and those of new nodes, by id")
-@with_edge_options("--add and --remove")
-@click.option("--id-column", "id", metavar="NAME", help="column of --features that holds the node's id")
-@click.option(
-    "--missing",
-    type=click.Choice(["error", "zero"]),
-    default="error",
-    show_default=True,
-    help="new nodes without a feature row: an error, or zeros",
-)
-@click.option(
-    "--unknown",
-    type=click.Choice(["isolated", "drop", "error"]),
-    default="isolated",
-    show_default=True,
-    help="feature rows of new ids without an edge: isolated nodes, left out, or an error",
+@edge_options("--add and --remove")
+@id_column_option
+@join_options(
+    missing="new nodes without a feature row: an error, or zeros",
+    unknown="feature rows of new ids without an edge: isolated nodes, left out, or an error",
 )
 @click.option(
     "--fold/--no-fold",

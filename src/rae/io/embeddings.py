@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -229,6 +230,27 @@ def _read_arrow(path: str | os.PathLike[str], table: ArrowTable) -> tuple[pa.Arr
         raise FeatureError(f"the column embedding must hold lists of numbers, got {vectors.type}")
     z = np.ascontiguousarray(list_matrix(vectors, "embedding"))
     return ids, _check_embeddings(ids, z)
+
+
+@dataclass(frozen=True)
+class EmbeddingsFile:
+    """A file of embeddings, with what a Run says of its vectors."""
+
+    path: Path
+
+    def embeddings(self) -> tuple[pa.Array, Floats]:
+        """The ids and their vectors, in the same order.  -> (n,), (n, d)"""
+        return read_embeddings(self.path)
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """The named blocks of the vectors, none if they are not in the file."""
+        return embeddings_blocks(self.path)
+
+    @property
+    def model_checksum(self) -> str | None:
+        """The checksum of the model of the vectors, None if it is not in the file."""
+        return embeddings_model(self.path)
 
 
 def embedding_batches(path: str | os.PathLike[str]) -> Iterator[Floats]:
