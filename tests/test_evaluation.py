@@ -24,7 +24,7 @@ from rae.evaluation import figures, floors, probes, runner, table_spec
 from rae.evaluation import paper_report as report
 from rae.evaluation.ledger import SCORE_KEYS, Ledger, identity, lines_of_cell, provenance
 from rae.evaluation.publish import publish
-from rae.evaluation.statistics import Gap, against_floor, gap_on_nodes, paired_gap, summary, two_sample, verdict
+from rae.evaluation.statistics import Gap, gap_on_nodes, paired_gap, summary, two_sample, verdict
 from rae.evaluation.table_spec import Effort, Published, Row, Score, Table, Work
 from rae.evaluation.tables import GROUPS, TABLES
 from rae.features import structural_features
@@ -208,28 +208,28 @@ def by_seed(*scores, start=0):
 def test_a_floor_is_cleared_only_if_the_interval_is_above_it():
     ours = by_seed(80, 81, 80, 81)
 
-    assert against_floor(ours, {0: 75}) == "above"
-    assert against_floor(ours, {0: 80.4}) == "level with"
-    assert against_floor(ours, {0: 85}) == "below"
+    places = [paired_gap(ours, {0: floor}).against for floor in (75, 80.4, 85)]
+    assert places == ["above", "level with", "below"]
 
 
 def test_paired_runs_show_a_difference_smaller_than_the_spread():
     floor = by_seed(60.0, 70.0, 80.0, 90.0)
 
-    assert against_floor({seed: score + 1 + 0.1 * (seed % 2) for seed, score in floor.items()}, floor) == "above"
+    ours = {seed: score + 1 + 0.1 * (seed % 2) for seed, score in floor.items()}
+    assert paired_gap(ours, floor).against == "above"
 
 
 def test_runs_are_paired_by_their_seeds_and_only_over_those_that_both_have():
     floor = by_seed(60.0, 70.0, 80.0)
     ours = {seed: score - 1 - 0.1 * (seed % 2) for seed, score in by_seed(80.0, 85.0, 90.0, start=2).items()}
 
-    assert against_floor(ours, {**floor, 3: 85.0, 4: 90.0}) == "below"
-    assert against_floor(ours, floor) == "undecided against"  # one seed in common
-    assert against_floor(ours, by_seed(60.0, 70.0)) == "undecided against"  # none
+    assert paired_gap(ours, {**floor, 3: 85.0, 4: 90.0}).against == "below"
+    assert paired_gap(ours, floor).against == "undecided against"  # one seed in common
+    assert paired_gap(ours, by_seed(60.0, 70.0)) is None  # none
 
 
 def test_one_run_decides_nothing():
-    assert against_floor({0: 70.1}, {0: 70.0}) == "undecided against"
+    assert paired_gap({0: 70.1}, {0: 70.0}).against == "undecided against"
 
 
 def test_a_gap_is_judged_by_its_standard_error_and_by_its_interval():

@@ -116,16 +116,6 @@ def gap_on_nodes(ours: Array, other: Array) -> Gap:
     return Gap(float(apart.mean()), error, 1.96 * error)
 
 
-def against_floor(ours: Mapping[int, float], floor: Mapping[int, float]) -> str:
-    """Above, level with or below a floor, by the 95 % interval of the difference; one run decides nothing.
-
-    >>> against_floor({0: 80.0, 1: 80.5, 2: 80.2}, {0: 75.0})
-    'above'
-    """
-    gap = paired_gap(ours, floor)
-    return "undecided against" if gap is None else gap.against
-
-
 def two_sample(a: Sequence[float], b: Sequence[float]) -> tuple[float, int, float]:
     """Student's two-sided t-test of two rows, as the paper does it: t, degrees of freedom, p."""
     test = stats.ttest_ind(a, b)
