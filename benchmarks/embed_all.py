@@ -25,13 +25,13 @@ from typing import Any
 import numpy as np
 import torch
 from growth import BOUNDED, MEMORY
+from measurements import spread
 from power_law import graph_folder, name
 from processes import own_peak_gib, run_process
 from recording import all_cores, parser, record, web_google
 
 import rae
 from rae.evaluation.ledger import Line
-from rae.evaluation.measurements import spread
 
 MAX_GIB, MAX_SECONDS, TOLERANCE = 20.0, 600.0, 1e-4
 CHUNK = 1 << 16

@@ -36,11 +36,11 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 from install_alternatives import install_methods, methods_python, pinned
+from measurements import spread
 from processes import RAE, CommandError, ProcessResult, run_process
 from recording import parser, record, web_google
 
 from rae.evaluation.ledger import Line
-from rae.evaluation.measurements import spread
 
 HERE = Path(__file__).parent
 REPEAT_SECONDS = 120.0  # a way that took longer runs once

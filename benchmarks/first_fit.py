@@ -18,9 +18,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from measurements import spread
 from recording import all_cores, parser, record
-
-from rae.evaluation.measurements import spread
 
 ROOT = Path(__file__).parent.parent
 SOURCES = ("src", "setup.py", "pyproject.toml", "README.md", "LICENSE")

@@ -26,11 +26,11 @@ from typing import Any
 import numpy as np
 from graph_builders import WAYS
 from install_alternatives import install_extra_packages, pinned
+from measurements import spread
 from processes import run_process
 from recording import parser, record, web_google
 
 from rae.evaluation.ledger import Ledger, Line
-from rae.evaluation.measurements import spread
 
 HERE = Path(__file__).parent
 FANOUT, WIDTH = 10, 64

@@ -20,6 +20,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from measurements import spread
 from power_law import draw_edges, name
 from processes import RAE, ProcessResult, run_process
 from recording import all_cores, parser, record
@@ -27,7 +28,6 @@ from recording import all_cores, parser, record
 import rae
 from rae.cli import main as rae_command
 from rae.evaluation.ledger import Line
-from rae.evaluation.measurements import spread
 from rae.memory import available_memory
 
 PARTS = BUILD, TRAIN, EMBED = "graph build", "200 training steps", "embed and write"

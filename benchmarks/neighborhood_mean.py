@@ -23,12 +23,12 @@ import numpy as np
 import scipy.sparse as sp
 import torch
 from mean_kernel import cache_aligned, empty, mean_in_tiles, sum_rows
+from measurements import spread
 from power_law import draw_edges
 from recording import parser, record, web_google
 
 import rae
 from rae.evaluation.ledger import Line
-from rae.evaluation.measurements import spread
 
 LIMIT, TORCH = "limit: rows read at random", "torch.sparse CSR"
 LIMIT_BY_LOOP, LIMIT_BY_KERNEL = "limit, by a loop", "limit, by our kernel"

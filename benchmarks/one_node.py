@@ -19,11 +19,11 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+from measurements import spread
 from recording import parser, record, web_google
 
 import rae
 from rae.engine import live
-from rae.evaluation.measurements import spread
 from rae.run import Run
 
 WITHOUT_HUBS = 300  # nodes up to five edges away, at most

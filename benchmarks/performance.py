@@ -13,14 +13,15 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import measurements
 from growth import BOUNDED, BUILD, EMBED, PARTS
+from measurements import PEAK, ROW, THREADS, TIME, TIMES_AS_FAST, Measurements, Section, value_column
 from old_and_new import SLOWER
 from old_and_new import TABLE as OLD_AND_NEW
 from recording import RESULTS
 
-from rae.evaluation import figures, measurements, report
+from rae.evaluation import figures, report
 from rae.evaluation.ledger import Ledger, Line
-from rae.evaluation.measurements import PEAK, ROW, THREADS, TIME, TIMES_AS_FAST, Measurements, Section, value_column
 from rae.evaluation.report import Column
 
 DOCS = Path(__file__).parent.parent / "docs"

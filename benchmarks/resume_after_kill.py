@@ -14,11 +14,11 @@ import tempfile
 from pathlib import Path
 
 import growth
+from measurements import spread
 from power_law import graph_folder, name
 from recording import all_cores, parser, record
 
 import rae
-from rae.evaluation.measurements import spread
 
 
 def uninterrupted(work: Path, m: int, memory: str, threads: int) -> dict:

@@ -18,11 +18,11 @@ from importlib.metadata import version
 from typing import Any
 
 import torch
+from measurements import spread
 from recording import parser, record
 from torch_models import Geometric, GeometricSampled, Sampled, SampledRagged, WholeGraph, geometric_sampler
 
 import rae
-from rae.evaluation.measurements import spread
 
 STEPS = 10  # in a round, fewer where they would take longer than ROUND_SECONDS
 ROUND_SECONDS = 1.5

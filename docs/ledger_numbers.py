@@ -20,11 +20,11 @@ ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import performance  # noqa: E402
+from measurements import Measurements, peak_gib  # noqa: E402
 
 from rae import baselines  # noqa: E402
 from rae.evaluation import paper_report, report  # noqa: E402
 from rae.evaluation.ledger import Ledger  # noqa: E402
-from rae.evaluation.measurements import Measurements, peak_gib  # noqa: E402
 from rae.evaluation.paper_report import FilledTable  # noqa: E402
 from rae.evaluation.statistics import Summary  # noqa: E402
 from rae.evaluation.tables import TABLES  # noqa: E402

@@ -12,9 +12,9 @@ sys.path[:0] = [str(HERE), str(ROOT / "benchmarks")]
 
 import ledger_numbers  # noqa: E402
 import performance  # noqa: E402
+from measurements import Measurements  # noqa: E402
 
 from rae.config import PRESETS, Config, ExactConfig, Settings  # noqa: E402
-from rae.evaluation.measurements import Measurements  # noqa: E402
 from rae.evaluation.publish import publish  # noqa: E402
 
 LEDGER = ledger_numbers.LEDGER

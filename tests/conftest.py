@@ -11,6 +11,7 @@ import sys
 import sysconfig
 import warnings
 from functools import lru_cache, partial
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -95,6 +96,13 @@ def data_home() -> Path:
     if not named:
         pytest.skip("RAE_DATA is not set")
     return Path(named)
+
+
+@pytest.fixture
+def load(monkeypatch):
+    """A module of benchmarks/ by its name."""
+    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "benchmarks")
+    return import_module
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import importlib
 import importlib.util
 import json
@@ -16,19 +17,10 @@ import pytest
 
 import rae
 from elsewhere import exit_code
-from rae.evaluation import measurements
 from rae.evaluation.ledger import Ledger
-from rae.evaluation.measurements import Measurements
 
 ROOT = Path(__file__).parents[1]
 HERE = ROOT / "benchmarks"
-
-
-@pytest.fixture
-def load(monkeypatch):
-    """A benchmark's module by its name."""
-    monkeypatch.syspath_prepend(HERE)
-    return importlib.import_module
 
 
 def called(*command):
@@ -263,9 +255,20 @@ def test_the_limit_by_our_kernel_averages_the_given_neighbours(load, planted):
 # ---------------------------------------------------------------------------------- performance
 
 
-def measured(*lines):
+@pytest.fixture
+def measurements(load):
+    return load("measurements")
+
+
+@pytest.fixture
+def measured(measurements):
     """Lines as the ledger gives them."""
-    return Measurements([{"rounds": 3, **line} for line in lines])
+    return lambda *lines: measurements.Measurements([{"rounds": 3, **line} for line in lines])
+
+
+def test_examples_of_the_benchmarks_are_true(load):
+    results = [doctest.testmod(load(name)) for name in ("measurements", "old_and_new", "power_law", "file_to_vectors")]
+    assert all(result.attempted and not result.failed for result in results)
 
 
 def timed(row, best, *, table="embed-all", dataset="g", threads=1, settings=None, **more):
@@ -277,7 +280,7 @@ def unfinished(row, note):
     return {"table": "embed-all", "dataset": "g", "row": row, "settings": {"threads": 1}, "note": note}
 
 
-def test_an_alternative_that_is_faster_or_smaller_is_a_loss():
+def test_an_alternative_that_is_faster_or_smaller_is_a_loss(measured, measurements):
     lines = measured(
         timed("limit: all", 0.1),
         timed("ours, in memory", 2.0, peak_gib=3.0),
@@ -293,7 +296,7 @@ def test_an_alternative_that_is_faster_or_smaller_is_a_loss():
     ]
 
 
-def test_a_bounded_row_that_loses_has_one_line_for_all_alternatives(load):
+def test_a_bounded_row_that_loses_has_one_line_for_all_alternatives(load, measured):
     note = "vectors written to Parquet, counted as time"
     lines = measured(
         timed("ours, in memory", 2.0, peak_gib=1.0),
@@ -313,7 +316,7 @@ def test_a_bounded_row_that_loses_has_one_line_for_all_alternatives(load):
     ]
 
 
-def test_a_row_of_ours_that_replaces_an_unfinished_one_has_one_loss():
+def test_a_row_of_ours_that_replaces_an_unfinished_one_has_one_loss(measured, measurements):
     lines = measured(
         unfinished("ours, in memory", "ended"),
         timed("ours, --memory 4GiB", 8.0),
@@ -326,7 +329,7 @@ def test_a_row_of_ours_that_replaces_an_unfinished_one_has_one_loss():
     ]
 
 
-def test_what_was_measured_once_says_so_and_has_no_worst(load):
+def test_what_was_measured_once_says_so_and_has_no_worst(load, measured):
     lines = measured(timed("ours, in memory", 34.569, rounds=1), timed("one", 0.5, rounds=1), timed("another", 4.0))
     text = load("performance").page(lines)
 
@@ -335,7 +338,7 @@ def test_what_was_measured_once_says_so_and_has_no_worst(load):
     assert "| another | 1 | 4.00 (8.00) s |" in text
 
 
-def test_a_note_names_the_threads_unless_all_share_it():
+def test_a_note_names_the_threads_unless_all_share_it(measurements):
     lines = [timed("limit: all", 1.0, threads=n, note=note) for n, note in ((1, "a loop"), (2, "a kernel"))]
     lines += [timed("ours", 1.0, threads=n, note="tiles") for n in (1, 2)]
 
@@ -346,7 +349,7 @@ def test_a_note_names_the_threads_unless_all_share_it():
     ]
 
 
-def test_more_edges_a_second_are_faster_and_an_unfinished_row_of_ours_is_a_loss():
+def test_more_edges_a_second_are_faster_and_an_unfinished_row_of_ours_is_a_loss(measured, measurements):
     fast = {"table": "neighbor-sampler", "dataset": "g", "settings": {"threads": 1, "fanout": 10}}
     lines = measured(
         {**fast, "row": "rae, without replacement", "best_m_edges_s": 50.0, "worst_m_edges_s": 40.0},
@@ -361,7 +364,7 @@ def test_more_edges_a_second_are_faster_and_an_unfinished_row_of_ours_is_a_loss(
     ]
 
 
-def test_a_row_is_compared_with_ours_of_the_same_loss_order_and_threads():
+def test_a_row_is_compared_with_ours_of_the_same_loss_order_and_threads(measured, measurements):
     group = measured(
         timed("ours, within", 1.0),
         timed("ours, neighbor", 2.0),
@@ -396,7 +399,7 @@ def grown(page):
     return [*lines, timed("killed", 60.0, table="resume-after-kill", dataset=page.LARGEST, settings=settings, **facts)]
 
 
-def test_growth_has_ratios_from_one_size_to_the_next(load):
+def test_growth_has_ratios_from_one_size_to_the_next(load, measured):
     page = load("performance")
     text = page.growth(measured(*grown(page)), None)
 
@@ -405,7 +408,7 @@ def test_growth_has_ratios_from_one_size_to_the_next(load):
     assert "with the same bytes as the uninterrupted" in text.replace("\n", " ")
 
 
-def test_the_aims_are_met_or_missed_by_the_lines(load):
+def test_the_aims_are_met_or_missed_by_the_lines(load, measured):
     page = load("performance")
     lines = grown(page)
     for line in lines:
@@ -440,14 +443,14 @@ def test_the_aims_are_met_or_missed_by_the_lines(load):
     assert cells[first] == ("4 s or less", "4.5 s", "**missed**")
 
 
-def test_the_bounded_row_of_the_largest_graph_comes_from_the_growth_table(load):
+def test_the_bounded_row_of_the_largest_graph_comes_from_the_growth_table(load, measured):
     page = load("performance")
     text = page.page(measured(*grown(page), timed("embedding_bag", 60.0, dataset=page.LARGEST)))
 
     assert "| **ours, --memory 4GiB** | 1 | 225.0 (449.9) s | 2.28e+08 | 2.50 GiB |" in text
 
 
-def test_same_lines_same_bytes_page_and_figure(load, tmp_path):
+def test_same_lines_same_bytes_page_and_figure(load, tmp_path, measured):
     page = load("performance")
     lines = measured(*grown(page)).lines
     Ledger(tmp_path / "results").append([line for line in lines if line["table"] == "growth"])
@@ -459,7 +462,7 @@ def test_same_lines_same_bytes_page_and_figure(load, tmp_path):
     assert drawn[0] == drawn[1]
 
 
-def test_a_page_without_lines_says_so(load, tmp_path):
+def test_a_page_without_lines_says_so(load, tmp_path, measured):
     text = load("performance").publish(tmp_path, tmp_path).read_text()
 
     assert text.count("Not measured yet.") >= 5

@@ -6,7 +6,6 @@ import gzip
 import json
 import subprocess
 import sys
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,15 +21,8 @@ BENCHMARKS = ROOT / "benchmarks"
 
 
 @pytest.fixture
-def script(monkeypatch):
-    """Import a module of benchmarks/ by its name."""
-    monkeypatch.setattr(sys, "path", [str(BENCHMARKS), *sys.path])
-    return import_module
-
-
-@pytest.fixture
-def compared(script):
-    return script("file_to_vectors")
+def compared(load):
+    return load("file_to_vectors")
 
 
 @pytest.fixture
@@ -121,15 +113,15 @@ def test_a_quick_edge_list_has_the_header_and_the_first_rows(compared, edges, tm
         assert file.read() == "source\ttarget\n0\t1\n1\t2\n"
 
 
-def test_every_row_is_a_method_that_exists_with_pinned_packages(compared, script):
+def test_every_row_is_a_method_that_exists_with_pinned_packages(compared, load):
     for way in compared.WAYS:
-        assert way.method is None or way.method in script("other_methods").METHODS
+        assert way.method is None or way.method in load("other_methods").METHODS
         assert set(compared.versions(way.packages)) == set(way.packages)
 
 
 @pytest.mark.slow
-def test_a_quick_comparison_measures_ours_and_an_installed_method(script, edges, tmp_path):
-    installed = script("install_alternatives").methods_python() is not None
+def test_a_quick_comparison_measures_ours_and_an_installed_method(load, edges, tmp_path):
+    installed = load("install_alternatives").methods_python() is not None
     rows = ["rae fit", "Cleora, 3 iterations"]
     options = ["--quick", "--edges", edges, "--results", tmp_path, "--only", *rows]
     done = called(sys.executable, BENCHMARKS / "file_to_vectors.py", *options)
@@ -146,8 +138,8 @@ def test_a_quick_comparison_measures_ours_and_an_installed_method(script, edges,
 @pytest.mark.parametrize(
     ("name", "columns"), [("cleora", {256}), ("cleora-short", {256}), ("node2vec", {256}), ("rolx", set(range(1, 9)))]
 )
-def test_a_method_writes_a_vector_for_every_node(name, columns, script, compared, edges, tmp_path):
-    python = script("install_alternatives").methods_python()
+def test_a_method_writes_a_vector_for_every_node(name, columns, load, compared, edges, tmp_path):
+    python = load("install_alternatives").methods_python()
     if python is None:
         pytest.skip("the other methods are not installed: python benchmarks/install_alternatives.py")
     out, progress = tmp_path / "z.parquet", tmp_path / "progress.jsonl"
@@ -161,13 +153,13 @@ def test_a_method_writes_a_vector_for_every_node(name, columns, script, compared
     assert stages[-2:] == ["embedded", "written"]
 
 
-def test_progress_has_the_share_of_a_loop_and_the_number_of_its_pass(script, monkeypatch, tmp_path):
-    monkeypatch.setattr(script("other_methods"), "REPORT_SECONDS", -1.0)
-    progress = script("other_methods").ProgressFile(tmp_path / "progress.jsonl")
+def test_progress_has_the_share_of_a_loop_and_the_number_of_its_pass(load, monkeypatch, tmp_path):
+    monkeypatch.setattr(load("other_methods"), "REPORT_SECONDS", -1.0)
+    progress = load("other_methods").ProgressFile(tmp_path / "progress.jsonl")
     double = progress.counted("generation {}", 200, lambda x: 2 * x)
     assert [double(x) for x in range(350)] == [2 * x for x in range(350)]
     assert progress.after("end", double)(7) == 14
-    actual = [(line["stage"], line["share"]) for line in script("file_to_vectors").read_stages(progress.path)]
+    actual = [(line["stage"], line["share"]) for line in load("file_to_vectors").read_stages(progress.path)]
     assert actual == [
         ("generation 1", 0.0),
         ("generation 1", 0.5),
@@ -180,8 +172,8 @@ def test_progress_has_the_share_of_a_loop_and_the_number_of_its_pass(script, mon
 # ----------------------------------------------------------------------- install_alternatives
 
 
-def test_an_environment_with_other_pins_is_not_used(script, monkeypatch, tmp_path):
-    alternatives = script("install_alternatives")
+def test_an_environment_with_other_pins_is_not_used(load, monkeypatch, tmp_path):
+    alternatives = load("install_alternatives")
     monkeypatch.setattr(alternatives, "METHODS_ENV", tmp_path)
     (tmp_path / "installed").write_text("pecanpy==1.0\n")
     assert alternatives.methods_python() is None
@@ -190,8 +182,8 @@ def test_an_environment_with_other_pins_is_not_used(script, monkeypatch, tmp_pat
     assert alternatives.install_methods() is None  # nothing to do
 
 
-def test_an_environment_that_cannot_be_installed_gives_the_reason_and_is_tried_again(script, monkeypatch, tmp_path):
-    alternatives = script("install_alternatives")
+def test_an_environment_that_cannot_be_installed_gives_the_reason_and_is_tried_again(load, monkeypatch, tmp_path):
+    alternatives = load("install_alternatives")
     monkeypatch.setattr(alternatives, "METHODS_ENV", tmp_path)
     monkeypatch.setattr(alternatives, "_call", lambda command: None if "venv" in command else "ERROR: no network")
     assert alternatives.install_methods() == "ERROR: no network"
@@ -201,8 +193,8 @@ def test_an_environment_that_cannot_be_installed_gives_the_reason_and_is_tried_a
     assert alternatives.methods_python() is not None
 
 
-def test_extra_packages_are_tried_once_each_and_never_bring_their_own_torch(script, monkeypatch, tmp_path):
-    alternatives, calls = script("install_alternatives"), []
+def test_extra_packages_are_tried_once_each_and_never_bring_their_own_torch(load, monkeypatch, tmp_path):
+    alternatives, calls = load("install_alternatives"), []
     monkeypatch.setattr(alternatives, "EXTRA_PACKAGES", tmp_path / "extra")
 
     def call(command):
@@ -218,8 +210,8 @@ def test_extra_packages_are_tried_once_each_and_never_bring_their_own_torch(scri
     assert tried.read_text() == "ERROR: does not compile"
 
 
-def test_the_last_error_line_of_a_failing_command_is_returned(script):
-    call = script("install_alternatives")._call
+def test_the_last_error_line_of_a_failing_command_is_returned(load):
+    call = load("install_alternatives")._call
     assert call([sys.executable, "-c", "pass"]) is None
     assert call([sys.executable, "-c", "import sys; sys.exit('one\\nERROR: two\\nthree')"]) == "ERROR: two"
     assert call([sys.executable, "-c", "import sys; sys.exit(3)"]) == "pip ended with 3"
@@ -233,9 +225,9 @@ def graph():
     return library.datasets.load("power-law", n_nodes=200, n_edges=2000).graph
 
 
-def test_all_ways_to_build_find_the_same_edges(script, edges, tmp_path):
-    build = script("graph_builders")
-    igraph = (script("install_alternatives").EXTRA_PACKAGES / "igraph").exists() or find_spec("igraph")
+def test_all_ways_to_build_find_the_same_edges(load, edges, tmp_path):
+    build = load("graph_builders")
+    igraph = (load("install_alternatives").EXTRA_PACKAGES / "igraph").exists() or find_spec("igraph")
     ways = [way for way in build.WAYS if "igraph" not in way or igraph]
     assert {build.WAYS[way](edges, tmp_path) for way in ways} == {33}
 
@@ -263,8 +255,8 @@ def test_a_quick_graph_build_measures_every_table(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["rae", "numba, redraw what was drawn", "NumPy, sorted by random keys"])
-def test_samplers_without_replacement_draw_samples(name, script, graph):
-    samplers, nodes = script("neighbor_samplers"), np.random.default_rng(0).permutation(graph.n_nodes)
+def test_samplers_without_replacement_draw_samples(name, load, graph):
+    samplers, nodes = load("neighbor_samplers"), np.random.default_rng(0).permutation(graph.n_nodes)
     if name.startswith("numba"):
         samplers.import_extra_packages()
         pytest.importorskip("numba", reason="not installed: python benchmarks/install_alternatives.py")
@@ -272,8 +264,8 @@ def test_samplers_without_replacement_draw_samples(name, script, graph):
     samplers.check_sample(sampler, sampler.sample(), graph, nodes, 5)
 
 
-def test_a_wrong_sample_is_refused(script, graph):
-    samplers, nodes = script("neighbor_samplers"), np.arange(graph.n_nodes)
+def test_a_wrong_sample_is_refused(load, graph):
+    samplers, nodes = load("neighbor_samplers"), np.arange(graph.n_nodes)
     sampler = samplers.ours(graph, nodes, 5)
     offsets, actual = sampler.sample()
     wide = int(np.argmax(np.diff(offsets)))
@@ -289,8 +281,8 @@ def test_a_wrong_sample_is_refused(script, graph):
             samplers.check_sample(sampler, result, graph, nodes, 5)
 
 
-def test_a_sampler_that_is_not_installed_is_named_with_the_reason(script, graph, monkeypatch):
-    samplers = script("neighbor_samplers")
+def test_a_sampler_that_is_not_installed_is_named_with_the_reason(load, graph, monkeypatch):
+    samplers = load("neighbor_samplers")
 
     def absent(*_):
         raise ImportError("No module named 'dgl'")
@@ -301,8 +293,8 @@ def test_a_sampler_that_is_not_installed_is_named_with_the_reason(script, graph,
     assert isinstance(actual["rae"], samplers.Sampler)
 
 
-def test_ways_run_in_turns_and_a_slow_one_has_one_round(script, monkeypatch):
-    build, ran, checked, clock = script("graph_build"), [], [], [0.0]
+def test_ways_run_in_turns_and_a_slow_one_has_one_round(load, monkeypatch):
+    build, ran, checked, clock = load("graph_build"), [], [], [0.0]
     monkeypatch.setattr(build.time, "perf_counter", lambda: clock[0])
 
     def way(name, seconds):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import sys
 from pathlib import Path
@@ -69,10 +68,9 @@ def test_every_candidate_is_a_setting_of_the_exact_solution_and_changes_it():
     assert len(set(configs.values())) == len(configs)
 
 
-def test_the_benchmark_compares_resumes_and_is_reported(tmp_path, capsys, monkeypatch, short_readers):
-    monkeypatch.syspath_prepend(BENCHMARKS)
+def test_the_benchmark_compares_resumes_and_is_reported(load, tmp_path, capsys, monkeypatch, short_readers):
     monkeypatch.setitem(recovery.GRAPHS["mixed"], "n_nodes", 150)
-    script = importlib.import_module("default_choice")
+    script = load("default_choice")
     call = ["default_choice.py", "--quick", "--results", str(tmp_path), "--docs", str(tmp_path / "docs")]
     monkeypatch.setattr(sys, "argv", call)
 

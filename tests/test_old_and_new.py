@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import subprocess
 import sys
 import warnings
@@ -12,16 +11,8 @@ from types import SimpleNamespace
 import pytest
 
 from rae.evaluation.ledger import Ledger
-from rae.evaluation.measurements import Measurements
 
 HERE = Path(__file__).parents[1] / "benchmarks"
-
-
-@pytest.fixture
-def load(monkeypatch):
-    """A benchmark's module by its name."""
-    monkeypatch.syspath_prepend(HERE)
-    return importlib.import_module
 
 
 @pytest.fixture
@@ -131,12 +122,12 @@ def test_the_page_has_every_row_and_marks_those_that_are_slower(script, load, tm
             **script.compare(old, new),
             new="89abcde",
         )
-    text = load("performance").old_and_new(Measurements.read(Ledger(tmp_path), [script.TABLE]))
+    text = load("performance").old_and_new(load("measurements").Measurements.read(Ledger(tmp_path), [script.TABLE]))
     assert "| growth: g | up | 2 | 1 s | 1.1 s | **1.10** | 1.10 | 0.50 | 1.00 |" in text
     assert "| growth: g | down | 2 | 1.1 s | 1 s | 0.91 | 0.91 | 2.00 | 1.00 |" in text
     assert "--old 1234567" in text
     assert "Of 2 rows 1 take over 5% more CPU time" in text.replace("\n", " ")
-    assert load("performance").old_and_new(Measurements([])) == ""
+    assert load("performance").old_and_new(load("measurements").Measurements([])) == ""
 
 
 def test_jobs_cover_every_table_of_the_page(script, load, tmp_path, monkeypatch):
