@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
+import warnings
+
 import numpy as np
 import pyarrow as pa
 import pytest
+import scipy.sparse.csgraph
 
 import rae
-from rae.errors import ConfigError, GraphError
-from rae.features import measures
+from rae.errors import ConfigError, CutWarning, GraphError
+from rae.features import center_within, measures
 from rae.graph.ids import find_sorted, index_in, sorting_order
 
 
@@ -129,6 +133,58 @@ def test_a_cut_graph_stays_cut(tmp_path):
     ):
         with pytest.raises(GraphError):
             refused()
+
+
+def cut_by_hand(graph, node, hops):
+    """The ego graph that edges of a database would give: nothing in it says that it is cut."""
+    return graph.subgraph(rae.ego_graph(graph, [node], hops).ids)
+
+
+def test_a_graph_cut_by_hand_is_warned_of(fitted):
+    model, graph, x = fitted
+    rows = np.flatnonzero((graph.degrees > 0) & (graph.degrees < 6))[:4]
+    for row, hops in itertools.product(rows.tolist(), range(1, min(4, model.hops + 1))):
+        part = cut_by_hand(graph, row, hops)
+        given = None if x is None else x[graph.rows(part.ids)]
+        for units in (None, "fit"):
+            with pytest.warns(CutWarning, match=rf"if they were cut out .* hops={model.hops}\).* pass units='graph'"):
+                model.transform(part, given, nodes=[row], units=units)
+
+
+def test_a_cut_that_is_not_warned_of_has_all_edges_that_its_ego_reads(fitted):
+    model, graph, x = fitted
+    for hops in range(1, 8):
+        part = cut_by_hand(graph, 3, hops)
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            model.transform(part, None if x is None else x[graph.rows(part.ids)], nodes=[3], units="fit")
+        assert any(w.category is CutWarning for w in seen) or hops > model.hops
+
+
+def test_a_whole_graph_is_not_warned_of(fitted, tmp_path):
+    model, graph, x = fitted
+    small = rae.Graph.from_edges([(0, i) for i in range(1, 40)] + [(i, i + 1) for i in range(1, 30)])
+    given = None if x is None else x[:40]
+    model.transform(small, given, units="graph")  # who asks for its own units says that it is whole
+    model.transform(graph, x)
+    apart = rae.Graph.from_edges([(i, i + 1) for i in range(0, 20, 2)], ids=range(40))  # an ego graph is connected
+    model.transform(apart, given, units="fit")
+    ring = rae.Graph.from_edges([(i, (i + 1) % 40) for i in range(40)])  # and its nodes are near its ego
+    model.transform(ring, given, units="fit")
+    model.save(tmp_path / "model.safetensors")
+    with pytest.warns(CutWarning):
+        rae.RAE.load(tmp_path / "model.safetensors").transform(small, given, units="fit")
+
+
+def test_a_center_is_found_where_there_is_one():
+    """As the distances between all rows say."""
+    for seed in range(40):
+        graph = random_graph(n=30, m=20 + seed, seed=seed)
+        distances = scipy.sparse.csgraph.shortest_path(graph.to_scipy(), unweighted=True)
+        for hops in range(1, 7):
+            row = center_within(graph, hops)
+            assert (row is not None) == bool((distances.max(1) <= hops).any())
+            assert row is None or distances[row].max() <= hops
 
 
 # ------------------------------------------------------------------------------------- looking ids up

@@ -145,6 +145,10 @@ class CollapseWarning(RaeWarning):
     """A fit whose vectors are all but equal."""
 
 
+class CutWarning(RaeWarning):
+    """A graph that may be cut out of a larger one, nearer to its nodes than their vectors read."""
+
+
 class IgnoredWarning(RaeWarning):
     """Something that was given, is not used, and may have been meant for another place."""
 

@@ -6,6 +6,7 @@ import copy
 import inspect
 import logging
 import os
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
@@ -22,11 +23,12 @@ from rae.engine import embed, embed_to, models_of
 from rae.errors import (
     Argument,
     ConfigError,
+    CutWarning,
     FeatureError,
     GraphError,
     NotFittedError,
 )
-from rae.features import FeatureTable
+from rae.features import FeatureTable, center_within
 from rae.fitting import fit_exact, fit_trained
 from rae.graph import Graph
 from rae.graph.frames import is_frame, vector_table
@@ -128,7 +130,9 @@ class RAE(GraphTransformer):
         are ids: only their vectors, in their order, the same bytes as the rows of all; only their surroundings are
         computed, after the measures of the graph, which are counted at the first call and kept with it. `units` says
         whose units an exact model measures in: "graph", each graph in its own, or "fit", those of the graph of the
-        fit, in which what one edge changes stays near that edge; by default as the setting `relative` says. After
+        fit, in which what one edge changes stays near that edge; by default as the setting `relative` says. Without
+        units, a small graph that has the shape of an ego graph is warned of: cut by hand it would lack what a vector
+        reads. After
         `set_output(transform="pandas")` the vectors are a frame with the ids as its index.
         """
         graph, features = joined(graph, self._expected(features))
@@ -412,6 +416,7 @@ class RAE(GraphTransformer):
     def _check_reach(self, graph: Graph, rows: Any, units: str | None) -> None:
         """Refuse vectors that read beyond the cut of an ego graph, or in units that its whole graph need not have."""
         if graph.reach is None:
+            self._warn_of_cut(graph, units)
             return
         model = in_units_of(self.fitted, units)
         if isinstance(model, ExactModel) and model.structure is not None and model.config.relative:
@@ -428,6 +433,27 @@ class RAE(GraphTransformer):
                     Argument("nodes", ...),
                     f" with those inside, and cut by rae.ego_graph(graph, nodes, hops={self.hops})",
                 ),
+            )
+
+    def _warn_of_cut(self, graph: Graph, units: str | None) -> None:
+        """Warn of a graph that has the shape of an ego graph and may be cut out of a larger one.
+
+        Edges alone do not tell a part from a whole. But a part that misses what its ego's vector reads has fewer nodes
+        than the graph of the fit, and all of them are that near to the ego. Who asks for units of the graph says that
+        it is whole.
+        """
+        if units == "graph" or not 0 < graph.n_nodes < self.fitted.n_nodes or len(graph.targets) == 0:
+            return
+        if (row := center_within(graph, self.hops)) is not None:
+            ego = repr(graph.id_column[row].as_py())
+            warnings.warn(
+                CutWarning(
+                    f"all {graph.n_nodes:,} nodes are at most {self.hops} edges from {ego}, as far as a vector of this "
+                    "model reads; if they were cut out of a larger graph, their vectors are wrong: cut by "
+                    f"rae.ego_graph(graph, nodes, hops={self.hops}); if this is a whole graph, pass ",
+                    Argument("units", "graph"),
+                ),
+                stacklevel=4,
             )
 
     def _expected(self, features: Any) -> Any:

@@ -45,7 +45,7 @@ def fit_trained(
     for loss in losses(config):
         encoders[loss], records = fit(graph, x, config, loss, progress)
         history += [record.as_dict() for record in records]
-    return Checkpoint(config, encoders, x.width, x.is_structural, x.names, history)
+    return Checkpoint(config, encoders, x.width, x.is_structural, x.names, history, graph.n_nodes)
 
 
 def fit_exact(
@@ -79,6 +79,7 @@ def fit_exact(
         names,
         channels=tuple(graph.channels),
         weighted=bool(graph.channels) and graph.weighted,
+        n_nodes=graph.n_nodes,
     )
     if actions is not None:
         log.info(

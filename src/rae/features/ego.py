@@ -13,6 +13,9 @@ from rae.features import measures
 from rae.graph import Graph
 from rae.ops.sampling import sample_neighbors
 
+Ints = np.ndarray[Any, np.dtype[np.int64]]
+
+TRIES = 32  # rows from which a center is looked for; an ego graph has it among the first few
 CARRIED = ("degrees", "triangles", "core_numbers", "four_cycles")
 
 
@@ -32,17 +35,10 @@ def ego_graph(graph: Graph, nodes: Any, hops: int) -> Graph:
         raise GraphError(Argument("hops"), f" must be a whole number from 1, got {hops!r}; a model reads RAE.hops")
     if graph.reach is not None:
         raise GraphError("an ego graph is cut from a whole graph, got one that is cut already; pass the whole graph")
-    found = [np.unique(graph.rows(nodes))]
-    inside = np.zeros(graph.n_nodes, bool)
-    inside[found[0]] = True
-    for _ in range(hops):
-        _, around = sample_neighbors(graph.offsets, graph.targets, found[-1], graph.n_nodes, 0)  # all of them
-        new = np.unique(around[~inside[around]]).astype(np.int64)
-        inside[new] = True
-        found.append(new)
-    rows = np.concatenate(found)
+    rings = _rings(graph, np.unique(graph.rows(nodes)), hops)
+    rows = np.concatenate(rings)
     order = np.argsort(rows)  # neighbours are added up in the order of the graph, so vectors are the same bytes
-    reach = (hops - np.repeat(np.arange(hops + 1), [len(ring) for ring in found]))[order]
+    reach = (hops - np.repeat(np.arange(hops + 1), [len(ring) for ring in rings]))[order]
     rows = rows[order]
     part = replace(graph.subgraph(graph.id_column.take(pa.array(rows))), reach=reach)
     known = {name: getattr(measures, name)(graph)[rows] for name in CARRIED} | {"estimated": False}
@@ -50,3 +46,42 @@ def ego_graph(graph: Graph, nodes: Any, hops: int) -> Graph:
         known[f"strengths {name}"] = tuple(values[rows] for values in measures.strengths(graph, name))
     part.__dict__["measures"] = known
     return part
+
+
+def center_within(graph: Graph, hops: int) -> int | None:
+    """A row that has all others within `hops` edges, as an ego graph has its ego; None where there is none.
+
+    >>> path = Graph.from_edges([(i, i + 1) for i in range(4)])
+    >>> center_within(path, 2), center_within(path, 1)
+    (2, None)
+    """
+    candidates = np.ones(graph.n_nodes, bool)
+    for _ in range(TRIES):
+        row = int(np.where(candidates, graph.degrees, -1).argmax())
+        near = _ball(graph, row, hops)
+        if near.all():
+            return row
+        candidates &= _ball(graph, int(np.where(near, graph.n_nodes, graph.degrees).argmin()), hops)  # not the row
+        if not candidates.any():
+            return None
+    return None
+
+
+def _ball(graph: Graph, row: int, hops: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Which rows are at most so many edges from this one.  -> (n,)"""
+    near = np.zeros(graph.n_nodes, bool)
+    near[np.concatenate(_rings(graph, np.array([row]), hops))] = True
+    return near
+
+
+def _rings(graph: Graph, rows: Ints, hops: int) -> list[Ints]:
+    """These rows, the rows one edge from them, two edges, and so on."""
+    rings = [rows]
+    inside = np.zeros(graph.n_nodes, bool)
+    inside[rows] = True
+    for _ in range(hops):
+        _, around = sample_neighbors(graph.offsets, graph.targets, rings[-1], graph.n_nodes, 0)  # all of them
+        new = np.unique(around[~inside[around]]).astype(np.int64)
+        inside[new] = True
+        rings.append(new)
+    return rings

@@ -39,6 +39,7 @@ class Checkpoint:
     structural: bool
     feature_names: tuple[str, ...] | None = None
     history: list[dict[str, Any]] = field(default_factory=list)
+    n_nodes: int = 0  # of the graph of the fit; 0 in files of before this was known
 
     @property
     def blocks(self) -> tuple[Block, ...]:
@@ -78,6 +79,7 @@ def save(model: Fitted, path: str | Path) -> None:
         "structural": model.structural,
         "feature_names": model.feature_names,
         "history": model.history,
+        "n_nodes": model.n_nodes,
     }
     if isinstance(model, ExactModel):
         fields |= {"model": EXACT, **model.header()}
@@ -123,6 +125,7 @@ _PATTERN = {
     "words?": bool,
     "channels?": [str],
     "weighted?": bool,
+    "n_nodes?": int,
 }
 
 
@@ -147,7 +150,13 @@ def _rebuilt(fields: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> 
             raise ValueError("a variance below zero")
         encoders[loss] = encoder.eval()
     return Checkpoint(
-        config, encoders, n_features, structural, None if names is None else tuple(names), fields["history"]
+        config,
+        encoders,
+        n_features,
+        structural,
+        None if names is None else tuple(names),
+        fields["history"],
+        fields.get("n_nodes", 0),
     )
 
 

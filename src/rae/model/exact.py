@@ -26,6 +26,7 @@ class ExactModel:
     history: list[dict[str, Any]] = field(default_factory=list)  # nothing is trained
     channels: tuple[str, ...] = ()  # of the graph of the fit: what it reads of edges beside their ends
     weighted: bool = False
+    n_nodes: int = 0  # of the graph of the fit; 0 in files of before this was known
 
     @property
     def structural(self) -> bool:
@@ -99,7 +100,15 @@ class ExactModel:
         if names is not None and (actions is None or len(names) != len(actions.scale)):
             raise ValueError(f"{len(names)} feature names for another number of features")
         feature_names = None if names is None else tuple(map(str, names))
-        model = cls(config, structure, actions, feature_names, channels=channels, weighted=weighted)
+        model = cls(
+            config,
+            structure,
+            actions,
+            feature_names,
+            channels=channels,
+            weighted=weighted,
+            n_nodes=fields.get("n_nodes", 0),
+        )
         if (model.n_features, model.structural) != (fields["n_features"], fields["structural"]):
             raise ValueError(f"{fields['n_features']} features are not those of its tensors")
         return model
