@@ -160,23 +160,18 @@ def on_one_machine(work: Path, edges: Path) -> dict[str, str]:
 def checksum(command: str, folder: Path) -> str:
     """The SHA-256 of what a command has made: of files, of ids and vectors."""
     digest = hashlib.sha256()
-    names = {
-        "build": ("graph.json", "offsets.npy", "targets.npy", "ids.arrow"),
-        "fit": ("model.safetensors",),
-        "embed": (),
-    }[command]
-    for each in names or ():
-        if (folder / each).is_file():
-            digest.update((folder / each).read_bytes())
     if command == "build":
         for path in sorted(folder.iterdir()):
             digest.update(path.name.encode() + path.read_bytes())
+    if command == "fit":
+        digest.update((folder / "model.safetensors").read_bytes())
     tables = {"fit": ["embeddings.parquet"], "embed": sorted(p.name for p in folder.glob("part-*.parquet"))}
+    ids, vectors = hashlib.sha256(), hashlib.sha256()  # apart: parts are cut for the cluster
     for each in tables.get(command, []):
         table = pq.read_table(folder / each)
-        digest.update(repr(table.column("id").to_pylist()).encode())
-        digest.update(np.ascontiguousarray(table.column("embedding").combine_chunks().flatten().to_numpy()).tobytes())
-    return digest.hexdigest()
+        ids.update("\n".join(map(str, table.column("id").to_pylist())).encode() + b"\n")
+        vectors.update(np.ascontiguousarray(table.column("embedding").combine_chunks().flatten().to_numpy()))
+    return hashlib.sha256(digest.digest() + ids.digest() + vectors.digest()).hexdigest()
 
 
 # ------------------------------------------------------------------------------------ the rehearsal

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import shutil
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import numpy as np
@@ -42,7 +46,7 @@ def s3():
     """The URL of an empty bucket on a server of S3 that listens on loopback."""
     program = server_program()
     if program is None:
-        pytest.skip("moto_server is not installed (pip install 'moto[s3,server]')")
+        pytest.skip("moto_server is not installed (pip install 'moto[s3]' flask flask-cors)")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -193,6 +197,39 @@ def test_a_part_that_was_not_written_to_its_end_counts_as_absent(store, monkeypa
     other = Parts.open(f"{store}/some.parts", {"job": 2})
     assert not other.has("whole")
     other.remove()
+
+
+class Refusing(BaseHTTPRequestHandler):
+    """A store where uploads begin, and no part is taken: its disk is full."""
+
+    def do_POST(self):
+        self.answer(200, "<InitiateMultipartUploadResult><UploadId>1</UploadId></InitiateMultipartUploadResult>")
+
+    def do_PUT(self):
+        self.answer(403, "<Error><Code>QuotaExceeded</Code><Message>the disk is full</Message></Error>")
+
+    def answer(self, code, text):
+        self.close_connection = True
+        self.send_response(code)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+    def log_message(self, *words):
+        """Nothing."""
+
+
+def test_an_upload_of_which_the_store_refuses_a_part_is_an_error(tmp_path, monkeypatch):
+    (tmp_path / "large").write_bytes(os.urandom(12 << 20))
+    with HTTPServer(("127.0.0.1", 0), Refusing) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.server_port}")
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "me")
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+        with pytest.raises(FileError, match=r"s3://full/large cannot be read or written \(.*") as error:
+            ObjectPath("s3://full/large").upload(tmp_path / "large")
+        server.shutdown()
+    assert re.search("disk is full|QuotaExceeded|Connection", str(error.value), re.IGNORECASE)
 
 
 def test_what_is_not_there_is_one_sentence_without_credentials(s3, monkeypatch, tmp_path):
