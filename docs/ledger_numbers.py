@@ -22,12 +22,13 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 import performance  # noqa: E402
 from measurements import Measurements, peak_gib  # noqa: E402
 
-from rae import baselines  # noqa: E402
 from rae.evaluation import paper_report, report  # noqa: E402
 from rae.evaluation.ledger import Ledger  # noqa: E402
 from rae.evaluation.paper_report import FilledTable  # noqa: E402
-from rae.evaluation.statistics import Summary  # noqa: E402
+from rae.evaluation.statistics import Summary, verdict  # noqa: E402
+from rae.evaluation.table_spec import Row  # noqa: E402
 from rae.evaluation.tables import TABLES  # noqa: E402
+from rae.evaluation.tables.methods import method_of  # noqa: E402
 
 LEDGER = Ledger(ROOT / "results")
 MARK = re.compile(r"<!--= (?P<call>.+?) -->(?P<body>.*?)<!--/-->", re.S)
@@ -184,17 +185,25 @@ def methods(*columns: tuple[str, str]) -> str:
 
 
 def against_papers(table: str, *datasets: str) -> str:
-    """Every other method of a table that has a run: its mean and runs beside the published value."""
-    rows = []
-    for row in (row for row in TABLES[table].rows if row.kind == "other"):
-        cells = [_cell(table, row.name, dataset) for dataset in datasets]
-        if any(cells) and not row.name.endswith(ONE):
-            printed = [TABLES[table].published.get((row.name, dataset)) for dataset in datasets]
-            values = ["–" if known is None else f"{known.mean:g}" for known in printed]
-            shown = [_shown(cell, None) for cell in cells]
-            rows.append([row.name, *(text for pair in zip(shown, values, strict=True) for text in pair)])
+    """Every other method of a table that has a run: its mean and runs beside the published value, and the verdict.
+
+    A second mean is that by the reader of the method's own paper.
+    """
+    rows, filled = [], _table(table)
+    for row in (row for row in filled.table.rows if row.kind == "other"):
+        if not row.name.endswith(ONE) and any(_cell(table, row.name, dataset) for dataset in datasets):
+            pairs = [_against_paper(filled, row, dataset) for dataset in datasets]
+            rows.append([row.name, *(text for pair in pairs for text in pair)])
     head = [text for dataset in datasets for text in (paper_report.display(dataset), "published")]
     return report.grid(["method", *head], rows)
+
+
+def _against_paper(filled: FilledTable, row: Row, dataset: str) -> tuple[str, str]:
+    """Mean and runs of a cell, and the published value with the verdict."""
+    shown, own = _shown(_cell(filled.table.name, row.name, dataset), None), filled.summary(row, dataset, "own_reader")
+    known, value = filled.table.published.get((row.name, dataset)), filled.as_published(row, dataset)
+    printed = "–" if known is None else f"{known.mean:g}" + (f", {verdict(value, known)}" if value else "")
+    return shown + (f" / {own.mean:.1f}" if own else ""), printed
 
 
 def _row_of(table: str, family: str) -> str:
@@ -222,8 +231,8 @@ def methods_cost(table: str, dataset: str) -> str:
         lines = _table(table).cells.get((row.name, dataset), ())
         if not lines or row.kind not in ("other", "ours") or row.name.endswith(ONE):
             continue
-        line, known = lines[0], row.settings.get("method") if row.kind == "other" else None
-        method = baselines.find(known) if known in baselines.names() else None
+        line = max(lines, key=lambda line: ("fit_seconds" in line["also"], line.get("date", "")))
+        method = method_of(row) if row.kind == "other" else None
         also = line["also"]
         seconds = [_seconds(also[key]) if key in also else "" for key in ("fit_seconds", "embed_seconds")]
         kind = [True, True, True] if method is None else [method.inductive, method.deterministic, not method.needs]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -11,16 +12,17 @@ import torch
 from sklearn.linear_model import LogisticRegression
 
 from rae import Graph, baselines
-from rae.baselines import networks
-from rae.baselines.fastgcn import convolution_of
+from rae.baselines import bandana, networks
+from rae.baselines.fastgcn import convolution_of, sampled
 from rae.baselines.graphsage import GraphSAGE, _Layers, neighborhood
+from rae.baselines.planetoid import _pairs_of_walks
 from rae.errors import ConfigError, FeatureError, NotFittedError, TrainingError
 from rae.evaluation.tables import node
 
 pytest.importorskip("torch_geometric")
 
 SMALL = {  # enough to find two blocks, in a fraction of a second each
-    "EP-B": {"dims": 8, "passes": 15, "margin": 1.0, "learning_rate": 0.02},
+    "EP-B": {"dims": 8, "passes": 15, "batch": 64, "margin": 1.0, "learning_rate": 0.02},
     "DGI": {"dims": 16, "steps": 60, "learning_rate": 0.01},
     "GraphSAGE, unsupervised": {
         "dims": 16,
@@ -35,12 +37,26 @@ SMALL = {  # enough to find two blocks, in a fraction of a second each
     "BGRL": {"dims": 8, "predictor": 16, "steps": 40, "learning_rate": 0.01},
     "GraphMAE": {"dims": 16, "heads": 2, "steps": 40, "learning_rate": 0.01},
     "Bandana": {"dims": 16, "layers": 2, "decoder": 16, "steps": 40, "drop_encoder": 0.2},
-    "Planetoid, transductive": {"dims": 8, "steps": 40, "warm_steps": 40, "length": 5, "batch": 20},
-    "Planetoid, inductive": {"dims": 8, "steps": 40, "warm_steps": 40, "length": 5, "batch": 20},
+    "Planetoid, transductive": {
+        "dims": 8,
+        "steps": 100,
+        "class_steps": 40,
+        "walk_steps": 40,
+        "length": 5,
+        "batch": 20,
+    },
+    "Planetoid, inductive": {
+        "dims": 8,
+        "steps": 100,
+        "class_steps": 40,
+        "walk_steps": 40,
+        "length": 5,
+        "batch": 20,
+    },
     "GraphSAGE, supervised": {"dims": 8, "steps": 40},
     "GCN": {"dims": 8, "steps": 60},
     "GAT": {"dims": 4, "heads": 2, "steps": 40, "learning_rate": 0.01},
-    "FastGCN": {"dims": 8, "steps": 60, "samples": 40},
+    "FastGCN": {"dims": 8, "steps": 60, "samples": 20},
 }
 EMBEDDERS = [name for name in SMALL if not baselines.find(name).sees_labels]
 STRUCTURE = "GraphSAGE, unsupervised, structure alone"
@@ -187,6 +203,37 @@ def test_a_sample_of_all_neighbours_is_the_whole_neighbourhood():
     assert few[-1][0].shape[1] == 6  # two neighbours of three nodes, none of the last
 
 
+def test_sampled_sums_are_the_sums_in_the_mean_and_exact_where_neighbours_are_few():
+    matrix, random = convolution_of(GRAPH), np.random.default_rng(0)
+    rows, length = matrix[[3, 10, 40]], np.sqrt((convolution_of(GRAPH).toarray() ** 2).sum(0))
+    h = random.standard_normal((N, 2))
+    nodes, weights = sampled(rows, length, N, random)
+    assert np.allclose(weights @ h[nodes], rows @ h, atol=1e-6)
+    assert len(nodes) < N
+
+    trials = [weights @ h[nodes] for nodes, weights in (sampled(rows, length, 5, random) for _ in range(4000))]
+    assert np.abs(np.mean(trials, 0) - rows @ h).max() < 5 * (np.std(trials, 0) / np.sqrt(4000)).max()
+
+
+def test_edges_are_held_out_in_both_directions():
+    data = networks.read_input(GRAPH, WORDS, "cpu")
+    known, (a, b) = bandana.held_out(data, 0.3)
+    asked = set(zip(a.tolist(), b.tolist(), strict=True))
+    left = set(zip(known.receivers.tolist(), known.senders.tolist(), strict=True))
+
+    assert len(asked) == 2 * int(0.3 * GRAPH.n_edges)
+    assert {(j, i) for i, j in asked} == asked
+    assert asked | left == set(zip(data.receivers.tolist(), data.senders.tolist(), strict=True))
+    assert not asked & left
+
+
+def test_pairs_of_a_walk_are_those_of_its_window():
+    walk = np.array([[5, 3, 8, 3]])
+    near = [(i, j) for i in range(4) for j in range(4) if abs(i - j) <= 2]
+    pairs = Counter(map(tuple, _pairs_of_walks(walk, 2).tolist()))
+    assert pairs == Counter((walk[0, i], walk[0, j]) for i, j in near)
+
+
 def test_a_walk_learns_nothing_where_there_is_no_edge():
     model = GraphSAGE(dims=4, steps=3).fit(Graph.from_edges([], ids=[0, 1]))
     assert model.losses == []
@@ -241,7 +288,7 @@ def test_a_training_node_without_a_label_is_refused():
 
 
 def test_the_transductive_one_refuses_another_graph():
-    model = made("Planetoid, transductive", steps=1, warm_steps=1).fit(GRAPH, WORDS, BLOCK, TRAIN)
+    model = made("Planetoid, transductive", steps=1, class_steps=1, walk_steps=1).fit(GRAPH, WORDS, BLOCK, TRAIN)
     with pytest.raises(ConfigError, match="must be the fitted one, of 80 nodes"):
         model.predict(GRAPH.subgraph(np.arange(10)), WORDS[:10])
 

@@ -22,7 +22,8 @@ from rae.baselines.registry import method
 class BGRL(NeuralEmbedder):
     """Two GCN layers with BatchNorm and PReLU, 2 * dims and dims wide.  -> (n, dims)
 
-    The learning rate rises over a tenth of the steps and then falls as a cosine; the copy's momentum goes to one.
+    The learning rate rises over a tenth of the steps and then falls as a cosine; the copy's momentum goes to one. The
+    paper takes 10,000 steps.
     """
 
     dims: int = 128
@@ -34,7 +35,7 @@ class BGRL(NeuralEmbedder):
     learning_rate: float = 5e-4
     weight_decay: float = 1e-5
     momentum: float = 0.99
-    steps: int = 10_000
+    steps: int = 1000
 
     def _train(self, data: Input) -> nn.Module:
         model = Convolutions((data.width, 2 * self.dims, self.dims), "prelu", norm=True).to(data.x.device)

@@ -26,13 +26,16 @@ from rae.runtime import generator
 @method("EP-B", paper="García-Durán and Niepert 2017")
 @dataclass(kw_only=True, eq=False)
 class EPB(Neural):
-    """Word part, then node part; a node without words gets its reconstruction.  -> (n, 2 * dims)"""
+    """Word part, then node part; a node without words gets its reconstruction.  -> (n, 2 * dims)
+
+    Large batches, few passes and a high rate: 50 passes of 512 nodes take a twentieth of the time of 200 of 64.
+    """
 
     dims: int = 128
     margin: float = 10.0
-    batch: int = 64
-    learning_rate: float = 0.001
-    passes: int = 200
+    batch: int = 512
+    learning_rate: float = 0.01
+    passes: int = 50
     steps: int = 1_000_000  # at most, whatever the passes say
 
     def fit_transform(self, graph: Graph, features: Any = None) -> Floats:

@@ -24,7 +24,13 @@ _PAPER = {
 }
 
 
-@method("GraphMAE", paper="Hou et al. 2022", needs=NEEDS, by_dataset=_PAPER)
+_READER = {
+    name: {"rate": 0.01, "decay": decay, "steps": 300}
+    for name, decay in (("cora", 1e-4), ("citeseer", 0.01), ("pubmed", 1e-4))
+}
+
+
+@method("GraphMAE", paper="Hou et al. 2022", needs=NEEDS, by_dataset=_PAPER, own_reader=_READER)
 @dataclass(kw_only=True, eq=False)
 class GraphMAE(NeuralEmbedder):
     """Two attention layers of `heads` heads with PReLU.  -> (n, dims). The defaults are the paper's for Cora."""
@@ -34,16 +40,16 @@ class GraphMAE(NeuralEmbedder):
     mask_share: float = 0.5
     replace_share: float = 0.05
     sharpness: float = 3.0
-    drop_input: float = 0.2
+    drop_rows: float = 0.2  # of what each layer reads, the decoder too
     drop_attention: float = 0.1
     learning_rate: float = 0.001
     weight_decay: float = 2e-4
     steps: int = 1500
 
     def _train(self, data: Input) -> nn.Module:
-        model = _Encoder(data.width, self.dims, self.heads, self.drop_input, self.drop_attention)
+        model = _Encoder(data.width, self.dims, self.heads, self.drop_rows, self.drop_attention)
         bridge = nn.Linear(self.dims, self.dims, bias=False)
-        decoder = geometric().GATConv(self.dims, data.width, heads=1, dropout=self.drop_attention)
+        decoder = _attention(self.dims, data.width, 1, self.drop_attention)
         token = nn.Parameter(torch.zeros(1, data.width))
         whole = nn.ModuleList([model, bridge, decoder, nn.ParameterList([token])]).to(data.x.device)
         x, edges, n = data.dense(), data.edges, data.n_nodes
@@ -57,9 +63,9 @@ class GraphMAE(NeuralEmbedder):
             given[masked] = token.expand(count, -1)
             if replaced:
                 given[masked[:replaced]] = x[torch.randperm(n, device=x.device)[:replaced]]
-            code = bridge(model.encode(given, edges))
-            code = code.index_fill(0, masked, 0.0)
-            said = decoder(code, edges)[masked]
+            code = bridge(model.encode(given, edges)).index_fill(0, masked, 0.0)
+            asked = torch.zeros(n, dtype=torch.bool, device=x.device).index_fill(0, masked, True)
+            said = decoder(model.drop(code), edges[:, asked[edges[1]]])[masked]
             return ((1 - F.cosine_similarity(said, x[masked])) ** self.sharpness).mean()
 
         optimizer = torch.optim.Adam(whole.parameters(), self.learning_rate, weight_decay=self.weight_decay)
@@ -74,13 +80,13 @@ class GraphMAE(NeuralEmbedder):
 
 
 class _Encoder(nn.Module):
-    def __init__(self, width: int, dims: int, heads: int, drop_input: float, drop_attention: float) -> None:
+    def __init__(self, width: int, dims: int, heads: int, drop_rows: float, drop_attention: float) -> None:
         super().__init__()
-        layers, each = geometric(), max(1, dims // heads)
-        self.first = layers.GATConv(width, each, heads=heads, dropout=drop_attention)
-        self.second = layers.GATConv(each * heads, each * heads // heads, heads=heads, dropout=drop_attention)
+        each = max(1, dims // heads)
+        self.first = _attention(width, each, heads, drop_attention)
+        self.second = _attention(each * heads, each, heads, drop_attention)
         self.activations = nn.ModuleList([nn.PReLU(), nn.PReLU()])
-        self.drop = nn.Dropout(drop_input)
+        self.drop = nn.Dropout(drop_rows)
 
     def encode(self, x: Tensor, edges: Tensor) -> Tensor:
         h = self.activations[0](self.first(self.drop(x), edges))
@@ -89,3 +95,12 @@ class _Encoder(nn.Module):
 
     def forward(self, data: Input) -> Tensor:
         return self.encode(data.dense(), data.edges)
+
+
+def _attention(width: int, dims: int, heads: int, drop: float) -> nn.Module:
+    """An attention layer with the initial weights of the released program: normal ones, sqrt(2) times Glorot's."""
+    layer: nn.Module = geometric().GATConv(width, dims, heads=heads, dropout=drop)
+    for name, weights in layer.named_parameters():
+        if name != "bias":
+            nn.init.xavier_normal_(weights, gain=math.sqrt(2))
+    return layer

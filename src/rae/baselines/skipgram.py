@@ -18,7 +18,7 @@ import numpy as np
 from rae.datasets.options import positive, whole_number
 from rae.errors import MissingExtraError
 from rae.memory import row_chunks
-from rae.runtime import key
+from rae.runtime import generator, key
 
 GENSIM_UNTIL = (3, 13)  # the newest Python that gensim has wheels for; the extra `bench` says the same
 MOST_WORDS = 10_000  # gensim drops what a sentence has beyond that
@@ -96,7 +96,11 @@ def document_vectors(
     learning_rate: float,
     seed: int,
 ) -> Floats:
-    """A vector per document that predicts its words, whatever their order (PV-DBOW).  -> (documents, dims)"""
+    """A vector per document that predicts its words, whatever their order (PV-DBOW).  -> (documents, dims)
+
+    Documents come in a new random order at every pass. In a given one a vector tells its place in it, since rate and
+    words change on the way, and public sets of graphs are sorted by class.
+    """
     doc2vec, tagged = _gensim("Doc2Vec"), _gensim("doc2vec").TaggedDocument
     parts = [
         tagged(list(map(str, words[start:stop].tolist())), [number])
@@ -105,10 +109,21 @@ def document_vectors(
     ]
     with _gensim_warnings_off():
         model = doc2vec(
-            parts, vector_size=dims, dm=0, dbow_words=0, negative=negatives, hs=0, sample=0, min_count=1,
-            alpha=learning_rate, min_alpha=learning_rate / 250, seed=_gensim_seed(seed), workers=1, epochs=passes,
+            _Shuffled(parts, seed), vector_size=dims, dm=0, dbow_words=0, negative=negatives, hs=0, sample=0,
+            min_count=1, alpha=learning_rate, min_alpha=learning_rate / 250, seed=_gensim_seed(seed), workers=1,
+            epochs=passes,
         )  # fmt: skip
     return np.ascontiguousarray(model.dv.vectors, np.float32)
+
+
+class _Shuffled:
+    """These documents, in another random order each time."""
+
+    def __init__(self, documents: Sequence[Any], seed: int) -> None:
+        self.documents, self.random = documents, generator(seed, "documents")
+
+    def __iter__(self) -> Any:
+        return (self.documents[number] for number in self.random.permutation(len(self.documents)))
 
 
 class _Lists:

@@ -7,7 +7,17 @@ from typing import Any
 
 from rae.evaluation import data, floors, models, probes
 from rae.evaluation.table_spec import Effort, Row, Score, Scores, Table, Work, published, quoted, work_per_row
-from rae.evaluation.tables.methods import DEGREE_TRIANGLES, GRAPHWAVE, ROLE_METHODS, ROLX_16, STATISTICS, both_vectors
+from rae.evaluation.tables.methods import (
+    DEGREE_TRIANGLES,
+    GRAPHWAVE,
+    NODE2VEC,
+    REFEX,
+    ROLE_METHODS,
+    ROLX_16,
+    STATISTICS,
+    both_vectors,
+)
+from rae.evaluation.tables.others import clock_of
 from rae.features import structural_features
 
 DATASETS = ("brazil", "europe", "usa")
@@ -51,7 +61,7 @@ UNIT_ROWS = [DEGREE_TRIANGLES, *(row for row, _ in _OWN_UNITS)]
 UNITS = {DEGREE_TRIANGLES.name: floors.degree_and_triangles, **{row.name: make for row, make in _OWN_UNITS}}
 
 
-OTHERS = (*ROLE_METHODS, GRAPHWAVE)  # computed only when asked for
+OTHERS = (*ROLE_METHODS, GRAPHWAVE, REFEX, NODE2VEC)  # computed only when asked for
 
 
 def _floors(made: dict[str, Any], dataset: str, seed: int, effort: Effort) -> Scores:
@@ -112,12 +122,14 @@ def _tuned_transfer_score(embed: Any, dataset: str, seed: int, effort: Effort) -
 
 def active(row: Row, dataset: str, seed: int, effort: Effort) -> Score:
     """The accuracy of a reader with C tuned; beside it the agreement of clusters with the classes."""
-    labelled = data.get(dataset)
+    labelled, clock = data.get(dataset), clock_of("cpu")
+    began = clock()
     near, z = _both(row, labelled.graph, seed, effort)
+    fitted = {"fit_seconds": round(clock() - began, 3)}  # and vectors: few of the methods can tell them apart
     train, test = probes.fifth(labelled.labels, seed)
     reading = probes.tuned_within(z, labelled.labels, train, test, seed, probes.grid(effort))
     found = {name: round(value, 3) for name, value in probes.clusters(near, labelled.labels, seed).items()}
-    return Score(reading.accuracy, {**reading.also(), **found})
+    return Score(reading.accuracy, {**reading.also(), **found, **fitted})
 
 
 def by_rone(row: Row, dataset: str, seed: int, effort: Effort) -> Score:

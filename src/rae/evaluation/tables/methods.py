@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from rae.baselines import GraphWave, Node2Vec, ReFeX, find
-from rae.baselines.registry import settings_of
+from rae.baselines import GraphWave, Node2Vec, ReFeX, find, names
+from rae.baselines.registry import Method, settings_of
 from rae.evaluation import floors, models
 from rae.evaluation.table_spec import Effort, Row
 from rae.evaluation.tables import others
@@ -62,12 +62,18 @@ def both_vectors(row: Row, graph: Graph, seed: int, effort: Effort) -> tuple[Any
 
 
 def _baseline(row: Row, graph: Graph, seed: int, effort: Effort) -> np.ndarray[Any, Any]:
-    method = find({"refex": "ReFeX", "graphwave": "GraphWave"}.get(row.settings["method"], row.settings["method"]))
+    method = method_of(row)
     chosen = {name: value for name, value in row.settings.items() if name in method.fields}
     settings = {name: tuple(value) if isinstance(value, list) else value for name, value in chosen.items()}
     settings |= others.trial(method, effort)
     settings |= {name: value for name, value in (("seed", seed), ("device", effort.device)) if name in method.fields}
     return np.asarray(method.make(**settings).fit_transform(graph))
+
+
+def method_of(row: Row) -> Method:
+    """The registered method of a row of kind `other`; older rows have names in small letters."""
+    name = str(row.settings["method"]).removesuffix(" + features")
+    return next(method for method in map(find, names()) if name in (method.name, method.name.lower()))
 
 
 def trial_walks(effort: Effort) -> dict[str, Any]:

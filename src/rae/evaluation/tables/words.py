@@ -101,7 +101,7 @@ CITED = Table(
         *work_per_row(solved, (EXACT,), CITATIONS, 5),
         *work_per_row(solved, (UNTRAINED,), CITATIONS, RUNS),
         Work((WITHIN, NEIGHBOR, CONCAT), _trained, CITATIONS, RUNS),
-        *work_per_row(solved, (AGREE,), CITATIONS, 20),
+        *work_per_row(solved, (AGREE,), CITATIONS, 20, {}, 3),
         *others.works(node.OTHERS, CITATIONS, RUNS, kept_in="node"),
     ),
     published=node.OTHERS_PUBLISHED,
