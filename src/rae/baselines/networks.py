@@ -91,12 +91,6 @@ class Input:
             x = self.x * columns
         return Input(x, self.receivers[kept], self.senders[kept])
 
-    def rows(self, numbers: Tensor) -> Tensor:
-        """The features of these nodes, dense."""
-        if self.x.layout == torch.sparse_csr:
-            return self.x.to_sparse_coo().index_select(0, numbers).to_dense()
-        return self.x[numbers]
-
     def dense(self) -> Tensor:
         """The features as a dense matrix."""
         return self.x.to_dense() if self.x.layout == torch.sparse_csr else self.x

@@ -55,12 +55,13 @@ class _Planetoid(NeuralClassifier):
         walks = self._walks(graph, needed)
         around = torch.optim.SGD([*model.parts_of_vectors(), *model.context.parameters()], self.walk_rate)
         turn = iter(range(needed))
+        x = data.dense() if self.inductive else torch.empty(data.n_nodes, 0, device=place)
 
         def near(pairs: Ints) -> Tensor:
             """The loss of the second node of each pair, told from all nodes by the first."""
-            rows, own = np.unique(pairs[:, 0], return_inverse=True)
-            chances = F.log_softmax(model.context(model.vectors(data, torch.from_numpy(rows).to(place))), 1)
-            return -chances[torch.from_numpy(own).to(place), torch.from_numpy(pairs[:, 1]).to(place)].sum()
+            first, second = torch.from_numpy(np.ascontiguousarray(pairs.T)).to(place)
+            rows, own = torch.unique(first, return_inverse=True)
+            return -F.log_softmax(model.context(model.vectors(x[rows], rows)), 1)[own, second].sum()
 
         def on_walks() -> Tensor:
             start = next(turn) * self.batch
@@ -162,24 +163,23 @@ class _Network(nn.Module):
 
     def parts_of_vectors(self) -> list[nn.Parameter]:
         """What the vectors are made by."""
-        return [self.own] if self.from_features is None else [*self.from_features.parameters()]  # type: ignore[list-item]
+        return [p for name, p in self.named_parameters() if name.startswith(("own", "from_features"))]
 
     def parts_of_classes(self) -> list[nn.Parameter]:
         """What the labels may change: all but the context."""
         return [p for name, p in self.named_parameters() if not name.startswith("context")]
 
-    def vectors(self, data: Input, rows: Tensor | None = None) -> Tensor:
-        """The vectors of these nodes, of all where none are named."""
-        if self.own is not None:
-            return self.own if rows is None else self.own[rows]
-        assert self.from_features is not None
-        x = data.x if rows is None else data.rows(rows)
-        return F.relu(_linear(self.from_features, x))
+    def vectors(self, x: Tensor, rows: Tensor | None = None) -> Tensor:
+        """The vectors of these nodes, all where none are named; x are their features."""
+        if self.from_features is not None:
+            return F.relu(_linear(self.from_features, x))
+        assert self.own is not None
+        return self.own if rows is None else self.own[rows]
 
     def guesses(self, data: Input) -> tuple[Tensor, Tensor, Tensor]:
         """The logarithms of the classes' chances by features, by vectors, and by both."""
         first = F.log_softmax(_linear(self.by_features, data.x), 1)
-        second = F.log_softmax(self.by_vector(self.vectors(data)), 1)
+        second = F.log_softmax(self.by_vector(self.vectors(data.x)), 1)
         both = F.log_softmax(self.by_both(torch.cat([first.exp(), second.exp()], 1)), 1)
         return both, first, second
 

@@ -65,7 +65,7 @@ class Method:
     by_dataset: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # where the paper has them so
     of: str = "nodes"  # or "graphs": fit_transform of a sequence of graphs, one row per graph
     transductive: bool = False  # a classifier of the fitted graph alone
-    own_reader: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # of its paper, where it chose one
+    own_reader: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # of its paper, where it chose one
 
     def make(self, **settings: Any) -> Any:
         """The method with these settings; what it imports must be installed."""

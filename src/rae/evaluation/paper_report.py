@@ -428,9 +428,9 @@ def _costs(filled: Sequence[FilledTable]) -> str:
         report.grid(["table", "lines", "minutes of a core", "minutes by the clock", "peak memory, MB"], rows),
         report.paragraph(
             f"Together {sum(cost[0] for cost in costs):.0f} minutes of one core, shared among the processes of "
-            "`--jobs`; the clock runs faster than the core where the machine has other work. That is with runs that were "
-            f"asked for by name; `rae reproduce all` computes what takes {sum(map(_unasked_minutes, filled)):.0f} of "
-            "them. Runs on a GPU count with the seconds of the processor beside it."
+            "`--jobs`; the clock runs faster than the core where the machine has other work. That is with runs that "
+            f"were asked for by name; `rae reproduce all` computes what takes {sum(map(_unasked_minutes, filled)):.0f} "
+            "of them. Runs on a GPU count with the seconds of the processor beside it."
         ),
     )
 
