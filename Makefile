@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN    := .venv/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help demo test slow test-gpu check bench paper docs generate notebooks page clean
+.PHONY: help demo test slow test-gpu cluster-test check bench paper docs generate notebooks page clean
 
 help:           ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /make \1\t/p' $(MAKEFILE_LIST)
@@ -43,6 +43,9 @@ slow: .venv/docs  ## run the slow tests; one builds the site as make docs does
 
 test-gpu: .venv/dev  ## run the tests that need a GPU, and keep their result in results/gpu.jsonl
 	@$(BIN)/python benchmarks/gpu.py --only suite
+
+cluster-test: .venv/dev  ## a small cluster in namespaces of this machine, a worker killed; skipped without the rights
+	@$(BIN)/python benchmarks/cluster.py --quick --results $$(mktemp -d)
 
 check: .venv/dev  ## style, types and the one-way flow of imports
 	@$(BIN)/ruff check .

@@ -1,9 +1,6 @@
 """A cluster rehearsed on one machine: the bytes of one machine, bytes over the network, and every fault.
 
     python benchmarks/cluster.py [--edges 1e6 | --web-google] [--only plain,faults] [--fault embed:host ...] [--quick]
-    python benchmarks/cluster.py --only overhead --edges 1e7
-    python benchmarks/cluster.py --only growth --sizes 1e6,1e7
-    python benchmarks/cluster.py --only simulation
 
 Four hosts, each with a network address, processes, shared memory and a temporary folder of its own (`hosts.py`), on a
 bridge without an uplink; Ray with token authentication; all that they share is a server that speaks S3
@@ -13,9 +10,8 @@ building, fitting, embedding and writing; and a host whose disk is full. What co
 what one machine writes. The bytes over the network are those of the bridge's counters. Needs root, or the right to
 make user namespaces.
 
-`overhead` compares the processor time of Ray on this machine, two workers, with that of one process (both in a control
-group of their own); `growth` is one machine's and Ray's time and bytes over the size of the graph; `simulation` feeds
-measured times of tasks to a model of 1 to 64 hosts with 1,000 parts.
+`cluster_overhead.py` compares the processor time of Ray with that of one process, `cluster_model.py` feeds measured
+times of tasks to a model of 64 hosts.
 """
 
 from __future__ import annotations
@@ -73,6 +69,10 @@ def environment() -> dict[str, str]:
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN": secrets.token_hex(32),
         "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_health_check_period_ms": "1000",  # a lost host is noticed after 15 s instead of a minute
+        "RAY_health_check_timeout_ms": "5000",
+        "RAY_health_check_failure_threshold": "3",
+        "RAY_gcs_rpc_server_reconnect_timeout_s": "20",
         "AWS_ENDPOINT_URL": STORE,
         "AWS_ACCESS_KEY_ID": "rehearsal",
         "AWS_SECRET_ACCESS_KEY": "rehearsal",
@@ -253,9 +253,9 @@ class Rehearsal:
         process = self.start(command)
         began = time.perf_counter()
         in_time = self.half_way(stage, process)
-        numbers: dict[str, Any] = {"in_time": in_time, "parts_there": len(self.objects.names(*PREFIXES[stage]))}
-        if in_time:
-            self.break_(what, process)
+        numbers: dict[str, Any] = {"parts": len(self.seen[stage])}
+        numbers["in_time"] = in_time and self.break_(what, process)
+        numbers["parts_there"] = len(self.objects.names(*PREFIXES[stage]))
         struck = time.perf_counter()
         code, last = self.result(process)
         numbers |= {"seconds": round(time.perf_counter() - began, 1)}
@@ -296,21 +296,21 @@ class Rehearsal:
             thread.join()
             numbers["parts_written_anew"] = len(anew)
 
-    def break_(self, what: str, process: subprocess.Popen[str]) -> None:
-        """Kill a worker at a task, a host, or the head."""
+    def break_(self, what: str, process: subprocess.Popen[str]) -> bool:
+        """Kill a worker, its host, or the head, when a task is at work there; False where the command ended before."""
         network = self.cluster.network
-        if what == "host":
-            network.kill(3)
-        elif what == "head":
-            network.kill(1)
-        else:
-            while process.poll() is None:
-                for number in (1, 3, 4):
-                    for pid, words in network.hosts[number].processes().items():
-                        if "perform_there" in words:
+        numbers = {"worker": set(network.hosts) - {DRIVER}, "host": {3}, "head": {1}}[what]
+        while process.poll() is None:
+            for number in numbers:
+                for pid, words in network.hosts[number].processes().items():
+                    if "perform_there" in words:
+                        if what == "worker":
                             os.kill(pid, 9)
-                            return
-                time.sleep(0.005)
+                        else:
+                            network.kill(number)
+                        return True
+            time.sleep(0.005)
+        return False
 
     def restart(self) -> None:
         """A new head, and the other hosts joining it."""
@@ -384,16 +384,18 @@ def rehearse(options: Any, work: Path, say: Callable[..., Any]) -> None:
         objects.put(f"edges/{path.name}", path)
     counts = json.loads((work / "graph" / "graph.json").read_text())
     plan = planned(counts["n_nodes"], counts["n_edges"], options.hosts)
+    differ: list[str] = []
     began = time.perf_counter()
     with hosts.cluster(store, sys.executable, environment(), options.hosts) as cluster:
         settings = {"hosts": options.hosts, "cores": cluster.cores}
         say(title, "start", settings, seconds=round(time.perf_counter() - began, 1))
         rehearsal = Rehearsal(cluster, objects, expected, work)
         for command in COMMANDS:
-            numbers = rehearsal.plain(command)
+            numbers = {"edges": counts["n_edges"], **rehearsal.plain(command)}
             if command == "embed":
                 numbers |= {"planned": plan["bytes"]["network"], "planned_seconds": round(plan["seconds"]["total"], 1)}
             say(title, command, settings, **numbers)
+            differ += [] if numbers["same"] else [command]
         wanted = options.fault or [f"{stage}:{what}" for stage in STAGES for what in FAULTS] + ["embed:disk"]
         if "faults" not in options.only and not options.fault:
             wanted = []
@@ -401,24 +403,28 @@ def rehearse(options: Any, work: Path, say: Callable[..., Any]) -> None:
             stage, _, what = each.partition(":")
             numbers = rehearsal.full_disk() if what == "disk" else rehearsal.fault(stage, what)
             say(title, f"{stage}, {what} lost" if what != "disk" else "embed, a disk full", settings, **numbers)
+            differ += [] if numbers["same"] else [each]
             if stage in ("build", "fit") and not numbers["same"]:
                 rehearsal.plain(stage)
             if what == "host" and not numbers["same"]:
                 rehearsal.restart()
+    if differ:
+        raise SystemExit(f"not the files of one machine: {', '.join(differ)}")
 
 
 def main() -> None:
-    arguments = parser(__doc__, "a graph of 20,000 edges on two hosts, without faults")
+    arguments = parser(__doc__, "100,000 edges on two hosts, and a worker killed; skipped without the rights")
     arguments.add_argument("--edges", type=float, default=1e6)
     arguments.add_argument("--web-google", action="store_true")
     arguments.add_argument("--hosts", type=int, default=4)
     arguments.add_argument("--only", default="plain,faults", type=lambda text: text.split(","))
     arguments.add_argument("--fault", action="append", metavar="STAGE:WHAT")
-    arguments.add_argument("--sizes", default="1e6,1e7")
     arguments.add_argument("--work", type=Path, help="folder that keeps graphs and results  [default: temporary]")
     options = arguments.parse_args()
     if options.quick:
-        options.edges, options.hosts, options.only = 20_000, 2, ["plain"]
+        options.edges, options.hosts, options.only, options.fault = 100_000, 2, ["plain"], ["embed:worker"]
+        if reason := None if hosts.is_apart() else hosts.rights():
+            raise SystemExit(print(f"skipped: {reason}"))
     in_namespaces = {"plain", "faults"} & set(options.only)
     if in_namespaces:
         hosts.apart()

@@ -48,9 +48,14 @@ def _apart() -> list[str]:
     return ["unshare", *user, "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
 
 
+def is_apart() -> bool:
+    """Whether this process is in namespaces of its own already."""
+    return APART in os.environ
+
+
 def apart() -> None:
     """Go on as the first process in namespaces of our own; refused where there are no rights."""
-    if APART in os.environ:
+    if is_apart():
         return
     if reason := rights():
         raise SystemExit(reason)

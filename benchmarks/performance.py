@@ -158,8 +158,74 @@ LARGE_WEIGHTED = Section(
         *(value_column("planned", "planned_gib", "{:.2f} GiB"), value_column("planned time", "planned_s", "{:.0f} s")),
     ),
 )
+
+
+def _same(line: Line, _: object) -> str:
+    return {True: "the same", False: "**DIFFERENT**"}.get(line.get("same"), "")  # type: ignore[arg-type]
+
+
+def _parts(line: Line, _: object) -> str:
+    return f"{line['parts_there']} of {line['parts']}" if "parts" in line else ""
+
+
+def _bytes(line: Line, _: object) -> str:
+    return f"{line['received'] + line['sent']:,}" if "received" in line else ""
+
+
+CLUSTER = Section(
+    "A cluster, rehearsed on one machine",
+    "python benchmarks/cluster.py",
+    "Four hosts with one core of Ray each, in namespaces of their own on a bridge without an uplink, with a token, and"
+    " a server that speaks S3 beside them, all on two cores. `rae graph build`, `rae fit` and `rae embed` are given on"
+    " host 2 and read and write the store alone. Rows with *lost* repeat a command and kill -9 a worker at a task, all"
+    " processes of host 3 together with its network, or the head, when half of the parts of a stage are there; after "
+    "the head is lost, Ray is started anew and the same command is given *again*. *Files* compares the graph folder, "
+    "the model and all ids and vectors with those of one machine, byte by byte. Bytes are those of the bridge's "
+    "counters, sent and received by all hosts, beside what `rae plan --hosts 4` said.",
+    ("cluster",),
+    (
+        *(ROW, value_column("seconds", "seconds", "{:.0f}"), ("over the network", _bytes)),
+        value_column("planned", "planned", "{:,}"),
+        *(("parts there", _parts), value_column("exit code", "code", "{}")),
+        *(value_column("again", "code_again", "{}"), value_column("parts kept", "parts_kept", "{}")),
+        *(value_column("written anew", "parts_written_anew", "{}"), ("files", _same)),
+    ),
+)
+CLUSTER_OVERHEAD = Section(
+    "What Ray costs",
+    "python benchmarks/cluster_overhead.py",
+    "`rae embed` into a folder of parts, on two threads of one process and by two workers of Ray on the same machine. "
+    "CPU time is that of all processes, Ray's own among them; *start* is the same on a graph of a thousand edges, and "
+    "*times* is what remains of CPU time after it, beside the first row.",
+    ("cluster-overhead",),
+    (
+        *(ROW, value_column("CPU time", "cpu_s", "{:.1f} s"), value_column("of it start", "start_cpu_s", "{:.1f} s")),
+        *(value_column("seconds", "seconds", "{:.1f}"), value_column("of them start", "start_s", "{:.1f}")),
+        *(value_column("times", "times_cpu", "{:.2f}"), ("vectors", _same)),
+    ),
+)
+CLUSTER_MODEL = Section(
+    "A thousand parts on 64 hosts, by a model",
+    "python benchmarks/cluster_model.py",
+    "Not measured on a cluster: times of tasks of one thread here, put into a model of how tasks are given to hosts, "
+    "with one core a host and 10 Gbit/s. *Of linear* is the time of one host over hosts times seconds. What keeps it "
+    "below one are the rows that every host reads before its first task of a level, and hosts that wait for the last.",
+    ("cluster-model",),
+    (ROW, value_column("seconds", "seconds", "{:,.0f}"), value_column("of linear", "of_linear", "{:.0%}")),
+)
 COMPARED = (TRAINING_STEP, NEIGHBORHOOD_MEAN, EMBED_ALL, FILE_TO_VECTORS, GRAPH_BUILD)
-MORE = (PLAN_ACCURACY, FIRST_FIT, MILLION_NODES, LARGE_WEIGHTED, UPDATE, ONE_NODE, SERVE)
+MORE = (
+    PLAN_ACCURACY,
+    FIRST_FIT,
+    MILLION_NODES,
+    LARGE_WEIGHTED,
+    UPDATE,
+    ONE_NODE,
+    SERVE,
+    CLUSTER,
+    CLUSTER_OVERHEAD,
+    CLUSTER_MODEL,
+)
 TABLES = (*(t for s in (*COMPARED, *MORE) for t in s.tables), "growth", "resume-after-kill", OLD_AND_NEW)
 
 WORDS = (
@@ -237,6 +303,35 @@ def draw(lines: Measurements, docs: Path) -> None:
     """Write figures/growth.png and .svg, if growth was measured."""
     if growth_lines := lines.of("growth"):
         figures.save(docs / "figures" / "growth", lambda plt: _growth_figure(plt, growth_lines))
+    if lines.of("cluster"):
+        figures.save(docs / "figures" / "cluster", lambda plt: _cluster_figure(plt, lines))
+
+
+def _cluster_figure(plt: Any, lines: Measurements) -> Any:
+    """Seconds and bytes of the rehearsal over edges; the modelled seconds over hosts."""
+    figure, axes = plt.subplots(1, 3, figsize=(11, 3.6))
+    for number, command in enumerate(("build", "fit", "embed")):
+        rows = [x for x in lines.of("cluster") if x["row"] == command and x["dataset"].startswith("power law")]
+        rows.sort(key=lambda x: x["edges"])
+        style = {"color": figures.COLOURS[(0, 3, 6)[number]], "ls": figures.LINES[number]}
+        edges = [x["edges"] for x in rows]
+        for axis, key, scale in ((axes[0], "seconds", 1.0), (axes[1], "received", 1e9)):
+            axis.plot(edges, [x[key] / scale for x in rows], marker=figures.MARKS[number], label=command, ms=5, **style)
+        if command == "embed":
+            planned = [x["planned"] / 1e9 for x in rows]
+            axes[1].plot(edges, planned, color="#999999", lw=1, ls=(0, (1, 2)), label="planned for embed")
+    axes[0].set(xscale="log", yscale="log", xlabel="edges", title="seconds, four hosts on two cores")
+    axes[1].set(xscale="log", yscale="log", xlabel="edges", title="GB that hosts received")
+    modelled = sorted(lines.of("cluster-model"), key=lambda x: x["hosts"])
+    if modelled:
+        hosts, first = [x["hosts"] for x in modelled], modelled[0]["seconds"]
+        axes[2].plot(hosts, [x["seconds"] for x in modelled], marker="o", ms=5, color=figures.COLOURS[0], label="model")
+        axes[2].plot(hosts, [first / h for h in hosts], color="#999999", lw=1, ls=(0, (1, 2)), label="linear")
+    axes[2].set(xscale="log", yscale="log", xlabel="hosts", title="seconds of 1,000 parts, by a model")
+    for axis in axes:
+        axis.grid(True, which="major", color="#dddddd", lw=0.6)
+        axis.legend(frameon=False, fontsize=8)
+    return figure
 
 
 def _growth_figure(plt: Any, lines: list[Line]) -> Any:
@@ -424,12 +519,15 @@ def page(lines: Measurements) -> str:
     """The whole of docs/performance.md."""
     lines = with_bounded_row(lines)
     figure = "figures/growth.png" if lines.of("growth") else None
+    drawn = "![Seconds and bytes of the rehearsal over edges, and modelled seconds over hosts](figures/cluster.png)"
+    cluster_figure = drawn if lines.of("cluster") else ""
     glance = report.grid(["what", "aim", "measured", ""], [aim.cells(lines) for aim in AIMS])
     parts = [
         report.section("At a glance", glance),
         *(section.text(lines) for section in COMPARED),
         growth(lines, figure),
         *(section.text(lines) for section in MORE),
+        cluster_figure,
         old_and_new(lines),
         _losses(lines),
         measurements.machines(lines.lines),

@@ -452,6 +452,33 @@ def test_ray_gives_the_bytes_of_one_machine_and_a_killed_worker_changes_none(clu
 
 
 @pytest.mark.slow
+def test_ray_on_this_machine_is_open_to_loopback_alone_and_asks_for_a_token(cluster, fitted):
+    import ray
+
+    started = psutil.Process().children(recursive=True)
+    heard = {
+        at.laddr.ip for process in started for at in process.net_connections("inet") if at.status == psutil.CONN_LISTEN
+    }
+    assert heard
+    assert heard <= {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
+    for process in started:
+        if process.name() in ("gcs_server", "raylet"):
+            environment = process.environ()
+            assert (environment["RAY_USAGE_STATS_ENABLED"], environment["RAY_AUTH_MODE"]) == ("0", "token")
+
+    folder, run, edges = fitted
+    address = ray.get_runtime_context().gcs_address
+    command = ["embed", str(run.path), str(edges), "--out", str(folder / "z.parquet"), "--ray", address, "--quiet"]
+    without = {**os.environ, "RAY_AUTH_TOKEN": "another"}
+    done = subprocess.run([sys.executable, "-m", "rae", *command], env=without, capture_output=True, text=True)
+    assert done.returncode == 2
+    last = done.stderr.splitlines()[-1]  # after Ray's own, of each time that it tried
+    assert "no Ray cluster answers at --ray 127.0.0.1:" in last
+    assert "set RAY_AUTH_TOKEN to its token, or pass --ray local" in last
+    assert not (folder / "z.parquet").exists()
+
+
+@pytest.mark.slow
 def test_an_error_in_a_worker_comes_back_in_its_own_words(cluster, tmp_path):
     x = WORDS.toarray()
     model = RAE(Config(steps=0)).fit(GRAPH, features=x)

@@ -180,7 +180,7 @@ def _start(ray: Any, address: str) -> None:
     except (ConnectionError, OSError, RuntimeError, ValueError, ImportError) as error:
         raise ClusterError(
             *("no Ray cluster answers at ", Argument("ray", address), f" ({one_line(error)}); "),
-            *("start one with `ray start --head`, or pass ", Argument("ray", LOCAL)),
+            *("start one with `ray start --head`, set RAY_AUTH_TOKEN to its token, or pass ", Argument("ray", LOCAL)),
         ) from None
     except Exception as error:
         if type(error).__module__.startswith("ray."):
