@@ -165,7 +165,8 @@ class Hosts:
         """End a host as a power failure does; its cable goes with it."""
         host = self.hosts.pop(number)
         host.kill()
-        host.first.wait()
+        cable = f"host{number}"  # goes with the namespace, but a moment later
+        subprocess.run(["ip", "link", "delete", cable], capture_output=True)
 
     def traffic(self) -> dict[int, tuple[int, int]]:
         """Bytes that each host has received and sent, by its number."""
