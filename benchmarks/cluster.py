@@ -39,7 +39,7 @@ from hosts import BUCKET, STORE, Cluster
 from power_law import draw_edges, name
 from recording import parser, record, web_google
 
-TABLE = "cluster"
+TABLE, FAULTS_TABLE = "cluster", "cluster-faults"
 SOURCE = Path(__file__).parent.parent / "src"
 DRIVER = 2  # the host that commands are given on
 STAGES = ("build", "fit", "embed", "write")
@@ -402,7 +402,8 @@ def rehearse(options: Any, work: Path, say: Callable[..., Any]) -> None:
         for each in wanted:
             stage, _, what = each.partition(":")
             numbers = rehearsal.full_disk() if what == "disk" else rehearsal.fault(stage, what)
-            say(title, f"{stage}, {what} lost" if what != "disk" else "embed, a disk full", settings, **numbers)
+            lost = "a disk full" if what == "disk" else f"{what} lost"
+            say(f"{title}, {lost}", stage, settings, table=FAULTS_TABLE, **numbers)
             differ += [] if numbers["same"] else [each]
             if stage in ("build", "fit") and not numbers["same"]:
                 rehearsal.plain(stage)
@@ -433,8 +434,8 @@ def main() -> None:
         work.mkdir(parents=True, exist_ok=True)
         ledger = options.results
 
-        def say(dataset: str, row: str, settings: dict[str, Any], **numbers: Any) -> None:
-            record(ledger, TABLE, dataset, row, settings, **numbers)
+        def say(dataset: str, row: str, settings: dict[str, Any], *, table: str = TABLE, **numbers: Any) -> None:
+            record(ledger, table, dataset, row, settings, **numbers)
 
         if in_namespaces:
             rehearse(options, work, say)
