@@ -25,12 +25,13 @@ import pyarrow as pa
 import pytest
 
 from elsewhere import CONTEXT
-from rae import FeatureTable, Graph, fit_run
+from rae import FeatureTable, Graph, fit_run, reasons
 from rae.errors import (
     Argument,
     ConfigError,
     FeatureError,
     GraphError,
+    InUseError,
     MissingExtraError,
     RaeError,
     RunError,
@@ -326,6 +327,39 @@ def test_what_cannot_be_answered_is_refused_and_changes_nothing(answers, verb, a
     assert answers.edges(added=[["u1", "u300"]]).update == 1
 
 
+def test_new_nodes_and_updates_come_between_the_trials_of_a_reason(run, answers, monkeypatch):
+    """Nothing waits for the whole of it; the reason is that of the run unless edges of the node itself change."""
+    told, between, made = answers.why("u5"), iter(range(10_000)), reasons._Trials._made
+    assert told.measured == run.why("u5").as_dict()
+
+    def with_others(self, edges):
+        if (number := next(between)) % 7 == 3:
+            answers.embed(["u1", "u2"])
+            answers.edges(added=[["u590", f"far away {number}"]])
+        return made(self, edges)
+
+    monkeypatch.setattr(reasons._Trials, "_made", with_others)
+    with answers._embedding:
+        assert not answers._embedding.acquire(blocking=False)
+    again = answers.why("u5")
+    assert answers.now.number > 3
+    assert (again.role, len(again.measured["neighbours"])) == (told.role, len(told.measured["neighbours"]))
+    assert again.measured["change"] is not None
+    live = answers._embeds.__dict__["_live"][1]
+    answers.embed(["u1"])
+    full = Run.open(run.path)
+    expected = full.model().transform(full.graph(), units="fit")
+    assert np.array_equal(live.vectors((0, live.n_nodes)), expected)  # every trial was taken back
+
+    def moving(self, edges):
+        answers.edges(added=[["u5", f"near {next(between)}"]])
+        return made(self, edges)
+
+    monkeypatch.setattr(reasons._Trials, "_made", moving)
+    with pytest.raises(RunError, match="the edges of 'u5' change faster than reasons are found"):
+        answers.why("u5")
+
+
 def test_a_refused_update_does_not_make_the_next_one_slow(answers):
     answers.edges(added=[["u1", "u300"]])
     live = answers.run.__dict__["_live"][1]
@@ -355,12 +389,15 @@ def test_a_run_without_roles_or_without_a_graph_says_so(tmp_path):
 def test_one_service_at_a_time_has_a_run_and_readers_follow_it(run):
     with Answers.open(run, writable=True) as first:
         with (
-            pytest.raises(RunError, match=r"another service or update has .*run; stop that one first"),
+            pytest.raises(InUseError, match=r"another service or update has .*run; stop that one first"),
             Answers.open(Run.open(run.path), writable=True),
         ):
             pass
         with pytest.raises(RunError, match="`rae serve` holds it; nothing was changed"):
             Run.open(run.path).update(added=[("u1", "u2")])
+        for find in (lambda: Run.open(run.path).fit_roles(2), lambda: Run.open(run.path).take_roles(run.roles())):
+            with pytest.raises(InUseError, match="`rae serve` holds it"):
+                find()
         with Answers.open(Run.open(run.path)) as reader:
             first.edges(added=[["u1", "fresh"]])
             assert reader.role("fresh").role == first.role("fresh").role
@@ -388,6 +425,101 @@ def test_a_long_log_is_written_into_the_files_of_the_run(run, monkeypatch):
             lengths.append(len(UpdateFolder(run.path).state().log))
         same_present(answers.now, Present(Run.open(run.path)))
     assert lengths == [1, 2, 0, 1]
+
+
+@pytest.mark.parametrize("how", ["structure", "features"])
+def test_updates_between_the_parts_of_a_fold_give_what_a_full_pass_does(how, tmp_path, monkeypatch):
+    """Rows of the new base are of several moments; with the log after it they are of one, in memory and on the disk."""
+    monkeypatch.setattr("rae.updater.FLUSHED", 4 * 88 * 50)  # rows enough for a dozen parts
+    rng = np.random.default_rng(8)
+    graph = Graph.from_edges([*((f"u{i}", f"u{i + 300}") for i in range(60)), *edges_of(600, 600)])
+    table = None
+    if how == "features":
+        table = FeatureTable(graph.id_column, rng.random((graph.n_nodes, 3)).astype(np.float32))
+    run = fit_run(graph, table, out=tmp_path / "run", page=False)
+    run.fit_roles(3)
+    given = {"missing": "zero"} if how == "features" else {}
+    with Answers.open(run, writable=True) as answers:
+        reader = Present(Run.open(run.path))
+        answers.embed(["u1"], features=[0.0, 0.0, 1.0] if given else None)
+        for number in range(5):
+            answers.edges(added=[[f"u{number}", f"old {number}"]], **given)
+        reader.follow(run)
+        monkeypatch.setattr(Present, "_read_anew", lambda *_: pytest.fail("all was read again"))
+        writer, before = answers._writer, UpdateFolder(run.path).state()
+        monkeypatch.setattr(writer, "tidy", lambda: None)  # as where a process beside it updates
+        monkeypatch.setattr(writer_module, "LONGEST_LOG", 3)
+        writer.begin_to_tidy()
+        monkeypatch.setattr(writer_module, "LONGEST_LOG", 1_000)
+        parts = 0
+        while writer.is_tidying:
+            writer.tidy_a_part()
+            u, v = rng.integers(600, size=2)
+            more = {"features": {"u7": [float(parts), 1.0, 2.0]}} if given else {}
+            answers.edges(added=[[f"u{u}", f"new {parts}"], [f"u{v}", "u1"]], **more, **given)
+            parts += 1
+        after = UpdateFolder(run.path).state()
+        assert parts > 8
+        assert (after.base, after.number) == ("base-0001", before.number + parts)
+        assert len(after.log) == parts  # and none of those before
+        answers.edges(removed=[["u1", "old 1"]])
+        reader.follow(run)
+        again = Run.open(run.path)
+        model, graph, features = again.model(), again.graph(), again.features()
+        expected = model.transform(graph, features, units="fit")
+        assert np.array_equal(again.embeddings()[1], expected)
+        assert np.array_equal(answers.run.__dict__["_live"][1].vectors((0, graph.n_nodes)), expected)
+        assert np.array_equal(answers._embeds.__dict__["_live"][1].vectors((0, graph.n_nodes)), expected)
+        assert np.array_equal(again.role_table()[1], again.roles().assign(expected).labels)
+        for present in (answers.now, reader):
+            same_present(present, Present(Run.open(run.path)))
+    assert (run.path / "embeddings.parquet").is_file()
+    assert np.array_equal(Run.open(run.path).embeddings()[1], expected)
+
+
+def test_a_fold_is_given_up_where_an_update_fails_or_writes_everything_anew(run, monkeypatch):
+    monkeypatch.setattr("rae.updater.FLUSHED", 4 * 88 * 50)
+    with Answers.open(run, writable=True) as answers:
+        writer = answers._writer
+        monkeypatch.setattr(writer, "tidy", lambda: None)
+        answers.edges(added=[["u1", "fresh"]])
+        for trial in ("fails", "in full"):
+            monkeypatch.setattr(writer_module, "LONGEST_LOG", 1)
+            writer.begin_to_tidy()
+            monkeypatch.setattr(writer_module, "LONGEST_LOG", 1_000)
+            for _ in range(3):
+                writer.tidy_a_part()
+            if trial == "fails":
+                with monkeypatch.context() as patch:
+                    patch.setattr(UpdateFolder, "append", lambda *_: 1 / 0)
+                    with pytest.raises(ZeroDivisionError):
+                        answers.edges(added=[["u1", "fresher"]])
+            else:
+                done = answers.edges(added=[list(edge) for edge in edges_of(600, 900, seed=9)])
+                assert done.in_full
+            writer.tidy_a_part()
+            assert not writer.is_tidying
+            assert (Run.open(run.path).n_updates, len(UpdateFolder(run.path).state().log)) == (
+                (1, 1) if trial == "fails" else (2, 0)
+            )
+            kept = {path.name for path in (run.path / "updates").iterdir() if path.is_dir()}
+            assert kept == {UpdateFolder(run.path).state().base}
+        answers.edges(added=[["u1", "freshest"]])
+        same_present(answers.now, Present(Run.open(run.path)))
+
+
+def test_a_fold_that_meets_a_full_disk_is_tried_again_later(run, monkeypatch, caplog):
+    monkeypatch.setattr(writer_module, "LONGEST_LOG", 1)
+    monkeypatch.setattr("rae.updater.EmbeddingWriter.append", lambda *_: (_ for _ in ()).throw(OSError(28, "full")))
+    with Answers.open(run, writable=True) as answers:
+        answers.edges(added=[["u1", "fresh"]])
+        answers.edges(added=[["u1", "fresher"]])
+        assert caplog.text.count("was not folded in: cannot write") == 1
+        monkeypatch.undo()
+        monkeypatch.setattr(writer_module, "LONGEST_LOG", 1)
+        answers._writer._not_before = 0.0
+        answers.edges(added=[["u1", "freshest"]])
+        assert UpdateFolder(run.path).state().log == ()
 
 
 def test_questions_are_answered_while_updates_are_written(run):
@@ -518,7 +650,7 @@ def test_a_log_that_cannot_be_folded_in_loses_nothing(run, monkeypatch, caplog):
 
     with Answers.open(run, writable=True) as answers:
         with monkeypatch.context() as patch:
-            patch.setattr(Run, "fold", full)
+            patch.setattr("rae.updater.write_graph", full)
             assert answers.edges(added=[["u1", "fresh"]]).new_nodes == 1
             patch.undo()
         assert "was not folded in: [Errno 28]" in caplog.text

@@ -106,6 +106,10 @@ class RunError(RaeError):
     """A run folder that is missing, incomplete, or would be overwritten."""
 
 
+class InUseError(RunError):
+    """A run that another process updates, serves or writes."""
+
+
 class DatasetError(RaeError):
     """A data set that is unknown, absent, or not what its checksum says."""
 

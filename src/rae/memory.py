@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import mmap
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,18 @@ def forget(*arrays: Any) -> None:
         in_file = base is not None and (isinstance(base, SharedMap) or memoryview(base).readonly)
         if base is not None and in_file and hasattr(mmap, "MADV_DONTNEED"):
             base.madvise(mmap.MADV_DONTNEED)
+
+
+def give_back() -> None:
+    """Give memory that was freed back to the system; allocators keep it for the next who asks."""
+    import ctypes
+
+    import pyarrow as pa
+
+    pa.default_memory_pool().release_unused()
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None  # glibc has it
+    if trim is not None:
+        trim(0)
 
 
 def available_memory(root: Path = Path("/")) -> int | None:

@@ -8,6 +8,7 @@ The change is searched greedily among edges of the node, and every step of it is
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -30,7 +31,7 @@ from rae.model.structure import measured, statistics
 from rae.roles import Roles
 from rae.runtime import generator, torch_alone
 from rae.search import row_of
-from rae.updater import live_of
+from rae.updater import ids_of, live_of
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 Floats = np.ndarray[Any, np.dtype[np.float32]]
@@ -40,6 +41,7 @@ Edge = tuple[int, bool]  # the other end, and whether the edge comes
 MOST_EDGES = 5  # of a change
 LEFT_OUT, CANDIDATES, RETRIED = 60, 60, 40  # neighbours left out, edges that could come, edges tried again at each step
 IN_FULL = 12  # neighbours and candidates where each trial is a full pass
+ATTEMPTS = 3  # where updates change the edges of the node meanwhile
 MEMBERS = 200  # of the next role, that a node is compared with
 NAMED, LISTED = 4, 20  # reasons in a sentence, and in JSON
 LEAST_SHARE = 0.03  # of the lead that is worth a line
@@ -218,9 +220,28 @@ def _number(value: float) -> str:
 # ----------------------------------------------------------------------------- the whole of it
 
 
-def why_of(run: Any, node: Any, *, to: int | None = None, most_edges: int = MOST_EDGES) -> Why:
-    """Why a node of a run plays its role; see `Run.why`."""
-    roles, graph, model = run.roles(), run.graph(), run.model_kept
+class _MovedError(Exception):
+    """The edges of the node are others than at the start."""
+
+
+def why_of(
+    run: Any, node: Any, *, to: int | None = None, most_edges: int = MOST_EDGES, labels: Any = None, turns: Any = None
+) -> Why:
+    """Why a node of a run plays its role; see `Run.why`.
+
+    Where others use the run meanwhile, they and each trial take turns by the lock `turns`. Updates may come between two
+    trials; if one changes edges of the node itself, all begins again. `labels` are the roles of all nodes, if known.
+    """
+    for _ in range(ATTEMPTS):
+        try:
+            return _why(run, node, to, most_edges, labels, turns or contextlib.nullcontext())
+        except _MovedError:
+            continue
+    raise RunError(f"the edges of {node!r} change faster than reasons are found; ask again later")
+
+
+def _why(run: Any, node: Any, to: int | None, most_edges: int, labels: Any, turns: Any) -> Why:
+    roles, model = run.roles(), run.model_kept
     fitted = model.fitted
     if not isinstance(fitted, ExactModel):
         raise RunError(
@@ -231,21 +252,24 @@ def why_of(run: Any, node: Any, *, to: int | None = None, most_edges: int = MOST
         raise ConfigError(Argument("most_edges"), f" must be a whole number from 1 to 100, got {most_edges!r}")
     if to is not None and (isinstance(to, bool) or not isinstance(to, int) or not 0 <= to < roles.n_roles):
         raise ConfigError(Argument("to"), f" must be a role, from 0 to {roles.n_roles - 1}, got {to!r}")
-    names, features = run.names(), run.features()
+    names, cards = run.names(), run.role_record()["cards"]
+    with turns:
+        live, graph, features, own_measures = _present(run)
     row = row_of(graph.id_column, node, names)
-    trials = _Trials(run, graph, features, model, roles, row)
+    trials = _Trials(run, graph, features, model, roles, row, turns, live is not None)
     squared, found = trials.squared([]), roles.assign(trials.vector([])[None])
     own = int(found.labels[0])
     next_role = _second(squared, own, to)
-    labels, cards = run.role_table()[1], run.role_record()["cards"]
+    labels = run.role_table()[1] if labels is None else labels
     answer = Why(
         graph.id_column[row].as_py(), None, own, _about(cards, own), float(found.confidence[0]), next_role,
         degree=int(degrees(graph)[row]), most_edges=most_edges, to=to,
     )  # fmt: skip
     if next_role is None:
         return _named(answer, graph, names, [row])
+    labels = labels[: graph.n_nodes]
     members = _sampled(np.flatnonzero((labels == next_role) & (np.arange(len(labels)) != row)), MEMBERS, row)
-    reasons, gained = attributions(fitted, roles, graph, features, row, members, own, next_role)
+    reasons, gained = attributions(fitted, roles, graph, features, row, members, own, next_role, own_measures)
     lead = float(squared[next_role] - squared[own])
     left_out, change = _changed(trials, graph, labels, own, next_role, to, most_edges)
     answer = replace(
@@ -254,6 +278,17 @@ def why_of(run: Any, node: Any, *, to: int | None = None, most_edges: int = MOST
         neighbours=_neighbours(graph, labels, left_out, lead), change=_as_ids(graph, change),
     )  # fmt: skip
     return _named(answer, graph, names, [row, *left_out, *((end for end, _ in change[0]) if change else ())])
+
+
+def _present(run: Any) -> tuple[Any, Graph, Any, Any]:
+    """The tables of a run, if it has some, its graph and features as they are, and what the graph measures."""
+    live = run._as_it_is(lambda _: live_of(run))
+    if live is None or live.base.channels:
+        return None, run.graph(), run.features(), None
+    graph = live.graph(ids_of(run, live))
+    features = None if live.features is None else live.features.whole_matrix(live.n_nodes)
+    own = live.tables["own"][: live.n_nodes].copy() if "own" in live.tables else None
+    return live, graph, features, own
 
 
 def _second(squared: Doubles, own: int, to: int | None) -> int | None:
@@ -307,18 +342,22 @@ def _sampled(rows: Any, most: int, *keys: Any) -> Ints:
 
 
 def attributions(
-    fitted: ExactModel, roles: Roles, graph: Graph, features: Any, row: int, members: Ints, own: int, other: int
-) -> tuple[tuple[Reason, ...], float]:
+    fitted: ExactModel, roles: Roles, graph: Graph, features: Any, row: int, members: Ints, own: int, other: int,
+    measures: Any = None,
+) -> tuple[tuple[Reason, ...], float]:  # fmt: skip
     """What each measure and feature adds to the lead of a role over another, compared with members of the other.
 
-    -> reasons, the largest first, and their sum: the lead of the node less the mean lead of those members.
+    -> reasons, the largest first, and their sum: the lead of the node less the mean lead of those members. `measures`
+    are those of the graph, in units of the fit, where they are known.
     """
     from rae.engine import embed, models_of
 
     fitted = replace(fitted, config=fitted.config.replace(relative=False))
     rows = np.concatenate([[row], members])
     graph = conform(graph, fitted.channels, fitted.weighted)
-    z = embed(models_of(fitted, graph, features), nodes=rows).astype(np.float64)
+    if measures is None and fitted.structure is not None:
+        measures = measured(graph, fitted.structure, fitted.config)[0]
+    z = embed(models_of(fitted, graph, features, own=measures), nodes=rows).astype(np.float64)
     slopes = _slopes(roles, fitted, own, other)
     parts: list[tuple[str, float, float | None, float | None]] = []
     total = 0.0
@@ -329,7 +368,7 @@ def attributions(
         total += whole
         inside: list[tuple[str, float, float | None, float | None]] = []
         if block.name == "place":
-            inside = _measures(fitted, graph, rows, slope)
+            inside = _measures(fitted, graph, measures, rows, slope)
         elif block.name in ("own", "near") and len(graph.channels) == 0:
             inside = _columns(fitted, features, graph, rows, slope, block.name)
         parts += inside
@@ -357,11 +396,10 @@ def _slopes(roles: Roles, fitted: ExactModel, own: int, other: int) -> dict[str,
     return out
 
 
-def _measures(fitted: ExactModel, graph: Graph, rows: Ints, slope: Doubles) -> list[Any]:
+def _measures(fitted: ExactModel, graph: Graph, own: Any, rows: Ints, slope: Doubles) -> list[Any]:
     """What each statistic of `place` adds, with its value here and among the members, as a person counts."""
     structure, config = fitted.structure, fitted.config
     assert structure is not None
-    own, _ = measured(graph, structure, config)
     ascending, place = np.unique(rows, return_inverse=True)
     with torch_alone():
         phi = statistics(graph, own, config, ascending).numpy()[place]
@@ -462,16 +500,19 @@ def _lengths(actions: Actions, counted: Any, block: str) -> Doubles:
 class _Trials:
     """Changes of the edges of one node that are made, read, and taken back."""
 
-    def __init__(self, run: Any, graph: Graph, features: Any, model: Any, roles: Roles, row: int) -> None:
-        self.graph, self.features, self.model, self.roles, self.row = graph, features, model, roles, row
-        self.live = live_of(run) if not graph.channels else None
+    def __init__(
+        self, run: Any, graph: Graph, features: Any, model: Any, roles: Roles, row: int, turns: Any, follows: bool
+    ) -> None:
+        self.run, self.graph, self.features, self.model, self.roles, self.row = run, graph, features, model, roles, row
+        self.turns, self.follows = turns, follows
         self.count = 0
+        self._near = np.asarray(graph.neighbors(row))
         self._known: dict[tuple[Edge, ...], Floats] = {}
 
     @property
     def most(self) -> tuple[int, int]:
         """Neighbours to leave out, and edges that could come: fewer where each costs a full pass."""
-        return (LEFT_OUT, CANDIDATES) if self.live is not None else (IN_FULL, 0 if self.graph.channels else IN_FULL)
+        return (LEFT_OUT, CANDIDATES) if self.follows else (IN_FULL, 0 if self.graph.channels else IN_FULL)
 
     def vector(self, edges: Sequence[Edge]) -> Floats:
         """The vector of the node with these changes of its edges.  -> (width,)"""
@@ -488,17 +529,25 @@ class _Trials:
         return out
 
     def _made(self, edges: tuple[Edge, ...]) -> Floats:
-        if self.live is not None:
-            ends = np.array([end for end, _ in edges], np.int64)
-            if not edges:
-                row: Floats = self.live.vectors(np.array([self.row]))[0]
-                return row
-            comes = np.array([comes for _, comes in edges])
-            return self.live.tried(np.full(len(ends), self.row), ends, comes, self.row)
+        if self.follows:
+            with self.turns:
+                return self._tried(edges)
         changed = with_edges(self.graph, self.row, edges) if edges else self.graph
         node = [self.graph.id_column[self.row].as_py()]
         z: Floats = self.model.transform(changed, self.features, nodes=pa.array(node), units="fit", progress=False)
         return np.asarray(z[0], np.float32)
+
+    def _tried(self, edges: tuple[Edge, ...]) -> Floats:
+        """The vector with these changes, made in the tables of the run as they are now."""
+        live = self.run._as_it_is(lambda _: live_of(self.run))
+        if live is None or not np.array_equal(live.rows.lists(np.array([self.row]))[1], self._near):
+            raise _MovedError
+        if not edges:
+            row: Floats = live.vectors(np.array([self.row]))[0]
+            return row
+        ends, comes = np.array([end for end, _ in edges], np.int64), np.array([comes for _, comes in edges])
+        out: Floats = live.tried(np.full(len(ends), self.row), ends, comes, self.row)
+        return out
 
 
 def with_edges(graph: Graph, row: int, edges: Sequence[Edge]) -> Graph:

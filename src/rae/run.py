@@ -502,12 +502,13 @@ class Run:
         from rae.roles import Roles
         from rae.roles.storage import write_roles
 
-        ids, z = self.embeddings()
-        roles = Roles(k, max_k=max_k, seed=seed, weights=weights)
-        roles.fit(z, blocks=self.blocks, model=self.model_checksum, ids=ids)
-        cards = self._cards(ids, roles)
-        self._drop_page()
-        write_roles(self.path, ids, roles, roles.assignment, cards, update=self.n_updates)
+        with self._not_updated():
+            ids, z = self.embeddings()
+            roles = Roles(k, max_k=max_k, seed=seed, weights=weights)
+            roles.fit(z, blocks=self.blocks, model=self.model_checksum, ids=ids)
+            cards = self._cards(ids, roles)
+            self._drop_page()
+            write_roles(self.path, ids, roles, roles.assignment, cards, update=self.n_updates)
         return roles
 
     def take_roles(self, roles: Roles) -> None:
@@ -515,11 +516,18 @@ class Run:
         from rae.roles.storage import write_roles
 
         roles.check_model(self.model_checksum, str(self.path))
-        ids, z = self.embeddings()
-        assignment = roles.assign(z)
-        cards = self._cards(ids, roles, z)
-        self._drop_page()
-        write_roles(self.path, ids, roles, assignment, cards, update=self.n_updates)
+        with self._not_updated():
+            ids, z = self.embeddings()
+            assignment = roles.assign(z)
+            cards = self._cards(ids, roles, z)
+            self._drop_page()
+            write_roles(self.path, ids, roles, assignment, cards, update=self.n_updates)
+
+    @contextlib.contextmanager
+    def _not_updated(self) -> Iterator[None]:
+        """No other process updates the run during the block: it would give nodes roles of which some are replaced."""
+        with contextlib.nullcontext() if "_is_alone" in self.__dict__ else self._updates.alone():
+            yield
 
     def _drop_page(self, what: str = "the old roles") -> None:
         """Remove a page that shows what this run will no longer have, and say so; before that is replaced."""

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from rae.errors import Argument, RunError
+from rae.errors import Argument, InUseError, RunError
 from rae.updates import CHANNEL_FILES, FOLDER, GRAPH_FILES, STATE, UpdateFolder
 
 FORMAT, FORMAT_VERSION = "rae run", 1
@@ -110,7 +110,7 @@ def _abandoned_staging(folder: Path) -> list[Path]:
     for path in [path for path in abandoned if (path / LOCK).is_file()]:
         with exclusive_lock(path / LOCK) as free:
             if not free:
-                raise RunError(f"another fit is writing its run into {folder}; wait for it, or choose another ", OUT)
+                raise InUseError(f"another fit is writing its run into {folder}; wait for it, or choose another ", OUT)
     return abandoned
 
 
@@ -149,8 +149,8 @@ def _check_unused(folder: Path) -> None:
         try:
             with UpdateFolder(folder).alone():
                 pass
-        except RunError:
-            raise RunError(
+        except InUseError:
+            raise InUseError(
                 f"{folder} holds a run that is being updated, or that `rae serve` holds; stop that first, or choose "
                 "another ", OUT
             ) from None  # fmt: skip

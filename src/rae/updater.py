@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import time
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +23,11 @@ from rae.graph.folder import write_graph
 from rae.graph.ids import id_array, shown
 from rae.inputs import Reading, is_table
 from rae.io.embeddings import GROUP_BYTES, EmbeddingWriter, embeddings_dtype
+from rae.memory import row_chunks
 from rae.ops.edits import COMES, EditedRows
 from rae.progress import Progress
 from rae.roles.storage import read_table, write_table
-from rae.storage.atomic import writing
+from rae.storage.atomic import atomic_path, flush, writing
 from rae.storage.npy import create_array
 from rae.updates import (
     GRAPH,
@@ -33,15 +37,17 @@ from rae.updates import (
     TABLES,
     VECTORS,
     State,
+    TableWriter,
     UpdateFolder,
     counts_of,
     write_counts,
     write_matrix,
-    write_tables,
 )  # fmt: skip
 
 FOLD_NUMBERS = 4_000_000  # numbers in all vectors up to which every update is folded in: a Parquet file of 16 MB
 FOLD_SHARE = 1.0  # rows of vectors in the log, over those of the graph, above which it is
+PARTS = ("role", "confidence", "membership")  # of the roles of nodes
+FLUSHED = 1 << 24  # bytes of vectors that are flushed at a time
 
 
 @dataclass(frozen=True)
@@ -74,14 +80,14 @@ def update_run(
 ) -> Updated:
     """Update a run and say what changed; see `Run.update`."""
     began = time.perf_counter()
-    folder = UpdateFolder(run.path)
+    folder = UpdateFolder(run.path, run.__dict__.get("_unfinished"))
     began_to_change = False
     with contextlib.nullcontext() if "_is_alone" in run.__dict__ else folder.alone():
         try:
             state = _prepared(run, folder, progress)
             live = _current_live(run, folder, state)
             graph = live.base if live is not None else folder.graph(state)
-            ids = Ids(graph, _later_ids(run, folder, state) if live is not None else graph.id_column.slice(0, 0))
+            ids = Ids(graph, _later_ids(run) if live is not None else graph.id_column.slice(0, 0))
             rows = EditedRows.of(graph, graph.n_nodes) if live is None else live.rows
             model, record = run.model(), run.info.get("reading", {})
             form = EdgeForm.of(graph, reading, record)
@@ -101,7 +107,7 @@ def update_run(
             if edits.is_empty:
                 done = replace(out, moved=ids.column.slice(0, 0))
                 if fold and state.log and live is not None:
-                    _fold(run, folder, state, live, ids.column, None, progress)
+                    _all_parts(_fold(run, folder, state, live, ids.column, folder.new_base(state), progress=progress))
                     done = replace(done, folded=True)
             elif live is None:
                 column = _update_in_full(run, folder, state, graph, edits, progress)
@@ -111,6 +117,7 @@ def update_run(
         except BaseException:
             if began_to_change:  # what is kept in memory may be of a state that is none
                 run.__dict__.pop("_live", None)
+                run.__dict__.pop("_roles", None)
             raise
     return replace(done, seconds=time.perf_counter() - began)
 
@@ -138,7 +145,7 @@ def _update_live(
     roles = _role_rows(run, live, rows) if run.has_roles and not changes.in_full else None
     run._drop_page("the state before this update")
     if fold:
-        _fold(run, folder, state, live, column, changes, progress, edits, roles)
+        _all_parts(_fold(run, folder, state, live, column, folder.new_base(state), changes, roles, progress=progress))
     else:
         new = {
             "ids": edits.new_ids,
@@ -148,6 +155,8 @@ def _update_live(
             "roles": roles,
         }
         later = folder.append(state, changes, live, new, counts_of(live.rows.degrees[: live.n_nodes]))
+        if roles is not None and "_roles" in run.__dict__:
+            run.__dict__["_roles"] = _with_rows(run.__dict__["_roles"], live.n_nodes, [roles])
         run.__dict__["_live"] = later, live, column.slice(live.base.n_nodes)
     moved = column if changes.in_full else column.take(pa.array(rows))
     return replace(out, number=state.number + 1, moved=moved, in_full=changes.in_full, folded=bool(fold))
@@ -161,7 +170,7 @@ def embed_new(
     state = folder.state()
     live = _current_live(run, folder, state)
     model = run.model_kept
-    later = _later_ids(run, folder, state) if live is not None else None
+    later = _later_ids(run) if live is not None else None
     ids = Ids(live.base, later) if live is not None else Ids(graph := run.graph(), graph.id_column.slice(0, 0))
     if node is not None and int(ids.find(ids.as_own_kind(id_array([node]), "new nodes"))[0]) >= 0:
         raise GraphError(f"{node!r} is a node of the run already; `run.embeddings()` has its vector")
@@ -215,7 +224,7 @@ def _prepared(run: Any, folder: UpdateFolder, progress: Progress | None) -> Stat
         live = Live.of(fitted, graph, features, spare=capacity - graph.n_nodes, make=mapped)
         for table in live.tables.values():
             table.flush()  # type: ignore[attr-defined]  # a mapped file
-        write_counts(base, live)
+        write_counts(base, live, live.n_nodes)
     state = State(0, base.name, (), counts_of(graph.degrees), followed=followed)
     folder.commit(state)
     return state
@@ -241,16 +250,18 @@ def _current_live(run: Any, folder: UpdateFolder, state: State | None) -> Live |
         live = Live.of(fitted, graph, run.features()) if can_follow(fitted, graph) else None
     elif not state.followed:
         live = None
-    elif known is not None and known[0] is not None and _continues(known[0], state):
+    elif known is not None and known[0] is not None and (first := state.log_after(known[0].number)) is not None:
         live, later = known[1:]
-        if state.counts["nodes"] > live.capacity:
-            live.grow(state.counts["nodes"] + SPARE_LEAST)
         del run.__dict__["_live"]  # a file that is gone by now leaves it between two states
-        for update in folder.updates(state, len(known[0].log)):
-            folder.apply(live, update)
-            later = pa.concat_arrays([later, update.new_ids.cast(later.type)])
-        run.__dict__["_live"] = state, live, later
-        return live  # type: ignore[no-any-return]
+        if state.base == known[0].base:
+            if state.counts["nodes"] > live.capacity:
+                live.grow(state.counts["nodes"] + SPARE_LEAST)
+            for update in folder.updates(state, first):
+                folder.apply(live, update)
+                later = pa.concat_arrays([later, update.new_ids.cast(later.type)])
+            run.__dict__["_live"] = state, live, later
+            return live  # type: ignore[no-any-return]
+        live = folder.follow(state, fitted, run.base_features(state), live.tables)  # the log was folded in
     else:
         live = folder.follow(state, fitted, run.base_features(state))
     if live is not None:
@@ -261,12 +272,13 @@ def _current_live(run: Any, folder: UpdateFolder, state: State | None) -> Live |
     return live
 
 
-def _continues(before: State, state: State) -> bool:
-    """Whether a state has the log of another one, and more."""
-    return before.base == state.base and state.log[: len(before.log)] == before.log
+def ids_of(run: Any, live: Live) -> pa.Array:
+    """The ids of the nodes of these tables, which are those that the run keeps now."""
+    return pa.concat_arrays([live.base.id_column, _later_ids(run)])
 
 
-def _later_ids(run: Any, folder: UpdateFolder, state: State | None) -> pa.Array:
+def _later_ids(run: Any) -> pa.Array:
+    """The ids of nodes that came after the base of the tables."""
     return run.__dict__["_live"][2]
 
 
@@ -337,88 +349,159 @@ def _update_in_full(
     model.embed_to(
         base / VECTORS, changed, matrix, dtype=dtype, model=run.model_checksum, units="fit", progress=progress or False
     )
-    _finish(run, folder, state, base, column, counts_of(changed.degrees), followed=False, number=state.number + 1)
+    later = State(state.number + 1, base.name, (), counts_of(changed.degrees), followed=False)
+    _finish(run, folder, base, column, later, None)
     return column
 
 
+def fold_in_parts(run: Any) -> Iterator[None]:
+    """Write the log of a run into its files, some at each step; between two steps the run may be updated.
+
+    It ends without having done so where an update wrote everything anew meanwhile, or failed. What is written is
+    flushed part by part: the disk has no long queue then, in which an update would wait.
+    """
+    folder = UpdateFolder(run.path)
+    state = folder.state()
+    live = _current_live(run, folder, state)
+    if state is not None and state.log and live is not None:
+        column = ids_of(run, live)
+        base = folder.new_base(state)
+        run.__dict__["_unfinished"] = base.name
+        try:
+            yield from _fold(run, folder, state, live, column, base, flushes=True)
+        finally:
+            del run.__dict__["_unfinished"]
+
+
+def _all_parts(parts: Iterator[None]) -> None:
+    for _ in parts:
+        pass
+
+
 def _fold(
-    run: Any, folder: UpdateFolder, state: State, live: Live, column: pa.Array, changes: Changes | None,
-    progress: Progress | None, edits: Edits | None = None, roles: Any = None,
-) -> None:  # fmt: skip
-    """Write everything as it is now to a new base, and make that current: the log is empty again."""
-    number = state.number + (changes is not None)
-    known = None if changes is not None and changes.in_full else _known_roles(run, len(column), roles)
-    base = folder.new_base(state)
-    write_graph(base / GRAPH, live.graph(column))
-    if live.features is not None:
-        write_matrix(base, live.features.whole_matrix(live.n_nodes))
-    dtype = embeddings_dtype(folder.file(state, VECTORS))
-    step = max(1, GROUP_BYTES // (4 * live.width))
+    run: Any, folder: UpdateFolder, state: State, live: Live, column: pa.Array, base: Path,
+    changes: Changes | None = None, roles: Any = None, *, flushes: bool = False, progress: Progress | None = None,
+) -> Iterator[None]:  # fmt: skip
+    """Write everything as it is to a new base, part by part, and make that current: the log is empty again.
+
+    Updates that come between two parts stay in the log. `changes` were made and are in no log, with `roles` in rows.
+    """
+    known = None if changes is not None and changes.in_full else partial(_known_roles, run, roles)
+    try:
+        write_graph(base / GRAPH, live.graph(column))
+        if live.features is not None:
+            write_matrix(base, live.features.whole_matrix(live.n_nodes))
+        yield
+        for done in _write_rows(run, folder, state, live, column, base, flushes):
+            if progress is not None:
+                progress("embed", done, len(column), {})
+            yield
+            if folder.state().base != state.base or run.__dict__.get("_live", (None, None))[1] is not live:  # type: ignore[union-attr]
+                return  # an update wrote everything anew, or failed
+        write_counts(base, live, len(column))
+        now = folder.state()
+        assert now is not None
+        later = State(
+            now.number + (changes is not None), base.name, now.log[len(state.log) :],
+            counts_of(live.rows.degrees[: live.n_nodes]), now.changed - state.changed,
+        )  # fmt: skip
+        ids = run.__dict__["_live"][2] if changes is None else column.slice(live.base.n_nodes)
+        _finish(run, folder, base, folder.ids(now) if later.log else column, later, known)
+        run.__dict__["_live"] = replace(later, base=state.base), live, ids
+    finally:
+        if folder.state().base != base.name:  # type: ignore[union-attr]
+            shutil.rmtree(base, ignore_errors=True)
+
+
+def _write_rows(
+    run: Any, folder: UpdateFolder, state: State, live: Live, column: pa.Array, base: Path, flushes: bool
+) -> Iterator[int]:
+    """Write what each level averages, and the vectors; how many nodes are done, part by part.
+
+    Files are written while the next vectors are computed.
+    """
+    step = max(1, (FLUSHED if flushes else GROUP_BYTES) // (4 * live.width))
+    tables, dtype = TableWriter(base, live, len(column)), embeddings_dtype(folder.file(state, VECTORS))
     with (
+        atomic_path(base / VECTORS, flushes=flushes) as hidden,
         EmbeddingWriter(
-            base / VECTORS, column, live.width, ".parquet", model=run.model_checksum, dtype=dtype, blocks=run.blocks
+            hidden, column, live.width, ".parquet", model=run.model_checksum, dtype=dtype, blocks=run.blocks
         ) as writer,
-        ThreadPoolExecutor(2) as aside,  # files are written while the next vectors are computed
+        ThreadPoolExecutor(1) as aside,
     ):
-        tables, written = aside.submit(write_tables, base, live), None
-        for a in range(0, live.n_nodes, step):
-            vectors = live.vectors((a, min(a + step, live.n_nodes)))
+
+        def write(vectors: Any, a: int, b: int) -> None:
+            writer.append(vectors)
+            tables.write(live, a, b)
+            if flushes:
+                flush(hidden, *tables.paths.values())
+
+        written: Any = None
+        for a, b in row_chunks(len(column), step):
+            vectors = live.vectors((a, b))
             if written is not None:
                 written.result()
-            written = aside.submit(writer.append, vectors)
-            if progress is not None:
-                progress("embed", min(a + step, live.n_nodes), live.n_nodes, {})
-        for done in (written, tables):
-            if done is not None:
-                done.result()
-    counts = counts_of(live.rows.degrees[: live.n_nodes])
-    _finish(run, folder, state, base, column, counts, followed=True, number=number, known=known)
+            written = aside.submit(write, vectors, a, b)
+            yield b
+        written.result()
 
 
-def _finish(
-    run: Any, folder: UpdateFolder, state: State, base: Path, column: pa.Array, counts: dict[str, int], *,
-    followed: bool, number: int, known: Any = None,
-) -> None:  # fmt: skip
-    """Give a new base its roles, make it current, and show its files."""
+def _finish(run: Any, folder: UpdateFolder, base: Path, column: pa.Array, later: State, known: Any) -> None:
+    """Give a new base its roles, make it current, and show its files where the log has no more."""
     if run.has_roles:
         if known is None:
             from rae.io import read_embeddings
 
-            known = run.roles().assign(read_embeddings(base / VECTORS)[1])
-        write_table(base / ROLES, column, known)
-    later = State(number, base.name, (), counts, followed=followed)
+            assigned = run.roles().assign(read_embeddings(base / VECTORS)[1])
+            if "_roles" in run.__dict__:
+                run.__dict__["_roles"] = assigned.labels, assigned.confidence, assigned.memberships
+        else:
+            assigned = known(len(column))
+        write_table(base / ROLES, column, assigned)
+        if later.log:
+            later = replace(later, roles={"file": f"{base.name}/{ROLES}", "after": later.number})
     folder.hide()
     folder.commit(later)
-    folder.show(later)
+    if not later.log:
+        folder.show(later)
     run.__dict__.pop("_live", None)
 
 
 def _role_rows(run: Any, live: Live, rows: Any) -> dict[str, Any]:
     """Roles, confidences and memberships of these rows by the roles that were found."""
     assignment = run.roles().assign(live.vectors(rows))
-    return {
-        "rows": rows,
-        "role": assignment.labels,
-        "confidence": assignment.confidence,
-        "membership": assignment.memberships,
-    }
+    values = assignment.labels, assignment.confidence, assignment.memberships
+    return {"rows": rows} | dict(zip(PARTS, values, strict=True))
 
 
-def _known_roles(run: Any, n_rows: int, roles: Any) -> Any:
-    """All roles as they are after an update; None where the run has none."""
+def keep_roles(run: Any) -> None:
+    """Keep the roles of a run in memory that this process alone updates, so that no fold reads the log for them."""
+    if run.has_roles:
+        run.__dict__["_roles"] = [part.copy() for part in run.role_table()[1:]]
+
+
+def _known_roles(run: Any, roles: Any, n_rows: int) -> Any:
+    """All roles as they are, after an update that has these rows of them."""
     from rae.roles.model import Assignment
 
-    if not run.has_roles:
-        return None
-    _, role, confidence, memberships = run.role_table()
-    grown = [np.zeros((n_rows, *part.shape[1:]), part.dtype) for part in (role, confidence, memberships)]
-    for part, before in zip(grown, (role, confidence, memberships), strict=True):
-        part[: len(before)] = before
-    if roles is not None:
-        for part, name in zip(grown, ("role", "confidence", "membership"), strict=True):
-            part[roles["rows"]] = roles[name]
-    labels, sure, shares = grown[0].astype(np.int32), grown[1].astype(np.float32), grown[2].astype(np.float32)
-    return Assignment(labels, sure, shares, np.zeros(n_rows, np.float32))  # distances are not kept
+    known = run.__dict__.get("_roles") or [part.copy() for part in run.role_table()[1:]]
+    role, sure, shares = _with_rows(known, n_rows, [] if roles is None else [roles])
+    of_nodes = role[:n_rows].astype(np.int32), sure[:n_rows].astype(np.float32), shares[:n_rows].astype(np.float32)
+    return Assignment(*of_nodes, np.zeros(n_rows, np.float32))  # distances are not kept
+
+
+def _with_rows(parts: Any, n_rows: int, updates: Iterable[Mapping[str, Any]]) -> Any:
+    """Roles, confidences and memberships with rows that updates changed, in place where there is room for all."""
+    if len(parts[0]) < n_rows:
+        room = n_rows + n_rows // SPARE_SHARE
+        grown = [np.zeros((room, *part.shape[1:]), part.dtype) for part in parts]
+        for part, before in zip(grown, parts, strict=True):
+            part[: len(before)] = before
+        parts = grown
+    for update in updates:
+        for part, name in zip(parts, PARTS, strict=True):
+            part[update["rows"]] = update[name]
+    return parts
 
 
 def role_table_of(folder: UpdateFolder, state: State | None) -> tuple[Any, Any, Any, Any]:
@@ -427,15 +510,9 @@ def role_table_of(folder: UpdateFolder, state: State | None) -> tuple[Any, Any, 
     if state is None or top.is_file():
         return read_table(top)
     kept = folder.folder / state.roles["file"] if state.roles is not None else folder.folder / state.base / ROLES
-    _, *parts = read_table(kept)
-    n = state.counts["nodes"]
-    grown = [np.zeros((n, *part.shape[1:]), part.dtype) for part in parts]
-    for part, before in zip(grown, parts, strict=True):
-        part[: len(before)] = before
-    for rows, *values in folder.role_rows(state):
-        for part, changed in zip(grown, values, strict=True):
-            part[rows] = changed
-    return folder.ids(state), grown[0], grown[1], grown[2]
+    n_rows = state.counts["nodes"]
+    role, sure, shares = _with_rows([part.copy() for part in read_table(kept)[1:]], n_rows, folder.role_rows(state))
+    return folder.ids(state), role[:n_rows], sure[:n_rows], shares[:n_rows]
 
 
 def refuse_lean(run: Any) -> None:

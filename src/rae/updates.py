@@ -9,6 +9,10 @@
 What state.json does not name is not there: a process that is killed leaves the state before its update or the state
 after it. Files of the run that would show an older state (its Parquet file, its graph) are removed before the state
 changes, and are there again when the log is folded in.
+
+A base may be written while updates come. Its graph and its features are those of the moment when that began; the rows
+of its tables, counts and vectors are of later moments, whatever they were when they were written. An update has every
+row that it changed, whole, so the updates of the log after that base give the same whichever of the two a row was.
 """
 
 from __future__ import annotations
@@ -26,11 +30,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from rae.errors import RunError, one_line
+from rae.errors import InUseError, RunError, one_line
 from rae.storage.atomic import write_json, writing
 from rae.storage.documents import expect, read_json
 from rae.storage.lock import LOCK, exclusive_lock
-from rae.storage.npy import create_array, map_array
+from rae.storage.npy import create_array, map_array, read_header
 from rae.storage.tensors import read_tensors, write_tensors
 from rae.version import __version__
 
@@ -74,6 +78,15 @@ class State:
     changed: int = 0  # rows of vectors in the log
     roles: dict[str, Any] | None = None  # the table of roles that rows of the log replace, and after which update
     followed: bool = True  # whether the base has tables
+
+    def log_after(self, number: int) -> int | None:
+        """Where in the log that begins which came after an update; None where some of it is folded in.
+
+        >>> State(9, "base-0001", ("000008", "000009"), {}).log_after(8)
+        1
+        """
+        first = len(self.log) - (self.number - number)
+        return first if 0 <= first <= len(self.log) else None
 
 
 @dataclass(frozen=True)
@@ -135,10 +148,13 @@ def _read_state(path: Path, _: tuple[int, int, int]) -> State:
 
 
 class UpdateFolder:
-    """The folder `updates` of a run: reading it, and replacing its state."""
+    """The folder `updates` of a run: reading it, and replacing its state.
 
-    def __init__(self, run: Path) -> None:
-        self.run, self.folder = run, run / FOLDER
+    `unfinished` is a base that is being written: it stays, though no state names it yet.
+    """
+
+    def __init__(self, run: Path, unfinished: str | None = None) -> None:
+        self.run, self.folder, self.unfinished = run, run / FOLDER, unfinished
 
     # ------------------------------------------------------------------------- reading
 
@@ -234,16 +250,18 @@ class UpdateFolder:
                 edited = edited.with_rows(*given)
         return edited.whole_matrix(state.counts["nodes"])
 
-    def role_rows(self, state: State) -> Iterator[tuple[Ints, Any, Any, Any]]:
-        """Rows, roles, confidences and memberships that updates changed since the roles were written."""
+    def role_rows(self, state: State) -> Iterator[dict[str, Any]]:
+        """Rows, roles, confidences and memberships, by name, that updates changed since the roles were written."""
         after = 0 if state.roles is None else int(state.roles["after"])
         for update in self.updates(state):
             if update.header["number"] > after and "roles.rows" in update.arrays:
-                a = update.arrays
-                yield a["roles.rows"], a["roles.role"], a["roles.confidence"], a["roles.membership"]
+                yield {part: update.arrays[f"roles.{part}"] for part in ("rows", "role", "confidence", "membership")}
 
-    def follow(self, state: State, model: ExactModel, features: Any) -> Live:
-        """The tables of the base with the log in them, mapped: what is computed next stays in memory."""
+    def follow(self, state: State, model: ExactModel, features: Any, tables: Any = None) -> Live:
+        """The tables of the base with the log in them, mapped: what is computed next stays in memory.
+
+        `tables` are those of the same state, or of one after its base, where they are in memory already.
+        """
         from rae.engine.live import Live
         from rae.graph.folder import open_graph
 
@@ -251,7 +269,7 @@ class UpdateFolder:
         graph = open_graph(self.file(state, GRAPH))
         wanted = Live.empty_tables(model, graph, features, graph.n_nodes, lambda _, shape: np.empty((0, shape[1])))
         try:
-            tables = {name: map_array(folder / f"{name}.npy", private=True) for name in wanted}
+            tables = tables or {name: map_array(folder / f"{name}.npy", private=True) for name in wanted}
             counts = {name: map_array(folder / f"{name}.npy") for name in (COUNTS if model.structure else ())}
         except (OSError, ValueError) as error:
             raise RunError(f"{folder} is damaged ({one_line(error)}); {_REMEDY}") from None
@@ -290,7 +308,7 @@ class UpdateFolder:
         self.folder.mkdir(exist_ok=True)
         with exclusive_lock(self.folder / LOCK) as free:
             if not free:
-                raise RunError(
+                raise InUseError(
                     f"another update of {self.run} is running, or `rae serve` holds it; nothing was changed: wait for "
                     "it, then do this again, or send the edges to the service"
                 )
@@ -347,7 +365,7 @@ class UpdateFolder:
         """Make this the current state, and remove what it does not name."""
         record = {"format": FORMAT, "format_version": FORMAT_VERSION, **vars(state), "log": list(state.log)}
         write_json(self.run / STATE, record)
-        named = {state.base, LOCK, "state.json", *(f"{name}.safetensors" for name in state.log)}
+        named = {state.base, self.unfinished, LOCK, "state.json", *(f"{name}.safetensors" for name in state.log)}
         if state.roles is not None:
             named.add(state.roles["file"])
         for path in self.folder.iterdir():
@@ -382,7 +400,8 @@ class UpdateFolder:
 
     def new_base(self, state: State | None) -> Path:
         """An empty folder for the next base."""
-        number = 0 if state is None else int(state.base.removeprefix("base-")) + 1
+        taken = [base for base in (None if state is None else state.base, self.unfinished) if base is not None]
+        number = max((int(base.removeprefix("base-")) + 1 for base in taken), default=0)
         folder = self.folder / f"base-{number:04d}"
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
@@ -410,27 +429,38 @@ def write_matrix(folder: Path, matrix: Matrix) -> None:
             sp.save_npz(file, matrix, compressed=False)
 
 
-def write_tables(folder: Path, live: Live) -> None:
-    """Write what each level averages, with room for further nodes, and the counts."""
-    place = folder / TABLES
-    place.mkdir()
-    capacity = live.n_nodes + max(SPARE_LEAST, live.n_nodes // SPARE_SHARE)
-    for name, table in live.tables.items():
-        path = place / f"{name}.npy"
-        with writing(path):
-            out = create_array(path, (capacity, table.shape[1]))
-        out[: live.n_nodes] = table[: live.n_nodes]
-        out.flush()
-    write_counts(folder, live)
+class TableWriter:
+    """Files of what each level averages, with room for further nodes, to be written some rows at a time."""
+
+    def __init__(self, folder: Path, live: Live, n_nodes: int) -> None:
+        place = folder / TABLES
+        place.mkdir()
+        capacity = n_nodes + max(SPARE_LEAST, n_nodes // SPARE_SHARE)
+        self.paths = {name: place / f"{name}.npy" for name in live.tables}
+        self._first = {}  # where the rows of a table begin
+        for name, path in self.paths.items():
+            with writing(path):
+                create_array(path, (capacity, live.tables[name].shape[1]))
+            with path.open("rb") as file:
+                read_header(file)
+                self._first[name] = file.tell()
+
+    def write(self, live: Live, a: int, b: int) -> None:
+        """Write rows a..b of every table."""
+        for name, path in self.paths.items():
+            table = live.tables[name]
+            with writing(path), path.open("rb+") as file:
+                file.seek(self._first[name] + a * table.shape[1] * table.itemsize)
+                file.write(np.ascontiguousarray(table[a:b]).data)
 
 
-def write_counts(folder: Path, live: Live) -> None:
-    """Write the counts of all nodes beside the tables."""
-    place = folder / TABLES
+def write_counts(folder: Path, live: Live, n_nodes: int) -> None:
+    """Write the counts of the first nodes beside the tables."""
+    from rae.graph.folder import write_array
+
     counted = (live.rows.triangles, live.rows.cycles, live.rows.core)
     for name, values in zip(COUNTS, counted, strict=True) if live.model.structure is not None else ():
-        with writing(place), (place / f"{name}.npy").open("wb") as file:
-            np.lib.format.write_array(file, values[: live.n_nodes], allow_pickle=False)
+        write_array(folder / TABLES / f"{name}.npy", values[:n_nodes])
 
 
 def _id_bytes(ids: pa.Array) -> bytes:

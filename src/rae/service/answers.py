@@ -17,6 +17,8 @@ import numpy as np
 
 from rae.blocks import Weights, weighted
 from rae.errors import ConfigError, RunError, UnknownIdError
+from rae.memory import give_back
+from rae.reasons import why_of
 from rae.roles.cards import Card
 from rae.run import Run
 from rae.service.neighbors import EXACT_ROWS
@@ -173,6 +175,38 @@ class EdgesAnswer:
     seconds: float
 
 
+class Turns:
+    """A lock that whoever waits gets before whoever had it last.
+
+    >>> turns = Turns()
+    >>> with turns:
+    ...     turns.acquire(blocking=False)
+    False
+    """
+
+    def __init__(self) -> None:
+        self._line, self._lock = threading.Lock(), threading.Lock()
+
+    def acquire(self, blocking: bool = True) -> bool:
+        """Whether the lock is had now."""
+        if not self._line.acquire(blocking=blocking):
+            return False
+        try:
+            return self._lock.acquire(blocking=blocking)
+        finally:
+            self._line.release()
+
+    def release(self) -> None:
+        """Let the next one have it."""
+        self._lock.release()
+
+    def __enter__(self) -> None:
+        self.acquire()
+
+    def __exit__(self, *raised: object) -> None:
+        self.release()
+
+
 class Answers:
     """A run that is asked, and with `writable` changed; made by `Answers.open`."""
 
@@ -180,7 +214,7 @@ class Answers:
         self.run, self._writer = run, writer
         self.now = Present(run, weights)
         self._embeds = Run.open(run.path)  # its tables follow the log, so that an update does not hold it up
-        self._writing, self._embedding, self._following = threading.Lock(), threading.Lock(), threading.Lock()
+        self._writing, self._embedding, self._following = threading.Lock(), Turns(), threading.Lock()
 
     @classmethod
     @contextlib.contextmanager
@@ -259,8 +293,8 @@ class Answers:
         """
         with self._current() as now:
             own = now.names.id(now.names.row(id))
-        with self._embedding:
-            found = self._embeds.why(own, to=to)
+            labels = None if now.roles is None else now.roles.role.now.copy()
+        found = why_of(self._embeds, own, to=to, labels=labels, turns=self._embedding)
         measured = found.as_dict()
         return WhyAnswer(measured["id"], found.role, str(found), measured)
 
@@ -323,10 +357,10 @@ class Answers:
             if self._writer is None:
                 raise RunError("this service changes nothing: it was started to answer questions only, or is stopping")
             done = self._writer.edges(added, removed, features, missing)
-            self.now.follow(self.run)
+            self.run._as_it_is(lambda _: self.now.follow(self.run))
             if self._embedding.acquire(blocking=False):  # else the next new node finds them behind, and waits a little
                 try:
-                    follow_tables(self._embeds)
+                    self.run._as_it_is(lambda _: follow_tables(self._embeds))
                 finally:
                     self._embedding.release()
             self._writer.tidy()
@@ -341,11 +375,12 @@ class Answers:
     # ------------------------------------------------------------------------- inside
 
     def warm_up(self) -> None:
-        """Make what the first new node needs, where the run keeps its graph."""
+        """Make what the first new node needs, where the run keeps its graph, and give back what that took beside."""
         if self.run.has_graph:
             with self._embedding, contextlib.suppress(RunError):  # such as that of a lean run
                 self._embeds.embed(neighbours=[], features=self._no_features())
                 follow_tables(self._embeds)
+        give_back()
 
     def _no_features(self) -> Any:
         width = self.run.model_kept.n_features or 0

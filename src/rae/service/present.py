@@ -59,21 +59,17 @@ class Present:
     def follow(self, run: Run) -> None:
         """Become the run as it is now: what updates changed since is read, and no more where the log says it all."""
         folder = UpdateFolder(run.path)
-        state, before = folder.state(), self.state
+        state = folder.state()
         if state is None or state.number == self.number:
             self.state = state  # the same vectors, in other files at most
             return
-        n_read = 0 if before is None else len(before.log)
-        if before is None:
-            continues = len(state.log) == state.number  # every update since the fit is in the log
-        else:
-            continues = state.base == before.base and state.log[:n_read] == before.log
-        if continues and state.log:
-            for length, update in enumerate(folder.updates(state, n_read), n_read + 1):
-                number = state.number - len(state.log) + length
-                self._take(run, state, update, replace(state, number=number, log=state.log[:length]))
-        else:
+        first = state.log_after(self.number)
+        if first is None:
             self._read_anew(run)
+            return
+        for length, update in enumerate(folder.updates(state, first), first + 1):
+            number = state.number - len(state.log) + length
+            self._take(run, state, update, replace(state, number=number, log=state.log[:length]))
 
     def _take(self, run: Run, state: State, update: Update, later: State) -> None:
         """Put the rows in place that one update of the log changed."""

@@ -20,11 +20,12 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from rae import errors
-from rae.errors import Argument, FeatureError, GraphError, RaeError, RunError, one_line
+from rae.errors import Argument, FeatureError, GraphError, InUseError, RaeError, RunError, one_line
+from rae.memory import give_back
 from rae.run import Run
 from rae.runtime import threads
 from rae.storage.npy import is_mapped
-from rae.updater import live_of
+from rae.updater import fold_in_parts, keep_roles, live_of
 from rae.updates import UpdateFolder
 
 log = logging.getLogger("rae")
@@ -33,6 +34,8 @@ FOLD_SHARE = 4  # rows of vectors in the log, over those of the graph, above whi
 LONGEST_LOG = 5_000  # updates that are kept apart; then all of them are written into the files of the run
 FOLDED_AT_STOP = 4_000_000  # numbers in all vectors up to which a service that stops writes embeddings.parquet anew
 NICENESS = 10  # of a process that updates: the one that answers goes first
+RETRY = 60.0  # seconds after which a log that could not be folded in is tried again
+REST = 1.0  # after a part of the log was folded in, over the time that it took
 PATIENCE = 1.0  # seconds in which the process that updated for a service that was killed has ended
 
 
@@ -51,6 +54,8 @@ class Writer:
 
     def __init__(self, run: Run) -> None:
         self._run, self._folder = run, UpdateFolder(run.path)
+        self._folding: Iterator[Any] | None = None
+        self._not_before = 0.0  # when folding in is tried again
 
     @classmethod
     @contextlib.contextmanager
@@ -62,18 +67,17 @@ class Writer:
                 try:
                     held.enter_context(run.alone())
                     break
-                except RunError as error:
-                    if "is running" not in str(error):
-                        raise
+                except InUseError:
                     if time.monotonic() < given_up:
                         time.sleep(0.02)
                         continue
-                    raise RunError(
+                    raise InUseError(
                         f"another service or update has {run.path}; stop that one first, or ask without changing it: ",
                         "--read-only, and no --write",
                     ) from None
             run.update(progress=False)  # keeps what each level averages, if it was never updated
             follow_tables(run)
+            keep_roles(run)
             if run.has_roles:
                 run.roles().assign(np.zeros((1, run.counts["width"]), np.float32))  # loads what that needs
             writer = cls(run)
@@ -98,22 +102,51 @@ class Writer:
 
     def tidy(self) -> None:
         """Write everything anew where the log has grown long; the updates in it are safe whether or not that works."""
+        self.begin_to_tidy()
+        while self.is_tidying:
+            self.tidy_a_part()
+
+    @property
+    def is_tidying(self) -> bool:
+        """Whether the log is being folded in."""
+        return self._folding is not None
+
+    def begin_to_tidy(self) -> None:
+        """Begin to write everything anew where the log has grown long; `tidy_a_part` goes on with that."""
         state = self._folder.state()
-        if state is None:
+        if state is None or self.is_tidying or time.monotonic() < self._not_before:
             return
         if state.changed > FOLD_SHARE * state.counts["nodes"] or len(state.log) >= LONGEST_LOG:
-            try:
-                self._run.fold(progress=False)
-            except (RaeError, OSError) as error:
-                log.warning("the log of %s was not folded in: %s", self._run.path, one_line(error))
+            self._folding = fold_in_parts(self._run)
+
+    def tidy_a_part(self) -> None:
+        """Write a part, which takes a fraction of a second of a large run; updates may come between two of them."""
+        assert self._folding is not None
+        with self._told():
+            if next(self._folding, "done") is None:
+                return
+        self._folding = None
         follow_tables(self._run)
+        give_back()
+
+    @contextlib.contextmanager
+    def _told(self) -> Iterator[None]:
+        """What keeps the log from being folded in is a warning: nothing is lost, and later it is tried again."""
+        try:
+            yield
+        except (RaeError, OSError) as error:
+            log.warning("the log of %s was not folded in: %s", self._run.path, one_line(error))
+            self._not_before = time.monotonic() + RETRY
 
     def _close(self) -> None:
         """Write embeddings.parquet of small runs anew."""
+        if self._folding is not None:
+            self._folding.close()  # type: ignore[attr-defined]  # a generator
         state = self._folder.state()
         small = state is not None and state.counts["nodes"] * self._run.counts["width"] <= FOLDED_AT_STOP
         if state is not None and state.log and small:
-            self._run.fold(progress=False)
+            with self._told():
+                self._run.fold(progress=False)
 
 
 def follow_tables(run: Run) -> None:
@@ -170,8 +203,8 @@ class WriterApart:
             command = [sys.executable, "-c", "from rae.service.writer import main; main()", str(self._path)]
             pipe = subprocess.PIPE
             self._process = process = subprocess.Popen(
-                command, stdin=pipe, stdout=pipe, env=environment, start_new_session=True
-            )  # Ctrl-C is for this process, which lets the other one finish
+                command, stdin=pipe, stdout=pipe, env=environment, process_group=0
+            )  # Ctrl-C is for this process, which lets the other one finish; a session of its own would not be nice
             self._answer(process)
         return process
 
@@ -215,16 +248,30 @@ def main() -> None:
     threading.Thread(target=_receive, args=(lines, requests), daemon=True).start()
     try:
         with Writer.of(Run.open(sys.argv[1])) as writer:
+            give_back()
             _reply(replies, {})
-            while "close" not in (request := requests.get()):
+            while "close" not in (request := _next(requests, writer)):
                 try:
                     answer = writer.edges(**request)
                 except Exception as error:
                     answer = _line_of(error)
                 _reply(replies, answer)
-                writer.tidy()
+                writer.begin_to_tidy()
     except Exception as error:
         _reply(replies, _line_of(error))
+
+
+def _next(requests: queue.SimpleQueue[dict[str, Any]], writer: Writer) -> dict[str, Any]:
+    """The next request; until it comes the log is folded in, part by part, with rests for whoever answers."""
+    rest = 0.0
+    while writer.is_tidying:
+        try:
+            return requests.get(timeout=rest)
+        except queue.Empty:
+            began = time.perf_counter()
+            writer.tidy_a_part()
+            rest = REST * (time.perf_counter() - began)
+    return requests.get()
 
 
 def _receive(lines: BinaryIO, requests: queue.SimpleQueue[dict[str, Any]]) -> None:

@@ -32,13 +32,13 @@ _REASONS = {
 
 
 @contextlib.contextmanager
-def atomic_path(path: str | os.PathLike[str], *, flush: bool = True, aside: Path | None = None) -> Iterator[Path]:
+def atomic_path(path: str | os.PathLike[str], *, flushes: bool = True, aside: Path | None = None) -> Iterator[Path]:
     """A hidden path in the same folder to write to; it replaces `path` when the block succeeds.
 
     On any exception, Ctrl-C included, the hidden file is removed and the old file is untouched. What a killed process
     leaves is taken by the next one that writes `path`. A link is replaced; the file behind it is not touched.
     `aside` is another hidden path on the same disk, for where a killed process must leave nothing next to `path`.
-    Without `flush` a power failure may leave an incomplete file: for files with a checksum.
+    Without `flushes` a power failure may leave an incomplete file: for files with a checksum.
     """
     with writing(path):
         target = _writable(path)
@@ -46,12 +46,12 @@ def atomic_path(path: str | os.PathLike[str], *, flush: bool = True, aside: Path
         try:
             with writing(path):
                 yield hidden
-                if flush:
-                    _flush(hidden)
+                if flushes:
+                    flush(hidden)
                 hidden.replace(target)
                 with contextlib.suppress(OSError):  # some file systems cannot flush a folder; the file is complete
-                    if flush:
-                        _flush(target.parent)
+                    if flushes:
+                        flush(target.parent)
         except BaseException:
             with contextlib.suppress(OSError):
                 hidden.unlink(missing_ok=True)
@@ -131,9 +131,11 @@ def _is_folder(path: Path) -> bool:
         return False
 
 
-def _flush(path: Path) -> None:
-    handle = os.open(path, os.O_RDWR if path.is_file() else os.O_RDONLY)  # Windows flushes what is open for writing
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+def flush(*paths: Path) -> None:
+    """Have what was written of these files and folders on the disk."""
+    for path in paths:
+        handle = os.open(path, os.O_RDWR if path.is_file() else os.O_RDONLY)  # Windows flushes what is open for writing
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

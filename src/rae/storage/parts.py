@@ -174,7 +174,7 @@ def _created(path: Path | ObjectPath) -> Iterator[Any]:
         with path.create() as stream:
             yield stream
         return
-    with atomic_path(path, flush=False) as hidden, hidden.open("wb", buffering=0) as file:
+    with atomic_path(path, flushes=False) as hidden, hidden.open("wb", buffering=0) as file:
         yield file
 
 
