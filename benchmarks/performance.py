@@ -135,14 +135,16 @@ SERVE = Section(
     "python benchmarks/serve_load.py",
     "`rae serve` and the program that asks share the cores of one machine. Requests arrive at random moments, whether "
     "or not earlier ones were answered, and a latency counts from the moment at which the request was due. Updates go "
-    "on beside the reads. Memory is that of the service after a tenth of the time and at the end. The [log](log.md) "
-    "says what else ran beside it, and has a shorter run on a quiet machine.",
-    ("serve",),
+    "on beside the reads; the log is long when it begins, and is folded in after some 80 of the 600 seconds. Memory is "
+    "that of both processes after a tenth of the time and at the end. The last row is a service that was killed: "
+    "updates that it had acknowledged, and edges of them that were not there afterwards.",
+    ("serve", "serve-killed"),
     (
         *(ROW, RATE),
         *(value_column("p50", "p50_ms", "{:.1f} ms"), value_column("p99", "p99_ms", "{:.1f} ms")),
         *(value_column("max", "max_ms", "{:.0f} ms"), value_column("calls", "calls", "{:,}")),
         *(value_column("errors", "errors", "{:,}"), value_column("lost", "lost", "{:,}")),
+        value_column("acknowledged", "acknowledged", "{:,}"),
         value_column("memory", "memory_first_mb", "{:,.0f} MB"),
         value_column("at the end", "memory_last_mb", "{:,.0f} MB"),
     ),

@@ -221,7 +221,7 @@ def main() -> None:
         load.errors[f"exit code {process.returncode}"] += 1
     settings = {"rate": rate, "seconds": seconds, "updates": options.updates, "cores": os.cpu_count()}
     if options.kill:
-        record(options.results, "serve", name, "killed under load (SIGKILL)", settings,
+        record(options.results, "serve-killed", name, "killed under load (SIGKILL)", settings,
                acknowledged=len(load.acknowledged), lost=lost)  # fmt: skip
     else:
         everything = [s for verb in READ for s in load.latencies[verb]]

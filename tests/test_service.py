@@ -873,7 +873,7 @@ def test_questions_that_take_long_leave_room_for_others(answers, monkeypatch):
         release.wait(5)
         raise RunError("it took long")
 
-    monkeypatch.setattr(Run, "why", slow)
+    monkeypatch.setattr("rae.service.answers.why_of", slow)
     app = make_app(answers, limits=Limits(updates=1))
 
     async def trial():

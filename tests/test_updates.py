@@ -302,6 +302,7 @@ OTHER = [(f"x{i}", f"y{i}") for i in range(20)]
         ({"added": [("n003", "n002")], "removed": [("n002", "n003")]}, "removed and added, first 'n002' to 'n003'"),
         ({"features": table_of([0], np.zeros((1, 5)))}, "structure alone, got features"),
         ({"added": "nowhere.csv"}, "nowhere.csv"),
+        ({"added": [("n000", "n001")], "fold": "yes"}, "fold must be True, False or None, got 'yes'"),
     ],
 )
 def test_wrong_updates_are_refused_and_change_nothing(tmp_path_factory, arguments, message):

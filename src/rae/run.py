@@ -28,7 +28,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from rae.errors import Argument, FileError, RaeError, RunError
+from rae.errors import Argument, ConfigError, FileError, RaeError, RunError
 from rae.run_folder import (
     CARDS,
     DENSE,
@@ -336,6 +336,8 @@ class Run:
         from rae.updater import refuse_lean, update_run
 
         refuse_lean(self)
+        if fold not in (None, True, False):
+            raise ConfigError(Argument("fold"), f" must be True, False or None, got {fold!r}")
         with shown(progress) as report:
             return update_run(self, added, removed, features, Reading.of(reading), fold, report)
 
