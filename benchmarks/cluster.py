@@ -403,7 +403,7 @@ def rehearse(options: Any, work: Path, say: Callable[..., Any]) -> None:
             stage, _, what = each.partition(":")
             numbers = rehearsal.full_disk() if what == "disk" else rehearsal.fault(stage, what)
             lost = "a disk full" if what == "disk" else f"{what} lost"
-            say(f"{title}, {lost}", stage, settings, table=FAULTS_TABLE, **numbers)
+            say(f"{title}: {stage}, {lost}", stage, settings, table=FAULTS_TABLE, **numbers)
             differ += [] if numbers["same"] else [each]
             if stage in ("build", "fit") and not numbers["same"]:
                 rehearsal.plain(stage)

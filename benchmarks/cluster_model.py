@@ -1,12 +1,12 @@
 """A model of a cluster of 1 to 64 hosts with 1,000 parts, fed with the measured times of tasks.
 
-    python benchmarks/cluster_model.py [--edges 1e6] [--parts 1000] [--network 10]
+    python benchmarks/cluster_model.py [--edges 1e7] [--parts 1000] [--network 10]
 
 Every task of embedding a power-law graph is timed, one after the other in one thread. The modelled job has so many
 parts, whose tasks of each kind and level take times drawn from the measured ones. As in the executor, tasks go to
 hosts in order, one at a time on each, a level begins when the one before has ended, and whoever gives the command
-sends one task after the other (`DISPATCH` seconds each). A host reads the rows that a level averages once, over its
-own network; a store that cannot serve all hosts at once is not in the model.
+sends one task after the other, which is assumed to take `DISPATCH` seconds. A host reads the rows that a level
+averages once, over its own network; a store that cannot serve all hosts at once is not in the model.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from rae.runtime import set_threads
 
 TABLE = "cluster-model"
 HOSTS = (1, 2, 4, 8, 16, 32, 64)
-DISPATCH = 0.001  # seconds; Ray Core sends about a thousand tasks a second from one program
+DISPATCH = 0.001  # seconds
 
 
 @dataclass
@@ -93,7 +93,7 @@ def makespan(stages: Sequence[Stage], hosts: int, parts: int, larger: float, net
 
 def main() -> None:
     arguments = parser(__doc__, "a graph of 20,000 edges, 50 parts")
-    arguments.add_argument("--edges", type=float, default=1e6)
+    arguments.add_argument("--edges", type=float, default=1e7)
     arguments.add_argument("--parts", type=int, default=1000)
     arguments.add_argument("--network", type=float, default=10.0, help="Gbit/s of a host  [default: 10]")
     arguments.add_argument("--seed", type=int, default=0)

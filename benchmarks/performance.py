@@ -188,20 +188,6 @@ CLUSTER = Section(
         *(("over the network", _bytes), value_column("planned", "planned", "{:,}"), ("files", _same)),
     ),
 )
-CLUSTER_FAULTS = Section(
-    "Hosts that die",
-    "python benchmarks/cluster.py --edges 2e6",
-    "The same commands, each once more for every fault, when half of the parts of a stage are there and a task is at "
-    "work: a worker is killed with -9; host 3 with all its processes and its network; the head, after which Ray is "
-    "started anew and the same command given *again*. *Kept* are parts that were there then, *anew* those of them that "
-    "the second command wrote once more.",
-    ("cluster-faults",),
-    (
-        *(ROW, ("parts there", _parts), value_column("seconds", "seconds", "{:.0f}")),
-        *(value_column("exit code", "code", "{}"), value_column("again", "code_again", "{}")),
-        *(value_column("kept", "parts_kept", "{}"), value_column("anew", "parts_written_anew", "{}"), ("files", _same)),
-    ),
-)
 CLUSTER_OVERHEAD = Section(
     "What Ray costs",
     "python benchmarks/cluster_overhead.py",
@@ -219,8 +205,9 @@ CLUSTER_MODEL = Section(
     "A thousand parts on 64 hosts, by a model",
     "python benchmarks/cluster_model.py",
     "Not measured on a cluster: times of tasks of one thread here, put into a model of how tasks are given to hosts, "
-    "with one core a host and 10 Gbit/s. *Of linear* is the time of one host over hosts times seconds. What keeps it "
-    "below one are the rows that every host reads before its first task of a level, and hosts that wait for the last.",
+    "with one core a host, 10 Gbit/s, and a millisecond to send a task, which is assumed. *Of linear* is the time of "
+    "one host over hosts times seconds. What keeps it below one are the rows that every host reads before its first "
+    "task of a level, hosts that wait for the last, and on many hosts the sending: such small tasks should be larger.",
     ("cluster-model",),
     (ROW, value_column("seconds", "seconds", "{:,.0f}"), value_column("of linear", "of_linear", "{:.0%}")),
 )
@@ -234,11 +221,11 @@ MORE = (
     ONE_NODE,
     SERVE,
     CLUSTER,
-    CLUSTER_FAULTS,
     CLUSTER_OVERHEAD,
     CLUSTER_MODEL,
 )
-TABLES = (*(t for s in (*COMPARED, *MORE) for t in s.tables), "growth", "resume-after-kill", OLD_AND_NEW)
+FAULTS = "cluster-faults"
+TABLES = (*(t for s in (*COMPARED, *MORE) for t in s.tables), FAULTS, "growth", "resume-after-kill", OLD_AND_NEW)
 
 WORDS = (
     "It says what takes how long and how much memory, beside other programs that do the same. **Ours** is bold. A "
@@ -309,6 +296,27 @@ def _resumed(line: Line) -> str:
         f"finished {line['best_s']:.0f} s after the command was given again, peak {line['peak_gib']:.2f} GiB, with "
         f"{same} the uninterrupted run of {line['uninterrupted_s']:.0f} s ({line['file_gb']:.1f} GB)."
     )
+
+
+def cluster_faults(lines: Measurements) -> str:
+    """What every fault of the rehearsal did, one row each: they are of several runs."""
+    words = (
+        "`python benchmarks/cluster.py --edges 2e6`. The same commands once more for every fault, when half of the "
+        "parts of a stage are there and a task is at work: a worker is killed with -9; host 3 with all its processes "
+        "and its network; the head, after which Ray is started anew and the same command given *again*; or the disk of "
+        "host 4 is full, and emptied before the command is given again. *Kept* are parts that were there then, *anew* "
+        "those of them that the second command wrote once more."
+    )
+    columns: list[Column] = [
+        ("", lambda line, _: line["dataset"].partition(": ")[2]),
+        ("parts there", _parts),
+        value_column("seconds", "seconds", "{:.0f}"),
+        *(value_column("exit code", "code", "{}"), value_column("again", "code_again", "{}")),
+        *(value_column("kept", "parts_kept", "{}"), value_column("anew", "parts_written_anew", "{}"), ("files", _same)),
+    ]
+    rows = lines.of(FAULTS)
+    table = report.table(rows, columns) if rows else "Not measured yet."
+    return report.section("Hosts that die", report.paragraph(words), table)
 
 
 def draw(lines: Measurements, docs: Path) -> None:
@@ -547,6 +555,7 @@ def page(lines: Measurements) -> str:
         *(section.text(lines) for section in COMPARED),
         growth(lines, figure),
         *(section.text(lines) for section in MORE),
+        cluster_faults(lines),
         cluster_figure,
         old_and_new(lines),
         _losses(lines),
