@@ -65,17 +65,10 @@ def _baseline(row: Row, graph: Graph, seed: int, effort: Effort) -> np.ndarray[A
     method = method_of(row)
     chosen = {name: value for name, value in row.settings.items() if name in method.fields}
     settings = {name: tuple(value) if isinstance(value, list) else value for name, value in chosen.items()}
-    settings |= others.trial(method, effort)
-    settings |= {name: value for name, value in (("seed", seed), ("device", effort.device)) if name in method.fields}
-    return np.asarray(method.make(**settings).fit_transform(graph))
+    return np.asarray(others.made_for(method, settings, seed, effort).fit_transform(graph))
 
 
 def method_of(row: Row) -> Method:
     """The registered method of a row of kind `other`; older rows have names in small letters."""
     name = str(row.settings["method"]).removesuffix(" + features")
     return next(method for method in map(find, names()) if name in (method.name, method.name.lower()))
-
-
-def trial_walks(effort: Effort) -> dict[str, Any]:
-    """Settings that shorten the walks of a trial: one per node, of few steps."""
-    return {} if effort.steps is None else {"walks": 1, "length": 5 * effort.steps}

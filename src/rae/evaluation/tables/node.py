@@ -7,13 +7,12 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from rae.baselines import DeepWalk
+from rae.baselines import DeepWalk, find
 from rae.baselines.registry import settings_of
 from rae.estimator import RAE
 from rae.evaluation import data, floors, probes
 from rae.evaluation.table_spec import Effort, Row, Score, Scores, Table, Work, published, work_per_row
 from rae.evaluation.tables import others
-from rae.evaluation.tables.methods import trial_walks
 
 DATASETS = ("cora", "citeseer", "pubmed")
 RUNS = 20
@@ -133,7 +132,7 @@ def _floors(dataset: str, seed: int, effort: Effort) -> Scores:
 
 def _deepwalk(dataset: str, seed: int, effort: Effort) -> Scores:
     papers = data.get(dataset)
-    z = DeepWalk(seed=seed, **trial_walks(effort)).fit_transform(papers.graph)
+    z = others.made_for(find("DeepWalk"), {}, seed, effort).fit_transform(papers.graph)
     with_features = sp.csr_array(sp.hstack([sp.csr_array(z), papers.features]))
     return {DEEPWALK.name: _score(z, papers), DEEPWALK_X.name: _score(with_features, papers)}
 

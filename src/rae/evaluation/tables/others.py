@@ -91,11 +91,15 @@ def _scores(
     effort: Effort,
 ) -> Scores:
     """One run of a method, which is the score of all these rows."""
-    settings = {**changes.get(dataset, {}), **trial(method, effort)}
-    settings |= {name: value for name, value in (("seed", seed), ("device", effort.device)) if name in method.fields}
-    made, known = method.make(**settings), data.get(dataset)
+    made, known = made_for(method, changes.get(dataset, {}), seed, effort), data.get(dataset)
     score = (scored if method.of == "nodes" else scored_by_folds)(made, method, known, seed, effort)
     return {row.name: score for row in rows}
+
+
+def made_for(method: Method, settings: Mapping[str, Any], seed: int, effort: Effort) -> Any:
+    """The method with these settings, seed and device, shortened for a trial."""
+    run = {name: value for name, value in (("seed", seed), ("device", effort.device)) if name in method.fields}
+    return method.make(**{**settings, **trial(method, effort), **run})
 
 
 def trial(method: Method, effort: Effort) -> dict[str, Any]:
