@@ -113,6 +113,8 @@ def test_every_id_is_found_as_it_is_shown(ids):
     assert [names.row(names.id(row)) for row in range(len(ids))] == list(range(len(ids)))
     with pytest.raises(UnknownIdError, match="there is no node 'nobody'; ids here are such as"):
         names.row("nobody")
+    with pytest.raises(UnknownIdError, match=r"there is no node 'x{100}\.\.\.'; ids"):
+        names.row("x" * 60_000)
 
 
 def test_names_lead_to_nodes_and_beginnings_to_several():
@@ -1003,6 +1005,12 @@ def test_a_connection_without_a_request_is_closed_and_one_with_some_is_kept(run)
                     if closed.wait(0.1):
                         return
 
+        for nonsense in (b"NONSENSE\r\n\r\n", b"GET /healthz HTTP/1.1\r\n\r\n"):
+            with socket.create_connection(("127.0.0.1", port), timeout=20) as odd:
+                odd.sendall(nonsense)
+                head, _, body = odd.makefile("rb").read().partition(b"\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 400")
+            assert json.loads(body) == {"error": "this is no HTTP request that can be read"}
         trickling = threading.Thread(target=trickle)
         trickling.start()
         for _ in range(8):

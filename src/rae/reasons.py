@@ -21,6 +21,7 @@ import torch
 from rae.blocks import block_factors
 from rae.config import MEASURES
 from rae.display import printable
+from rae.engine.live import Live
 from rae.errors import Argument, ConfigError, RunError
 from rae.features.measures import degrees
 from rae.graph import Graph
@@ -269,7 +270,8 @@ def _why(run: Any, node: Any, to: int | None, most_edges: int, labels: Any, turn
         return _named(answer, graph, names, [row])
     labels = labels[: graph.n_nodes]
     members = _sampled(np.flatnonzero((labels == next_role) & (np.arange(len(labels)) != row)), MEMBERS, row)
-    reasons, gained = attributions(fitted, roles, graph, features, row, members, own, next_role, own_measures)
+    z = trials.vectors(np.concatenate([[row], members]))
+    reasons, gained = attributions(fitted, roles, graph, features, row, members, own, next_role, own_measures, z)
     lead = float(squared[next_role] - squared[own])
     left_out, change = _changed(trials, graph, labels, own, next_role, to, most_edges)
     answer = replace(
@@ -343,12 +345,12 @@ def _sampled(rows: Any, most: int, *keys: Any) -> Ints:
 
 def attributions(
     fitted: ExactModel, roles: Roles, graph: Graph, features: Any, row: int, members: Ints, own: int, other: int,
-    measures: Any = None,
+    measures: Any = None, z: Any = None,
 ) -> tuple[tuple[Reason, ...], float]:  # fmt: skip
     """What each measure and feature adds to the lead of a role over another, compared with members of the other.
 
     -> reasons, the largest first, and their sum: the lead of the node less the mean lead of those members. `measures`
-    are those of the graph, in units of the fit, where they are known.
+    are those of the graph, in units of the fit, `z` the vectors of the node and of the members, where they are known.
     """
     from rae.engine import embed, models_of
 
@@ -357,7 +359,8 @@ def attributions(
     graph = conform(graph, fitted.channels, fitted.weighted)
     if measures is None and fitted.structure is not None:
         measures = measured(graph, fitted.structure, fitted.config)[0]
-    z = embed(models_of(fitted, graph, features, own=measures), nodes=rows).astype(np.float64)
+    z = embed(models_of(fitted, graph, features, own=measures), nodes=rows) if z is None else z
+    z = np.asarray(z, np.float64)
     slopes = _slopes(roles, fitted, own, other)
     parts: list[tuple[str, float, float | None, float | None]] = []
     total = 0.0
@@ -522,6 +525,13 @@ class _Trials:
             self._known[key] = self._made(key)
         return self._known[key]
 
+    def vectors(self, rows: Ints) -> Floats | None:
+        """The vectors of these nodes as they are; None where no tables are kept.  (r,) -> (r, width)"""
+        if not self.follows:
+            return None
+        with self.turns:
+            return self._live().vectors(rows)
+
     def squared(self, edges: Sequence[Edge]) -> Doubles:
         """The squared distances from the centres of the roles with these changes.  -> (k,)"""
         parameters = self.roles.parameters
@@ -539,15 +549,20 @@ class _Trials:
 
     def _tried(self, edges: tuple[Edge, ...]) -> Floats:
         """The vector with these changes, made in the tables of the run as they are now."""
-        live = self.run._as_it_is(lambda _: live_of(self.run))
-        if live is None or not np.array_equal(live.rows.lists(np.array([self.row]))[1], self._near):
-            raise _MovedError
+        live = self._live()
         if not edges:
             row: Floats = live.vectors(np.array([self.row]))[0]
             return row
         ends, comes = np.array([end for end, _ in edges], np.int64), np.array([comes for _, comes in edges])
         out: Floats = live.tried(np.full(len(ends), self.row), ends, comes, self.row)
         return out
+
+    def _live(self) -> Live:
+        """The tables of the run as they are now, where the node has the edges that it had at the start."""
+        live: Live | None = self.run._as_it_is(lambda _: live_of(self.run))
+        if live is None or not np.array_equal(live.rows.lists(np.array([self.row]))[1], self._near):
+            raise _MovedError
+        return live
 
 
 def with_edges(graph: Graph, row: int, edges: Sequence[Edge]) -> Graph:

@@ -353,6 +353,12 @@ def _protocol(seconds: float) -> type[asyncio.Protocol]:
             self._forget()
             super().connection_lost(exc)
 
+        def send_400_response(self, msg: str) -> None:
+            body = json.dumps({"error": "this is no HTTP request that can be read"}).encode()
+            head = f"HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
+            self.transport.write(head.encode() + b"connection: close\r\n\r\n" + body)
+            self.transport.close()
+
         def _watch(self) -> None:
             """Wait for a request, unless one is being answered; what comes of it meanwhile gives no more time."""
             if self.cycle is not None and not self.cycle.response_complete:

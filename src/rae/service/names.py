@@ -17,6 +17,7 @@ from rae.graph.ids import is_text, shown
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 
+LONGEST = 100  # letters of an id that is not there, in an answer
 SEVERAL = 5  # ids that are shown of nodes with one name
 
 
@@ -73,7 +74,8 @@ class Names:
             raise GraphError(f"{len(called):,} nodes are called {text!r}: ask by id, one of {some}")
         near = [repr(self.id(row)) for row in self.starting_with(text[:2], 3)] if text.strip() else []
         hint = ", ".join(near) or shown(self.ids.slice(0, 3))
-        raise UnknownIdError(f"there is no node {text!r}; ids here are such as {hint}")
+        asked = text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+        raise UnknownIdError(f"there is no node {asked!r}; ids here are such as {hint}")
 
     def starting_with(self, prefix: str, most: int) -> list[int]:
         """Rows whose id or name begins like this, in the order of their letters, at most so many."""
