@@ -20,6 +20,7 @@ from rae import display
 from rae.blocks import Block
 from rae.config import Config, ExactConfig, Settings, settings_for
 from rae.engine import embed, embed_to, models_of
+from rae.engine.cluster import Cluster, embed_on_cluster
 from rae.errors import (
     Argument,
     ConfigError,
@@ -82,6 +83,9 @@ class RAE(GraphTransformer):
         feature_names: Sequence[str] | str | os.PathLike[str] | None = None,
         memory: int | str | None = None,
         scratch: str | os.PathLike[str] | None = None,
+        ray: str | None = None,
+        ray_cores: int | None = None,
+        shared: str | None = None,
         progress: Asked = None,
     ) -> Self:
         """Learn from one graph, or from several side by side; without features, from structure alone.
@@ -92,7 +96,11 @@ class RAE(GraphTransformer):
         take, e.g. "4GiB", the noisy copies of the graph that an exact fit makes lie in a temporary file where they do
         not fit, in the folder `scratch` or the system's; the model is the same. `progress=True` shows bars, which a
         notebook does anyway.
+
+        `ray` is the address of a Ray cluster to run on, as in `embed_to`; `shared` is then what names of files begin
+        with that all its hosts see ("/shared/network"), `memory` that of one task, `ray_cores` the cores of one.
         """
+        cluster = self._cluster(ray, ray_cores, shared)
         self._check_y(y)
         if isinstance(feature_names, (str, os.PathLike)):
             feature_names = read_names(feature_names)
@@ -106,13 +114,16 @@ class RAE(GraphTransformer):
         def fitted(report: Progress | None) -> Fitted:
             if isinstance(config, ExactConfig):
                 return fit_exact(
-                    graph, features, config, names, report, categories=categories, memory=memory, scratch=scratch
-                )
+                    *(graph, features, config, names, report),
+                    categories=categories, memory=memory, scratch=scratch, cluster=cluster,
+                )  # fmt: skip
             assert isinstance(config, Config)
             return fit_trained(graph, features, config, names, report)
 
         with shown(progress) as report:
-            self._fitted = self._on_device(graph, lambda: fitted(report), fitting=True, bounded=memory is not None)
+            self._fitted = self._on_device(
+                graph, lambda: fitted(report), fitting=True, by_cpu=ray is not None, bounded=memory is not None
+            )
         return self
 
     def transform(
@@ -207,16 +218,13 @@ class RAE(GraphTransformer):
         fitted = in_units_of(self.fitted, units)
 
         def written(report: Progress | None) -> int:
-            models = models_of(fitted, graph, features, check=memory is None)
             options: dict[str, Any] = {
                 "memory": memory, "half": half, "dtype": dtype, "model": model, "blocks": self.blocks,
                 "in_folder": in_folder, "report": _report(report),
             }  # fmt: skip
-            if ray is None:
-                return embed_to(path, models, **options)
-            from rae.engine.cluster import Cluster, embed_on_cluster
-
-            return embed_on_cluster(path, models, fitted, Cluster(ray, ray_cores, shared), **options)
+            if ray is not None:
+                return embed_on_cluster(path, fitted, graph, features, Cluster(ray, ray_cores, shared), **options)
+            return embed_to(path, models_of(fitted, graph, features, check=memory is None), **options)
 
         with shown(progress) as report:
             return self._on_device(
@@ -266,6 +274,20 @@ class RAE(GraphTransformer):
             sizes = np.array([g.n_nodes for g in graphs[start:stop]])
             parts.append(_read_out(z, sizes, readout))
         return np.vstack(parts)
+
+    def _cluster(self, ray: str | None, ray_cores: int | None, shared: str | None) -> Cluster | None:
+        """The cluster to fit on, None for this machine."""
+        if ray is None:
+            return None
+        if isinstance(self.config, Config):
+            raise ConfigError(
+                *("a trained model is fitted on one machine, got ", Argument("ray", ray), "; fit without it, then "),
+                *("embed with it (rae.embed_file or `rae embed`, ", Argument("ray", ...), ")"),
+            )
+        if shared is None:
+            what = " must be what names of files begin with that all hosts of the cluster see, such as /shared/network"
+            raise ConfigError(Argument("shared"), what)
+        return Cluster(ray, ray_cores, shared)
 
     def _on_device(
         self,

@@ -14,15 +14,16 @@ import numpy as np
 
 from rae.config import Config, ExactConfig
 from rae.engine import memory_bytes
+from rae.engine.cluster import Cluster, fit_on_cluster
 from rae.engine.layout import PROGRAM
 from rae.errors import CollapseWarning, ScaleWarning
 from rae.features import Features, column_sizes
 from rae.graph import Graph
-from rae.model.actions import fit_actions
+from rae.model.actions import Actions, Passes, fit_actions
 from rae.model.checkpoint import Checkpoint, losses
 from rae.model.encoder import Encoder
 from rae.model.exact import ExactModel
-from rae.model.structure import fit_bytes, fit_structure
+from rae.model.structure import Structure, Versions, VersionsHere, fit_bytes, fit_structure
 from rae.model.training import fit
 from rae.progress import Progress
 from rae.storage.scratch import scratch_array
@@ -58,19 +59,23 @@ def fit_exact(
     categories: frozenset[str] = frozenset(),
     memory: int | str | None = None,
     scratch: str | os.PathLike[str] | None = None,
+    cluster: Cluster | None = None,
 ) -> ExactModel:
     """J_within solved, for structure and for the features that are given.
 
     `categories` are columns of a table that became one feature per value, where `features` is no table; `memory` and
-    `scratch` as in `RAE.fit`.
+    `scratch` as in `RAE.fit`. What is read of all nodes is read by tasks on a cluster, where there is one.
     """
     x = None if features is None else Features.of(graph, features, Config(), names, categories=categories)
-    actions = None if x is None else fit_actions(x, config, progress)
-    structure = None
-    if x is None or config.structure:
+    if cluster is None:
         folder = None if scratch is None else Path(scratch)
         empty = np.empty if views_in_memory(graph, x, config, memory) else partial(scratch_array, folder=folder)
-        structure = fit_structure(graph, config, progress, beside_features=x is not None, empty=empty)
+        actions, structure = _solved(graph, x, config, progress, None, VersionsHere(graph, config, empty))
+    else:
+        with fit_on_cluster(graph, x, config, cluster, memory, progress) as tasks:
+            actions, structure = _solved(graph, x, config, progress, tasks, tasks)
+            if structure is not None:
+                tasks.keep_own()
     names = None if x is None else x.names
     model = ExactModel(
         config,
@@ -87,6 +92,21 @@ def fit_exact(
         )
     _warn_of_collapse(model)
     return model
+
+
+def _solved(
+    graph: Graph,
+    x: Features | None,
+    config: ExactConfig,
+    progress: Progress | None,
+    passes: Passes | None,
+    versions: Versions,
+) -> tuple[Actions | None, Structure | None]:
+    """Both parts of an exact model, as far as the settings and the features ask for them."""
+    actions = None if x is None else fit_actions(x, config, progress, passes=passes)
+    if x is not None and not config.structure:
+        return actions, None
+    return actions, fit_structure(graph, config, progress, beside_features=x is not None, versions=versions)
 
 
 def views_in_memory(graph: Graph, x: Features | None, config: ExactConfig, memory: int | str | None) -> bool:

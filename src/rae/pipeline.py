@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import time
@@ -12,6 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rae.config import ExactConfig, Settings
+from rae.engine.cluster import forget_fit_on_cluster
+from rae.engine.ray_executor import connected
 from rae.errors import Argument, ConfigError, FeatureError, FileError, MemoryWarning, Sentence, size
 from rae.inputs import Inputs, check_output, dataset_inputs, is_table, read_inputs
 from rae.progress import Asked, Progress, shown
@@ -68,7 +71,7 @@ def fit_run(
     frame); `name` is their column in that table, or in that of the features, which `names` may also name. `subject` is
     the title and the labels of the page. A `lean` run keeps no copy of the graph and the features. `force` replaces the
     run that is there. `ray` is the address of a Ray cluster ("auto", "local", "ray://HOST:10001") whose hosts all see
-    the folder of `out`: it embeds, in tasks of `memory` and `ray_cores` each; the fit itself runs here. `progress` is
+    the folder of `out`: it fits and embeds, in tasks of `memory` and `ray_cores` each. `progress` is
     True for bars (which a notebook shows anyway), or called with the stage, how much of it is done, its total, and a
     mapping of numbers worth showing.
 
@@ -102,11 +105,6 @@ def fit_run(
             *(Argument("config"), " must be a rae.ExactConfig or a rae.Config such as rae.Config(steps=500), got "),
             type(config).__name__,
         )
-    if ray is not None and not isinstance(config, ExactConfig):
-        raise ConfigError(
-            *("a trained model is fitted on one machine, got ", Argument("ray", ray), "; fit without it, then embed "),
-            *("with it (rae.embed_file or `rae embed`, ", Argument("ray", ...), ")"),
-        )
     if _is_column(names, features) and reading.get("name") is None:
         names, reading["name"] = None, names
     name = reading.pop("name", None) if names is not None else reading.get("name")
@@ -124,11 +122,12 @@ def fit_run(
             if ray is None:
                 warn_of_memory(inputs, config, memory=memory, half=half)
             record = Reading(**reading).record() if is_table(edges) else {}
-            run = _write_run(
-                *(inputs, config, folder, display_names, asked, record),
-                memory=memory, half=half, dtype=dtype, lean=lean, force=force, device=device,
-                ray=ray, ray_cores=ray_cores, shared=None if remote is None else os.fspath(remote), progress=report,
-            )  # fmt: skip
+            with contextlib.nullcontext() if ray is None else connected(ray, cores=ray_cores):
+                run = _write_run(
+                    *(inputs, config, folder, display_names, asked, record),
+                    memory=memory, half=half, dtype=dtype, lean=lean, force=force, device=device,
+                    ray=ray, ray_cores=ray_cores, shared=None if remote is None else os.fspath(remote), progress=report,
+                )  # fmt: skip
         VectorCache(folder).remove()
         if with_page:
             from rae.explore import write_page
@@ -411,6 +410,7 @@ def _write_run(
     from rae.estimator import RAE
 
     model, cache = RAE(config, device=device), VectorCache(folder)
+    seen = os.fspath(cache.vectors) if shared is None else shared
 
     def embed(path: Path, checksum: str) -> int:
         return model.embed_to(
@@ -426,9 +426,9 @@ def _write_run(
     began = time.perf_counter()
     model.fit(
         inputs.graph, features=inputs.features, feature_names=inputs.feature_names,
-        memory=memory, scratch=_existing(folder), progress=progress or False,
+        memory=memory, scratch=_existing(folder), ray=ray, ray_cores=ray_cores, shared=seen, progress=progress or False,
     )  # fmt: skip
-    return Run.create(
+    run = Run.create(
         folder,
         model,
         inputs.graph.id_column,
@@ -443,6 +443,9 @@ def _write_run(
         reading=reading,
         force=force,
     )
+    if ray is not None:
+        forget_fit_on_cluster(seen)
+    return run
 
 
 def _existing(folder: Path) -> Path:

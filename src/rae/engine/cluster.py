@@ -1,20 +1,32 @@
-"""Embedding on a cluster: the same tasks, described by files that all hosts see."""
+"""Fitting and embedding on a cluster: the same tasks, described by files that all hosts see."""
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from rae.config import ExactConfig
 from rae.engine.embedding import FOLDER as BETWEEN
 from rae.engine.embedding import embed_to, job_sizes
-from rae.engine.layout import TILE, Layout, by_edges, layout, memory_bytes
+from rae.engine.exact_fit import FOLDER as FIT
+from rae.engine.exact_fit import FitByTasks, fit_by_tasks, forget_fit
+from rae.engine.layout import PROGRAM, TILE, Layout, by_edges, layout, memory_bytes
 from rae.engine.levels import Model
+from rae.engine.models import models_of
 from rae.engine.ray_executor import RayExecutor, check_cluster_memory, connected
 from rae.engine.shared import FOLDER, discard, share
+from rae.features import Features
+from rae.features.measures import is_measured
+from rae.graph import Graph
 from rae.graph.folder import folder_of
+from rae.model.channels import conform
 from rae.model.checkpoint import Fitted
+from rae.model.exact import ExactModel
+from rae.model.structure import Structure, fit_bytes, keep_units, measuring_bytes
+from rae.progress import Progress
 from rae.storage.objects import place
 
 PARTS = 64  # at least, where the graph is large enough: whatever the cluster, so that another one goes on with them
@@ -32,10 +44,35 @@ class Cluster:
     shared: str | None = None
 
 
+@contextlib.contextmanager
+def fit_on_cluster(
+    graph: Graph,
+    x: Features | None,
+    config: ExactConfig,
+    cluster: Cluster,
+    memory: int | str | None = None,
+    progress: Progress | None = None,
+) -> Iterator[FitByTasks]:
+    """What an exact fit reads of this graph and its features, by tasks on a cluster, which is there for the block.
+
+    `memory` is that of a task which takes means of neighbours, by default what a host gives to it.
+    """
+    assert cluster.shared is not None
+    with connected(cluster.address, cores=cluster.cores) as executor:
+        check_cluster_memory(executor, PROGRAM + fit_bytes(graph, config, views_in_memory=False))
+        yield fit_by_tasks(graph, x, config, _base(cluster.shared), executor, _cut(executor, memory), progress)
+
+
+def forget_fit_on_cluster(shared: str) -> None:
+    """Remove what the tasks of a fit left; until then the same fit takes it."""
+    forget_fit(_base(shared))
+
+
 def embed_on_cluster(
     path: str | os.PathLike[str],
-    models: Mapping[str, Model],
     fitted: Fitted,
+    graph: Graph,
+    features: Any,
     cluster: Cluster,
     *,
     memory: int | str | None = None,
@@ -43,16 +80,41 @@ def embed_on_cluster(
     **options: Any,
 ) -> int:
     """What `embed_to` does, by tasks on a cluster; `memory` is that of one task, by default what a host gives to it."""
-    graph = next(iter(models.values())).reads.graph
     seen = (cluster.shared or os.fspath(path)).rstrip("/")
     inputs = place(f"{seen}{FOLDER}")
     with connected(cluster.address, cores=cluster.cores) as executor:
+        if isinstance(fitted, ExactModel) and fitted.structure is not None and not is_measured(graph):
+            _measure(graph, fitted, fitted.structure, _base(seen), executor, memory)
+        models = models_of(fitted, graph, features, check=False)
         cut = cluster_layout(models, executor, memory, half)
         shared = share(inputs, models, fitted, folder_of(graph))
         options |= {"cut": cut, "executor": executor, "shared": shared, "between": f"{seen}{BETWEEN}"}
         width = embed_to(path, models, half=half, **options)
     discard(inputs)
+    forget_fit(_base(seen))
     return width
+
+
+def _measure(
+    graph: Graph, fitted: ExactModel, solved: Structure, base: str, executor: RayExecutor, memory: int | str | None
+) -> None:
+    """Count and measure a graph by tasks, and keep that with it: `models_of` asks for it next."""
+    config, graph = fitted.config, conform(graph, fitted.channels, fitted.weighted)
+    check_cluster_memory(executor, PROGRAM + measuring_bytes(graph, config))
+    unit = None if config.relative else ((solved.mean, solved.deviation), solved.scales)
+    source = fit_by_tasks(graph, None, config, base, executor, _cut(executor, memory), unit=unit)
+    source.measure([0])
+    if config.relative:
+        keep_units(graph, config, source.files.unit()[0], source.statistics(None).mean(0))
+    source.keep_own()
+
+
+def _base(shared: str) -> str:
+    return f"{shared.rstrip('/')}{FIT}"
+
+
+def _cut(executor: RayExecutor, memory: int | str | None) -> Callable[[Mapping[str, Model]], Layout]:
+    return lambda models: cluster_layout(models, executor, memory, half=False)
 
 
 def cluster_layout(models: Mapping[str, Model], executor: RayExecutor, memory: int | str | None, half: bool) -> Layout:

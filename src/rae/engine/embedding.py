@@ -23,6 +23,7 @@ import numpy as np
 import torch
 
 from rae.blocks import Block
+from rae.engine.exact_levels import models_to_sample
 from rae.engine.executors import Executor, Serial, default_executor, run_ahead
 from rae.engine.layout import AT_WORK, TILE, Layout, Sizes, by_edges, layout
 from rae.engine.levels import Model, Neighborhoods, SomeNodes, WholeGraph
@@ -39,6 +40,7 @@ from rae.io.embeddings import EmbeddingWriter, check_writable
 from rae.memory import available_memory
 from rae.model.checkpoint import load
 from rae.model.sampling import exact_blocks, inference_blocks
+from rae.model.structure import sample_rows
 from rae.ops.device import Copies, copies
 from rae.runtime import device, torch_alone
 from rae.storage.atomic import atomic_path
@@ -225,6 +227,7 @@ class JobDescription:
     fingerprint: str | None = None  # of the parts, where whoever described the job has computed it
     by_edges: bool = False  # whether parts are cut by edges too
     results: dict[str, Any] | None = None  # the fields of `Results`, where the result is a folder
+    sample: tuple[int, int] | None = None  # how many nodes at most, and the seed, where the result is a fit's sample
 
     def open(self) -> Job:
         """The job, opened once per process."""
@@ -254,7 +257,14 @@ def _open_job(fields: str) -> Job:
     else:
         parts = Parts(place(description.parts), description.fingerprint)
     results = None if description.results is None else Results(**description.results)
-    return replace(part_job(models, parts, cut, stored), description=description, results=results)
+    job = replace(part_job(models, parts, cut, stored), description=description, results=results)
+    return job if description.sample is None else job_of_sample(job, *description.sample)
+
+
+def job_of_sample(job: Job, most: int, seed: int) -> Job:
+    """The same job for what a fit takes of a sample of so many nodes."""
+    rows = sample_rows(job.neighborhoods.graph.n_nodes, most, seed)
+    return replace(job, models=models_to_sample(job.models), sample=rows)
 
 
 def _described(job: Job, parts: Parts, shared: SharedInputs | None, half: bool) -> Job:
@@ -335,10 +345,26 @@ def write_results(
 ) -> Generator[None, None, None]:
     """Run every task of a job whose result is a folder, the files of the result among them; yields once per file."""
     assert job.results is not None
-    levels, executor = _levels(job), executor or default_executor(AT_WORK)
     tasks = [Task("write", "", -1, part) for part in range(len(job.parts(-1)))]
+    is_done = all(job.results.has(task.part) for task in tasks)
+    yield from _run_tasks(job, tasks, is_done, executor or default_executor(AT_WORK), report)
+
+
+def sampled_vectors(job: Job, executor: Executor, report: Report | None = None) -> Floats:
+    """The vectors of the sample of a job, by its tasks.  -> (rows of the sample, width)"""
+    tasks = [Task("sample", "", -1, part) for part in range(len(job.parts(-1)))]
+    for _ in _run_tasks(job, tasks, all(map(job.store.has, tasks)), executor, report):
+        pass
+    return np.concatenate([job.store.read(task, (len(job.sampled(task.part)), job.width)) for task in tasks])
+
+
+def _run_tasks(
+    job: Job, tasks: list[Task], is_done: bool, executor: Executor, report: Report | None
+) -> Generator[None, None, None]:
+    """Run every task of a job whose result is made by these in the end, unless all is done; yields once per result."""
+    levels = _levels(job)
     done = _counter(report, _n_steps(job, levels) + len(tasks))
-    if not all(job.results.has(task.part) for task in tasks):
+    if not is_done:
         for _ in executor.run(job, _run_levels(job, executor, levels, done)):
             done()
         _drop_inputs(job, *levels[-1])

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -160,10 +160,52 @@ class Place:
     def _map(self) -> tuple[Tensor, Tensor]:
         return self.fitted.center.float(), (self.fitted.directions * self.scale).float()
 
+    def statistics(self, x: Any, vectors: Sequence[Tensor]) -> Tensor:
+        """The statistics of the surroundings of some rows."""
+        return weighted_levels([self.own(x), *vectors], self.config)
+
     def columns(self, x: Any, vectors: Sequence[Tensor]) -> Tensor:
         center, directions = self._map
-        phi = weighted_levels([self.own(x), *vectors], self.config)
-        return row_product(phi - center, directions)
+        return row_product(self.statistics(x, vectors) - center, directions)
+
+
+@dataclass(frozen=True, eq=False)
+class Statistics:
+    """What a fit solves: the statistics themselves."""
+
+    place: Place
+
+    @property
+    def width(self) -> int:
+        return len(self.place.fitted.center)
+
+    def columns(self, x: Any, vectors: Sequence[Tensor]) -> Tensor:
+        return self.place.statistics(x, vectors)
+
+
+@dataclass(frozen=True, eq=False)
+class Hops:
+    """What a fit of actions turns into blocks: the means of directions at every distance, without those of the ones."""
+
+    n_axes: int
+    width: int
+
+    def columns(self, x: Any, vectors: Sequence[Tensor]) -> Tensor:
+        groups = [block.view(len(block), -1, self.n_axes + 1)[:, :, :-1].flatten(1) for block in vectors]
+        return torch.cat(groups, 1)
+
+
+def models_to_sample(models: Mapping[str, Model]) -> dict[str, Model]:
+    """The models whose columns are what a fit takes of a sample of nodes: statistics, or means of directions."""
+    out: dict[str, Model] = {}
+    for name, model in models.items():
+        if isinstance(model.finish, Place):
+            out[name] = replace(model, finish=Statistics(model.finish))
+        elif isinstance(model.finish, ActionFinish):
+            n_axes = model.finish.fitted.axes.shape[1]
+            width = sum(level.width // (n_axes + 1) * n_axes for level in model.levels)
+            out[name] = replace(model, finish=Hops(n_axes, width))
+    return out
 
 
 @dataclass(frozen=True, eq=False)

@@ -134,7 +134,8 @@ def connected(address: str, *, cores: int | None = None) -> Iterator[RayExecutor
         chosen = cores or (1 if address == LOCAL else hosts.least_cores)
         if chosen > hosts.least_cores:
             raise ConfigError(Argument("ray_cores"), f" must be at most {hosts.least_cores} here, got {chosen}")
-        log.info(
+        log.log(
+            logging.INFO if ours else logging.DEBUG,
             "cluster: %d host%s, %d cores, %s or more for tasks on each; %d core%s a task",
             *(hosts.count, "s" if hosts.count > 1 else "", hosts.cores, size(hosts.least_memory)),
             *(chosen, "s" if chosen > 1 else ""),

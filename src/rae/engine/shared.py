@@ -5,8 +5,10 @@ Measures and units are of the whole graph, so they are computed once, by who sta
 
 from __future__ import annotations
 
+import contextlib
+import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,9 @@ import scipy.sparse as sp
 from rae.engine.exact_levels import Place
 from rae.engine.levels import Model
 from rae.features import is_sparse
-from rae.graph.folder import write_array, write_graph
+from rae.graph import Graph
+from rae.graph.folder import INFO as GRAPH_INFO
+from rae.graph.folder import folder_of, write_array, write_graph
 from rae.model.checkpoint import Fitted, save
 from rae.model.exact import ExactModel
 from rae.storage.atomic import atomic_path, writing
@@ -44,12 +48,11 @@ def share(
 ) -> SharedInputs:
     """The inputs of a job, written to this folder; `graph` is a graph folder of it that all hosts see already."""
     if isinstance(folder, ObjectPath):
-        with scratch_folder() as scratch:
-            written = share(scratch / "inputs", models, fitted, graph)
-            folder.upload_folder(scratch / "inputs", MODEL)
-        base = str(scratch / "inputs")
+        with filled(folder, MODEL) as here:
+            written = share(here, models, fitted, graph)
         moved: dict[str, Any] = {
-            name: None if path is None else path.replace(base, folder.url) for name, path in asdict(written).items()
+            name: None if path is None else path.replace(str(here), folder.url)
+            for name, path in asdict(written).items()
         }
         return SharedInputs(**moved)
     with writing(folder):
@@ -70,6 +73,42 @@ def share(
         features = str(_write_features(folder, given))
     save(fitted, folder / MODEL)
     return SharedInputs(graph, str(folder / MODEL), features, measures)
+
+
+@contextlib.contextmanager
+def filled(folder: Path | ObjectPath, last: str) -> Iterator[Path]:
+    """A folder of this machine to write files to; they are uploaded, `last` as the last one, where it is in a store."""
+    if isinstance(folder, Path):
+        with writing(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+        yield folder
+        return
+    with scratch_folder() as scratch:
+        here = scratch / "inputs"
+        here.mkdir()
+        yield here
+        folder.upload_folder(here, last)
+
+
+def share_graph(folder: Path | ObjectPath, graph: Graph) -> str:
+    """The path of a graph folder that all hosts see: the one that it was opened from, or a copy in this folder."""
+    known = folder_of(graph)
+    if known is not None:
+        return known
+    target = folder / GRAPH
+    if not (target / GRAPH_INFO).is_file():
+        with filled(target, GRAPH_INFO) as here:
+            write_graph(here, graph)
+    return os.fspath(target)
+
+
+def share_features(folder: Path | ObjectPath, given: Any) -> str:
+    """The path of a matrix of features that all hosts see, written to this folder."""
+    name = SPARSE if is_sparse(given) else DENSE
+    if not (folder / name).is_file():
+        with filled(folder, name) as here:
+            _write_features(here, given)
+    return os.fspath(folder / name)
 
 
 def discard(folder: Path | ObjectPath) -> None:

@@ -4,6 +4,7 @@
     gather(k, part, stripe)   their mean({u} ∪ N(u)), or moments over N(u), where columns are cut into several stripes
     after(k, part)            the vectors of level k: from the stripes of means, or straight from the averaged rows
     write(part)               ids and vectors of all models in one Parquet file, where the result is a folder of such
+    sample(part)              the vectors of those nodes of a part that are in a sample, for a fit
 
 A task is plain data. It reads what other tasks wrote, writes one output, whole or not at all, and does nothing where
 that is there: done twice, in another process or after a crash, the result is the same bytes.
@@ -30,7 +31,7 @@ from rae.runtime import in_ranges, torch_alone, torch_alone_here
 
 Array = np.ndarray[Any, Any]
 Tile = Callable[[int, int], Tensor]  # rows i..j of a part
-OUTPUTS = {"before": "rows", "gather": "means", "after": "vectors"}
+OUTPUTS = {"before": "rows", "gather": "means", "after": "vectors", "sample": "sample"}
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,7 @@ class Job:
     group: int | None = None  # rows of the output that are made at a time, None: a part
     description: Any = None  # the same job as plain data, where it lies on disk
     results: Results | None = None  # a folder of files, one per part, where the result is one
+    sample: Array | None = None  # rows, ascending, where the result is their vectors alone
 
     @property
     def width(self) -> int:
@@ -80,6 +82,12 @@ class Job:
     def stripes(self, model: str, k: int) -> list[tuple[int, int]]:
         """The stripes of the columns that level k averages."""
         return self.layout.stripes(self.models[model].levels[k].columns)
+
+    def sampled(self, part: int) -> Array:
+        """The rows of a part that are in the sample, counted from its first one."""
+        assert self.sample is not None
+        a, b = self.parts(-1)[part]
+        return self.sample[np.searchsorted(self.sample, a) : np.searchsorted(self.sample, b)] - a
 
     def before_tasks(self, model: str, k: int) -> list[Task]:
         """The tasks that make the rows that level k averages."""
@@ -299,8 +307,8 @@ def perform(job: Job, task: Task) -> None:
     if task.kind == "write":
         _write(job, task)
     elif not job.store.has(task):
-        {"before": _before, "gather": _gather, "after": _after}[task.kind](job, task)
-        if job.store.stores_vectors:  # memory is short
+        {"before": _before, "gather": _gather, "after": _after, "sample": _sample}[task.kind](job, task)
+        if job.store.stores_vectors and task.model:  # memory is short
             job.models[task.model].reads.release()
 
 
@@ -343,6 +351,13 @@ def _write(job: Job, task: Task) -> None:
         a, b = job.parts(-1)[task.part]
         vectors = job.output((a, b), np.empty((b - a, job.width), np.float32))
         job.results.write(task.part, job.neighborhoods.graph.id_column.slice(a, b - a), vectors)
+
+
+def _sample(job: Job, task: Task) -> None:
+    a, b = job.parts(-1)[task.part]
+    rows = job.sampled(task.part)
+    vectors = job.output((a, b), np.empty((b - a, job.width), np.float32))[rows] if len(rows) else np.empty((0, 0))
+    job.store.write(task, vectors, [(0, job.width)])
 
 
 def _read_stripe(job: Job, task: Task, number: int, stripe: tuple[int, int]) -> list[Array]:

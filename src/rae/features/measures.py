@@ -9,7 +9,7 @@ mean square over the nodes of ca-AstroPh.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,9 @@ Doubles = np.ndarray[Any, np.dtype[np.float64]]
 
 MOST_PATHS = 10_000_000_000  # some minutes of one core
 DRAWS = 64
+SHARE_PATHS = 500_000_000  # that one task looks at, about
+SHARE_ROWS = 1 << 20  # whose cycles one task estimates
+MOST_SHARES = 16  # of counts: each is two numbers of every node
 KEPT_BYTES = 24  # per node, of degrees and counts that are kept with a graph
 COUNTED = ("triangles", "four_cycles", "core_numbers")  # beside the degrees
 
@@ -92,6 +95,51 @@ def paths_counted(graph: Graph) -> int:
     return int(known["paths"])
 
 
+def shares_of_counts(graph: Graph) -> int:
+    """Into how many shares counting or estimating the cycles of this graph is cut, where tasks do it."""
+    if is_estimated(graph):
+        return -(-graph.n_nodes // SHARE_ROWS)
+    return max(1, min(MOST_SHARES, paths_counted(graph) // SHARE_PATHS))
+
+
+def share_of_counts(graph: Graph, share: int, shares: int) -> tuple[Ints, Ints]:
+    """One share of the triangles and 4-cycles: of all nodes, what to add up, or, estimated, those of a run of rows."""
+    rows = graph.offsets, graph.targets
+    if not is_estimated(graph):
+        return structure.share_of_cycles(*rows, share, shares)
+    return _rounded(structure.estimate_cycles(*rows, DRAWS, key(0, "cycles"), _rows_of_share(graph, share)))
+
+
+def keep_counts(graph: Graph, shares: Sequence[Any], cores: Ints) -> None:
+    """Keep with a graph its triangles and 4-cycles, from all their shares, and its core numbers."""
+    if is_estimated(graph):
+        triangle_counts, cycle_counts = (np.concatenate([share[i] for share in shares]) for i in (0, 1))
+    else:
+        triangle_counts, cycle_counts = (np.add.reduce([share[i] for share in shares]) for i in (0, 1))
+    counted = zip(COUNTED, map(_small, (triangle_counts, cycle_counts, cores)), strict=True)
+    graph.__dict__.setdefault("measures", {}).update(counted)
+
+
+def is_measured(graph: Graph) -> bool:
+    """Whether measures in units are kept with this graph."""
+    return "own" in graph.__dict__.get("measures", {})
+
+
+def are_counted(graph: Graph) -> bool:
+    """Whether the counts of this graph are kept with it."""
+    return set(COUNTED) <= set(graph.__dict__.get("measures", {}))
+
+
+def _rows_of_share(graph: Graph, share: int) -> tuple[int, int]:
+    return share * SHARE_ROWS, min((share + 1) * SHARE_ROWS, graph.n_nodes)
+
+
+def share_shape(graph: Graph, share: int) -> tuple[int, int]:
+    """The shape of a share of counts as one array: triangles, then 4-cycles."""
+    a, b = _rows_of_share(graph, share) if is_estimated(graph) else (0, graph.n_nodes)
+    return 2, b - a
+
+
 def kept(graph: Graph, name: str, key: bytes, compute: Callable[[], Any]) -> Any:
     """What `compute` gives for this graph, kept with it under a name until another key is asked for."""
     known = graph.__dict__.setdefault("measures", {})
@@ -124,8 +172,12 @@ def _estimates(graph: Graph) -> tuple[Ints, Ints, Ints]:
             *(DRAWS, paths_counted(graph)),
         )
     rows = graph.offsets, graph.targets
-    triangles, cycles = (np.rint(x).astype(np.int64) for x in structure.estimate_cycles(*rows, DRAWS, key(0, "cycles")))
-    return triangles, cycles, structure.core_numbers(*rows)
+    return *_rounded(structure.estimate_cycles(*rows, DRAWS, key(0, "cycles"))), structure.core_numbers(*rows)
+
+
+def _rounded(estimates: tuple[Doubles, Doubles]) -> tuple[Ints, Ints]:
+    triangle_counts, cycle_counts = (np.rint(x).astype(np.int64) for x in estimates)
+    return triangle_counts, cycle_counts
 
 
 def _small(counts: Ints) -> Ints:

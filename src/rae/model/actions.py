@@ -20,7 +20,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from functools import reduce
+from typing import Any, Protocol
 
 import numpy as np
 import scipy.sparse as sp
@@ -32,6 +33,7 @@ from rae.config import ExactConfig
 from rae.features import Features, csr_rows, is_sparse
 from rae.features.columns import category_of
 from rae.graph import Graph
+from rae.memory import row_chunks
 from rae.model.channels import mixed_channels
 from rae.model.sampling import sample_neighbors
 from rae.model.structure import check_tensors, equal_variances, sample_rows, signed
@@ -39,6 +41,9 @@ from rae.ops.dense import row_product
 from rae.ops.gather import moments, sparse_product
 from rae.progress import Progress
 from rae.runtime import generator, key, torch_alone
+
+Doubles = np.ndarray[Any, np.dtype[np.float64]]
+Groups = Sequence[tuple[str, ...]]  # of channels: features are averaged along each
 
 AXES = 256  # directions of the features that are averaged over neighbours, at most
 HOPS = 4
@@ -165,20 +170,57 @@ def product(rows: Any, weight: Tensor) -> Tensor:
 # ----------------------------------------------------------------------------- the fit
 
 
-def fit_actions(x: Features, config: ExactConfig, progress: Progress | None = None) -> Actions:
-    """The axes of the features of a graph, and of their means around its nodes."""
+class Passes(Protocol):
+    """What a fit reads of all nodes."""
+
+    def sums(self, kind: str, mean: Any = None) -> Doubles:
+        """`sums_of_rows` of all chunks, added up in order."""
+
+    def hops(self, blank: Actions, axes: Tensor, groups: Groups) -> list[Tensor]:
+        """Directions of the features, averaged over neighbours once, twice, ...: of the sample.  -> (r, groups a) each
+
+        `blank` has the scales of columns. With several groups of channels, averages are along each, side by side.
+        """
+
+
+@dataclass(frozen=True)
+class PassesHere:
+    """Passes over all nodes in this process."""
+
+    x: Features
+    config: ExactConfig
+    progress: Progress | None = None
+
+    def sums(self, kind: str, mean: Any = None) -> Doubles:
+        chunks = (sums_of_rows(self.x, kind, a, b, mean) for a, b in chunks_to_sum(self.x, kind))
+        return reduce(np.add, chunks)
+
+    def hops(self, blank: Actions, axes: Tensor, groups: Groups) -> list[Tensor]:
+        return sampled_hops(self.x, blank, axes, sample_of(self.x.graph, self.config), self.progress, groups)
+
+
+def sample_of(graph: Graph, config: ExactConfig) -> Any:
+    """The nodes that axes are taken from."""
+    return sample_rows(graph.n_nodes, SAMPLE, config.seed)
+
+
+def fit_actions(
+    x: Features, config: ExactConfig, progress: Progress | None = None, *, passes: Passes | None = None
+) -> Actions:
+    """The axes of the features of a graph, and of their means around its nodes; `passes` are made here by default."""
     from threadpoolctl import threadpool_limits
 
+    passes = passes or PassesHere(x, config, progress)
     with torch_alone(), threadpool_limits(1):  # the same bytes on any number of cores
         words = not x.is_dense and not x.categories
-        shift, scale = word_scales(x) if words else column_scales(x)
+        shift, scale = scales(passes, x, words)
         blank = Actions.blank(shift, scale, words)
-        rows, columns = sample_rows(x.graph.n_nodes, SAMPLE, config.seed), config.n_block_columns(x.graph.n_nodes)
+        rows, columns = sample_of(x.graph, config), config.n_block_columns(x.graph.n_nodes)
         own = blank.prepared(x.take(rows))
         own_axes = leading_axes([own], 2 * columns, config.seed)
         groups = mixed_channels(tuple(x.graph.channels), x.graph.weighted, config.mix)
         axes = leading_axes([own, _near(x, blank, rows, config.seed)], AXES // len(groups), config.seed)
-        hops = sampled_hops(x, blank, axes, rows, progress, groups)
+        hops = passes.hops(blank, axes, groups)
         sources = [blank.project(x.take(rows), own_axes), *blocks_of_hops(hops)]
         width = min(columns, own_axes.shape[1])
         maps = [block_map(source, width, words) for source in sources]
@@ -218,40 +260,52 @@ def blocks_of_hops(hops: Sequence[Tensor]) -> list[Tensor]:
     return [hops[0], hops[1], far]
 
 
-def word_scales(x: Features) -> tuple[Tensor, Tensor]:
+def scales(passes: Passes, x: Features, words: bool) -> tuple[Tensor, Tensor]:
+    """What features are shifted and scaled by, as words or as columns of a table.  -> (m,), (m,)"""
+    return _word_scales(passes, x) if words else _column_scales(passes, x)
+
+
+def _word_scales(passes: Passes, x: Features) -> tuple[Tensor, Tensor]:
     """Zeros, and the square root of idf = log(1 + n / nodes that have the word).  -> (m,), (m,)"""
-    n, m = x.graph.n_nodes, x.given_width
-    counts = np.zeros(m, np.int64)
-    for a in range(0, n, CHUNK):
-        rows = csr_rows(x.matrix, a, min(a + CHUNK, n))
-        counts += np.bincount(rows.indices[rows.data != 0], minlength=m)
-    idf = np.log1p(n / np.maximum(counts, 1))
-    return torch.zeros(m, dtype=torch.float64), torch.from_numpy(np.sqrt(idf))
+    (counts,) = passes.sums("words")
+    idf = np.log1p(x.graph.n_nodes / np.maximum(counts, 1))
+    return torch.zeros(x.given_width, dtype=torch.float64), torch.from_numpy(np.sqrt(idf))
 
 
-def column_scales(x: Features) -> tuple[Tensor, Tensor]:
+def _column_scales(passes: Passes, x: Features) -> tuple[Tensor, Tensor]:
     """Mean and 1 / deviation of each column; the values of a category share one deviation.  -> (m,), (m,)"""
-    n, m = x.graph.n_nodes, x.given_width
-    step = _rows_at_a_time(x)
-    chunks = [(a, min(a + step, n)) for a in range(0, n, step)]
-    total, squares, counts = np.zeros(m), np.zeros(m), np.zeros(m)
-    for a, b in chunks:
-        total += np.asarray(x.rows(a, b).sum(0, dtype=np.float64)).ravel()
-    mean = total / n
-    for a, b in chunks:  # deviations from the mean, in a second pass: nothing cancels
-        rows: Any = x.rows(a, b)
-        if x.is_dense:
-            squares += ((rows.astype(np.float64) - mean) ** 2).sum(0)
-        else:
-            away = (rows.data.astype(np.float64) - mean[rows.indices]) ** 2
-            squares += np.bincount(rows.indices, away, m)
-            counts += np.bincount(rows.indices, minlength=m)
+    n = x.graph.n_nodes
+    mean = passes.sums("columns")[0] / n
+    squares, counts = passes.sums("squares", mean)  # deviations from the mean, in a second pass: nothing cancels
     variance = (squares if x.is_dense else squares + (n - counts) * mean**2) / n
     variance[variance <= (SMALLEST_SHARE * mean) ** 2] = 0  # what is left of a constant column is rounding
     group = _groups(x)
     of_group = np.bincount(group, variance)[group]
     varies = (variance > 0) & (of_group > 0)
     return torch.from_numpy(mean), torch.from_numpy(np.where(varies, 1 / np.sqrt(np.where(varies, of_group, 1)), 0.0))
+
+
+def chunks_to_sum(x: Features, kind: str) -> list[tuple[int, int]]:
+    """The runs of rows whose sums are added up, in order: the same ones wherever they are taken."""
+    return list(row_chunks(x.graph.n_nodes, CHUNK if kind == "words" else _rows_at_a_time(x)))
+
+
+def sums_of_rows(x: Features, kind: str, a: int, b: int, mean: Any = None) -> Doubles:
+    """Sums over rows a..b, of each column: `words`, the rows that have it; `columns`, what it holds; `squares`.
+
+    The latter of what is away from the mean, and the rows that have an entry.  -> (1 or 2, m)
+    """
+    m = x.given_width
+    if kind == "words":
+        words = csr_rows(x.matrix, a, b)
+        return np.bincount(words.indices[words.data != 0], minlength=m).astype(np.float64)[None]
+    rows: Any = x.rows(a, b)
+    if kind == "columns":
+        return np.asarray(rows.sum(0, dtype=np.float64)).reshape(1, m)
+    if x.is_dense:
+        return np.stack([((rows.astype(np.float64) - mean) ** 2).sum(0), np.zeros(m)])
+    away = (rows.data.astype(np.float64) - mean[rows.indices]) ** 2
+    return np.stack([np.bincount(rows.indices, away, m), np.bincount(rows.indices, minlength=m)])
 
 
 def _rows_at_a_time(x: Features) -> int:
@@ -317,7 +371,7 @@ def sampled_hops(
     axes: Tensor,
     rows: Any,
     progress: Progress | None = None,
-    groups: Sequence[tuple[str, ...]] = ((),),
+    groups: Groups = ((),),
 ) -> list[Tensor]:
     """The directions of the features, averaged over neighbours once, twice, ...: these rows alone.  -> (r, a) each
 

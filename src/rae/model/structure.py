@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -37,6 +37,7 @@ from rae.progress import Progress
 from rae.runtime import generator, key, threads, torch_alone
 
 Floats = np.ndarray[Any, np.dtype[np.float32]]
+Unit = tuple[Tensor, Tensor]  # mean and deviation of each measure
 Empty = Callable[[int, Any], Any]  # makes an array of so many numbers of a type
 
 PLACE = 64  # columns of `place`
@@ -132,13 +133,13 @@ def scales_of(graph: Graph) -> Tensor | None:
     return weight_scales(graph) if graph.weighted and graph.channels else None
 
 
-def units(x: Tensor) -> tuple[Tensor, Tensor]:
+def units(x: Tensor) -> Unit:
     """Mean and standard deviation of each measure, the latter at least 0.1.  (n, k) -> (k,), (k,)"""
     variance, mean = torch.var_mean(x, 0, correction=0)
     return mean, torch.sqrt(variance).clamp(min=SMALLEST_DEVIATION)
 
 
-def in_units(x: Tensor, unit: tuple[Tensor, Tensor]) -> Floats:
+def in_units(x: Tensor, unit: Unit) -> Floats:
     """The measures in these units.  (n, k) -> (n, k)"""
     own: Floats = np.empty(x.shape, np.float32)
     for a, b in row_chunks(len(x), ROWS):
@@ -165,6 +166,19 @@ def measured(graph: Graph, fitted: Structure, config: ExactConfig) -> tuple[Floa
             graph, "center", _read_by(graph, config), lambda: statistics(graph, own, config, rows).mean(0)
         )
     return own, replace(fitted, center=center)
+
+
+def keep_units(graph: Graph, config: ExactConfig, unit: Unit, center: Tensor) -> None:
+    """Keep with a graph its units and its center, for `measured`."""
+    measures.kept(graph, "units", _edges_read(graph), lambda: unit)
+    measures.kept(graph, "center", _read_by(graph, config), lambda: center)
+
+
+def keep_own(graph: Graph, config: ExactConfig, unit: Unit, unit_of_weights: Tensor | None, own: Floats) -> None:
+    """Keep with a graph its measures in units, for `measured` with these settings."""
+    absolute = not config.relative and unit_of_weights is not None
+    known_by = _bytes((*unit, unit_of_weights) if absolute else unit)  # type: ignore[arg-type]
+    measures.kept(graph, "own", _edges_read(graph) + known_by, lambda: own)
 
 
 def _edges_read(graph: Graph) -> bytes:
@@ -273,34 +287,64 @@ def waves(own: Tensor, frequencies: Tensor, phases: Tensor) -> Tensor:
 # ----------------------------------------------------------------------------- the fit
 
 
+class Versions(Protocol):
+    """A graph and its noisy copies, as a fit asks for them."""
+
+    def units(self) -> tuple[Unit, Tensor | None]:
+        """The units of the measures of the graph, and those of its weights, None where it has none."""
+
+    def statistics(self, number: int | None) -> Tensor:
+        """The statistics of the sample of a fit, in these units: in the graph, None, or in one of its views.  (r, p)"""
+
+
+@dataclass
+class VersionsHere:
+    """Versions of a graph that are made in this process; `empty` makes the arrays of the edges of its views."""
+
+    graph: Graph
+    config: ExactConfig
+    empty: Empty = np.empty
+    _unit: Unit | None = None
+    _scales: Tensor | None = None
+    _measured: Tensor | None = None  # the measures of the graph, until their statistics are taken
+
+    def units(self) -> tuple[Unit, Tensor | None]:
+        self._scales = scales_of(self.graph)
+        self._measured = measure(self.graph, self._scales)
+        self._unit = units(self._measured)
+        return self._unit, self._scales
+
+    def statistics(self, number: int | None) -> Tensor:
+        assert self._unit is not None
+        graph, rows = self.graph, sample_rows(self.graph.n_nodes, SAMPLE, self.config.seed)
+        if number is not None:
+            graph = view(graph, self.config, number, empty=self.empty)
+        x = measure(graph, self._scales) if self._measured is None else self._measured
+        own, self._measured = in_units(x, self._unit), None
+        del x
+        return statistics(graph, own, self.config, rows)
+
+
 def fit_structure(
     graph: Graph,
     config: ExactConfig,
     progress: Progress | None = None,
     *,
     beside_features: bool = False,
-    empty: Empty = np.empty,
+    versions: Versions | None = None,
 ) -> Structure:
-    """The solution of the eigenproblem of this graph; `empty` makes the arrays of the edges of its views."""
+    """The solution of the eigenproblem of this graph; `versions` are made here by default."""
     done = _counter(progress, config.n_views(graph.n_nodes) + 1)
+    versions = versions or VersionsHere(graph, config)
     with torch_alone():
-        scales = scales_of(graph)
-        x = measure(graph, scales)
-        unit = units(x)
-        measures.kept(graph, "units", _edges_read(graph), lambda: unit)  # embedding this graph asks for them next
-        rows = sample_rows(graph.n_nodes, SAMPLE, config.seed)
-        own = in_units(x, unit)
-        del x
-        phi = statistics(graph, own, config, rows)
-        del own
+        unit, scales = versions.units()
+        phi = versions.statistics(None)
         center = phi.mean(0)
-        measures.kept(graph, "center", _read_by(graph, config), lambda: center)
+        keep_units(graph, config, unit, center)  # embedding this graph asks for them next
         done()
         within = WithinSums()
         for number in range(config.n_views(graph.n_nodes)):
-            noisy = view(graph, config, number, empty=empty)
-            within.add(statistics(noisy, in_units(measure(noisy, scales), unit), config, rows) - phi)
-            del noisy  # before the next one is made
+            within.add(versions.statistics(number) - phi)
             done()
         directions = solve(squares(phi, center) / len(phi), within.mean(), config)
         rng = generator(config.seed, "around")

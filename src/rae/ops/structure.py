@@ -53,35 +53,47 @@ def counts_of_nodes(offsets: Ints, targets: Ints) -> tuple[Ints, Ints, Ints]:
     4-cycles count with or without a chord. All are counted on a copy of the rows that is ordered by degree, cycles in
     one walk over its paths of two edges; a GPU counts them one after the other.
     """
-    if device() != "cpu":
-        return (
-            _on_device("triangles", offsets, targets),
-            _on_device("four_cycles", offsets, targets),
-            core_numbers(offsets, targets),
-        )
-    if not is_native(offsets, targets):
-        from rae.ops import reference
-
-        return (
-            reference.triangles(offsets, targets),
-            reference.four_cycles(offsets, targets),
-            core_numbers(offsets, targets),
-        )
+    if device() != "cpu" or not is_native(offsets, targets):
+        return (*_counted_elsewhere(offsets, targets), core_numbers(offsets, targets))
     rank, starts, ranked = by_degree(offsets, targets)
     core = core_numbers(starts, ranked)
     counts = _cycles(starts, ranked)
     return counts[rank, 0], counts[rank, 1], core[rank]
 
 
-def _cycles(offsets: Ints, targets: Ints) -> Ints:
-    """Triangles and 4-cycles of the nodes of a graph whose rows are ordered by degree.  -> (n, 2)"""
+def share_of_cycles(offsets: Ints, targets: Ints, share: int, shares: int) -> tuple[Ints, Ints]:
+    """What one of so many shares of the work adds to the triangles and 4-cycles of each node.  -> (n,), (n,) int64
+
+    All shares added up are the counts. A GPU and the reference count everything in the first one.
+    """
+    if device() != "cpu" or not is_native(offsets, targets):
+        if share == 0:
+            return _counted_elsewhere(offsets, targets)
+        return np.zeros(len(offsets) - 1, np.int64), np.zeros(len(offsets) - 1, np.int64)
+    rank, starts, ranked = by_degree(offsets, targets)
+    counts = _cycles(starts, ranked, share, shares)
+    return counts[rank, 0], counts[rank, 1]
+
+
+def _counted_elsewhere(offsets: Ints, targets: Ints) -> tuple[Ints, Ints]:
+    """Triangles and 4-cycles, counted on a GPU or by the reference."""
+    if device() != "cpu":
+        return _on_device("triangles", offsets, targets), _on_device("four_cycles", offsets, targets)
+    from rae.ops import reference
+
+    return reference.triangles(offsets, targets), reference.four_cycles(offsets, targets)
+
+
+def _cycles(offsets: Ints, targets: Ints, share: int = 0, shares: int = 1) -> Ints:
+    """Triangles and 4-cycles of the nodes of a graph whose rows are ordered by degree, or a share.  -> (n, 2)"""
     n = len(offsets) - 1
     step = max(1, min(threads(), n // 4096))  # the last rows cost most, so a thread takes every step-th row
     counts = [np.zeros((n, 2), np.int64) for _ in range(step)]  # a cycle has corners in any row: each for itself
 
     def work(first: int, last: int) -> None:
         for start in range(first, last):
-            call("count_cycles", offsets, targets, n, counts[start], start, step, index=targets)
+            every = share + shares * start, shares * step
+            call("count_cycles", offsets, targets, n, counts[start], *every, index=targets)
 
     in_ranges(work, step)
     for others in counts[1:]:
@@ -133,27 +145,25 @@ def paths_counted(offsets: Ints, targets: Ints) -> int:
     return sum(found)
 
 
-def estimate_cycles(offsets: Ints, targets: Ints, draws: int, key: Any) -> tuple[Doubles, Doubles]:
-    """Triangles and 4-cycles of each node, estimated from `draws` pairs of its neighbours.  -> (n,), (n,)
+def estimate_cycles(
+    offsets: Ints, targets: Ints, draws: int, key: Any, rows: tuple[int, int] | None = None
+) -> tuple[Doubles, Doubles]:
+    """Triangles and 4-cycles of each node, or of rows a..b, estimated from `draws` pairs of neighbours.  -> (n,), (n,)
 
     Without bias; exact where a node has no more pairs and short lists. The pairs are a hash
     of (key, node). The reference counts instead of estimating.
     """
     n = len(offsets) - 1
+    first, last = rows or (0, n)
     if not is_native(offsets, targets):
         from rae.ops import reference
 
         counts = reference.triangles(offsets, targets), reference.four_cycles(offsets, targets)
-        return counts[0].astype(np.float64), counts[1].astype(np.float64)
-    triangle_counts, cycle_counts = np.zeros(n), np.zeros(n)
-    in_ranges(
-        lambda a, b: call(
-            "estimate_cycles", offsets, targets, int(key), draws, triangle_counts, cycle_counts, a, b, index=targets
-        ),
-        n,
-        1024,
-    )
-    return triangle_counts, cycle_counts
+        return counts[0][first:last].astype(np.float64), counts[1][first:last].astype(np.float64)
+    arrays = offsets, targets, int(key), draws, np.zeros(n), np.zeros(n)  # zeros that nobody writes take no memory
+    work = partial(call, "estimate_cycles", *arrays, index=targets)
+    in_ranges(lambda a, b: work(first + a, first + b), last - first, 1024)
+    return arrays[4][first:last], arrays[5][first:last]
 
 
 def view(

@@ -1,0 +1,237 @@
+"""A fit by tasks is the fit of one machine, bit for bit, after kills too; roles and models on Ray itself."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import json
+import signal
+import threading
+import time
+from concurrent.futures import ProcessPoolExecutor
+
+import numpy as np
+import psutil
+import pytest
+import scipy.sparse as sp
+import torch
+
+import elsewhere
+from plain import random_graph
+from rae import RAE, Config, ExactConfig, Graph, fit_run
+from rae.engine import ray_executor as on_ray
+from rae.engine.exact_fit import fit_by_tasks, forget_fit
+from rae.engine.layout import Layout, by_edges
+from rae.errors import ConfigError
+from rae.features import Features, measures
+from rae.graph.folder import write_graph
+from rae.model.actions import fit_actions
+from rae.model.structure import fit_structure
+from rae.storage.parts import Parts
+
+N = 3000
+RNG = np.random.default_rng(7)
+WORDS = sp.random_array((N, 280), density=0.03, rng=RNG, dtype=np.float32).tocsr()
+GIVEN = {"structure": None, "words": WORDS, "table": np.hstack([WORDS[:, :20].toarray(), RNG.normal(size=(N, 3))])}
+
+
+def new_graph(kind: str = "plain") -> Graph:
+    """A graph without what an earlier fit has measured of it."""
+    if kind == "plain":
+        return random_graph(N, 9_000, seed=3)
+    rng = np.random.default_rng(1)
+    ends = rng.integers(N, size=(2, 9_000))
+    weights = rng.exponential(size=9_000)
+    return Graph.from_edges((ends[0], ends[1]), ids=np.arange(N), weight=weights, directed=True)
+
+
+class Killed(Exception):
+    """What ends a fit in the middle."""
+
+
+class Here:
+    """An executor in this process that goes by what is described; it stops after so many tasks."""
+
+    def __init__(self, stop_after=-1):
+        self.names, self.stop_after = [], stop_after
+
+    def run(self, job, tasks):
+        for task in tasks:
+            if len(self.names) == self.stop_after:
+                raise Killed
+            job.description.perform(task)
+            self.names.append(task.name)
+            yield
+
+
+def perform_in_process(description, task):
+    on_ray.perform_there(description, task, 1, on_ray.__version__)
+
+
+class Processes:
+    """What Ray does, without Ray: tasks go to another process as plain data."""
+
+    def __init__(self, pool):
+        self.pool = pool
+
+    def run(self, job, tasks):
+        json.dumps(job.description.__dict__)
+        yield from self.pool.map(perform_in_process, [job.description] * len(tasks), tasks)
+
+
+def of_features(graph, given):
+    return None if given is None else Features.of(graph, given, Config())
+
+
+def by_tasks(graph, given, config, folder, executor):
+    """The tensors of a fit by tasks; its files stay."""
+    x = of_features(graph, given)
+    tasks = fit_by_tasks(
+        graph, x, config, f"{folder}/z.fit", executor, lambda _: by_edges(Layout(2048, 16), graph.offsets)
+    )
+    actions = {} if x is None else fit_actions(x, config, passes=tasks).tensors()
+    solved = fit_structure(graph, config, beside_features=x is not None, versions=tasks).tensors()
+    tasks.keep_own()
+    return actions | solved
+
+
+def on_one_machine(graph, given, config):
+    x = of_features(graph, given)
+    actions = {} if x is None else fit_actions(x, config).tensors()
+    return actions | fit_structure(graph, config, beside_features=x is not None).tensors()
+
+
+def assert_equal(one, other):
+    assert one.keys() == other.keys()
+    assert [name for name in one if not torch.equal(one[name], other[name])] == []
+
+
+@pytest.fixture(scope="module")
+def pool():
+    with ProcessPoolExecutor(1, elsewhere.CONTEXT) as processes:
+        yield processes
+
+
+@pytest.mark.parametrize("given", GIVEN)
+def test_a_fit_by_tasks_has_the_bytes_of_one_machine(tmp_path, pool, given):
+    config = ExactConfig()
+    expected = on_one_machine(new_graph(), GIVEN[given], config)
+    graph = new_graph()
+    assert_equal(by_tasks(graph, GIVEN[given], config, tmp_path, Processes(pool)), expected)
+    forget_fit(f"{tmp_path}/z.fit")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("mix", ["union", "directions"])
+def test_a_fit_by_tasks_reads_weights_and_directions(tmp_path, mix):
+    config = ExactConfig(mix=mix)
+    expected = on_one_machine(new_graph("channels"), GIVEN["words"], config)
+    assert_equal(by_tasks(new_graph("channels"), GIVEN["words"], config, tmp_path, Here()), expected)
+
+
+def test_counts_in_shares_and_estimates_by_rows_are_those_of_one_machine(tmp_path, monkeypatch):
+    config = ExactConfig(seed=5)
+    expected = on_one_machine(new_graph(), None, config)
+    monkeypatch.setattr(measures, "SHARE_PATHS", 10_000)
+    executor = Here()
+    assert_equal(by_tasks(new_graph(), None, config, tmp_path / "counted", executor), expected)
+    assert len([name for name in executor.names if name.startswith("count-0")]) > 2
+    monkeypatch.setattr(measures, "MOST_PATHS", 1000)
+    monkeypatch.setattr(measures, "SHARE_ROWS", 900)
+    estimated = on_one_machine(new_graph(), None, config)
+    executor = Here()
+    assert_equal(by_tasks(new_graph(), None, config, tmp_path / "estimated", executor), estimated)
+    assert len([name for name in executor.names if name.startswith("count-0")]) == 4
+    assert not torch.equal(estimated["mean"], expected["mean"])
+
+
+def test_a_killed_fit_goes_on_and_another_one_starts_anew(tmp_path):
+    config, graph = ExactConfig(), new_graph()
+    expected = on_one_machine(new_graph(), GIVEN["words"], config)
+    whole = Here()
+    by_tasks(new_graph(), GIVEN["words"], config, tmp_path / "whole", whole)
+    for stop_after in (3, 60, len(whole.names) - 5):
+        folder = tmp_path / str(stop_after)
+        with pytest.raises(Killed):
+            by_tasks(new_graph(), GIVEN["words"], config, folder, Here(stop_after))
+        with written_parts() as wrote:
+            assert_equal(by_tasks(new_graph(), GIVEN["words"], config, folder, Here()), expected)
+        assert set(wrote).isdisjoint(name for name in whole.names[:stop_after] if name.startswith(("count", "core")))
+        assert_equal(by_tasks(graph, GIVEN["words"], config, folder, Here(0)), expected)  # nothing is left to do
+    other = replace_seed(config)
+    expected = on_one_machine(new_graph(), GIVEN["words"], other)
+    assert_equal(by_tasks(new_graph(), GIVEN["words"], other, tmp_path / "3", Here()), expected)
+
+
+@contextlib.contextmanager
+def written_parts():
+    """The names of the parts that are written in the block."""
+    names, write = [], Parts.write
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Parts, "write", lambda self, name, arrays: (names.append(name), write(self, name, arrays)))
+        yield names
+
+
+def replace_seed(config):
+    return ExactConfig(**config.as_dict() | {"seed": config.seed + 1})
+
+
+def test_embedding_takes_the_measures_of_a_fit_by_tasks(tmp_path, monkeypatch):
+    graph = new_graph()
+    by_tasks(graph, None, ExactConfig(), tmp_path, Here())
+    model = RAE().fit(new_graph())
+    expected = model.transform(new_graph())
+    monkeypatch.setattr("rae.model.structure.measure", None)  # nothing is counted again
+    assert np.array_equal(model.transform(graph), expected)
+
+
+def test_what_a_fit_on_a_cluster_needs_is_said():
+    with pytest.raises(ConfigError, match="shared must be what names of files begin with that all hosts"):
+        RAE().fit(new_graph(), ray="local")
+
+
+# ---------------------------------------------------------------------------------- Ray itself
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Ray on this machine, two workers; one start for all tests of this module."""
+    if importlib.util.find_spec("ray") is None:
+        pytest.skip("ray is not installed")
+    with on_ray.connected("local") as executor:
+        yield executor
+
+
+def kill_a_worker(folder, killed):
+    """Kill -9 the first worker that is at a task once some parts are there."""
+    ends = time.monotonic() + 60
+    while not killed and time.monotonic() < ends:
+        if len(list(folder.glob("*.fit.parts/*.part"))) >= 4:
+            for process in psutil.Process().children(recursive=True):
+                try:
+                    if process.cmdline()[:1] == ["ray::perform_there"]:
+                        process.send_signal(signal.SIGKILL)
+                        killed.append(process.pid)
+                        break
+                except (psutil.NoSuchProcess, psutil.ZombieProcess):
+                    continue
+        time.sleep(0.002)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("relative", [True, False])
+def test_a_run_on_ray_is_that_of_one_machine_and_a_killed_worker_changes_nothing(cluster, tmp_path, relative):
+    write_graph(tmp_path / "graph", new_graph("channels"))
+    config, killed = ExactConfig(relative=relative), []
+    one = fit_run(tmp_path / "graph", out=tmp_path / "one", config=config, page=False)
+    watch = threading.Thread(target=kill_a_worker, args=(tmp_path, killed))
+    watch.start()
+    run = fit_run(tmp_path / "graph", out=tmp_path / "run", config=config, page=False, ray="local")
+    watch.join()
+
+    assert killed
+    for name in ("model.safetensors", "embeddings.parquet"):
+        assert (run.path / name).read_bytes() == (one.path / name).read_bytes(), name
+    assert {path.name for path in tmp_path.iterdir()} == {"graph", "one", "run"}
+    RAE.load(run.path / "model.safetensors").embed_to(tmp_path / "z.parquet", new_graph("channels"), ray="local")
+    assert {path.name for path in tmp_path.iterdir()} == {"graph", "one", "run", "z.parquet"}
