@@ -18,15 +18,19 @@ import torch
 
 import elsewhere
 from plain import random_graph
-from rae import RAE, Config, ExactConfig, Graph, fit_run
+from rae import RAE, Config, ExactConfig, Graph, Roles, fit_run
+from rae.cli.program import main
 from rae.engine import ray_executor as on_ray
 from rae.engine.exact_fit import fit_by_tasks, forget_fit
 from rae.engine.layout import Layout, by_edges
-from rae.errors import ConfigError
+from rae.errors import ConfigError, FileError, RunError
 from rae.features import Features, measures
 from rae.graph.folder import write_graph
+from rae.io import write_embeddings
 from rae.model.actions import fit_actions
 from rae.model.structure import fit_structure
+from rae.roles.cluster import vectors_by_parts
+from rae.roles.vectors import sample_rows
 from rae.storage.parts import Parts
 
 N = 3000
@@ -45,7 +49,7 @@ def new_graph(kind: str = "plain") -> Graph:
     return Graph.from_edges((ends[0], ends[1]), ids=np.arange(N), weight=weights, directed=True)
 
 
-class Killed(Exception):
+class KilledError(Exception):
     """What ends a fit in the middle."""
 
 
@@ -58,7 +62,7 @@ class Here:
     def run(self, job, tasks):
         for task in tasks:
             if len(self.names) == self.stop_after:
-                raise Killed
+                raise KilledError
             job.description.perform(task)
             self.names.append(task.name)
             yield
@@ -152,7 +156,7 @@ def test_a_killed_fit_goes_on_and_another_one_starts_anew(tmp_path):
     by_tasks(new_graph(), GIVEN["words"], config, tmp_path / "whole", whole)
     for stop_after in (3, 60, len(whole.names) - 5):
         folder = tmp_path / str(stop_after)
-        with pytest.raises(Killed):
+        with pytest.raises(KilledError):
             by_tasks(new_graph(), GIVEN["words"], config, folder, Here(stop_after))
         with written_parts() as wrote:
             assert_equal(by_tasks(new_graph(), GIVEN["words"], config, folder, Here()), expected)
@@ -188,6 +192,56 @@ def test_embedding_takes_the_measures_of_a_fit_by_tasks(tmp_path, monkeypatch):
 def test_what_a_fit_on_a_cluster_needs_is_said():
     with pytest.raises(ConfigError, match="shared must be what names of files begin with that all hosts"):
         RAE().fit(new_graph(), ray="local")
+
+
+# ---------------------------------------------------------------------------------- roles
+
+
+def vectors_with_ties():
+    """Vectors of which many are the same, and many begin with the same number."""
+    rng = np.random.default_rng(5)
+    z = rng.normal(size=(6000, 4)).astype(np.float32) + 4 * rng.integers(3, size=(6000, 1))
+    z[::3, 0] = 1.5
+    z[100:900] = z[7]
+    return np.ascontiguousarray(z, np.float32)
+
+
+@pytest.mark.parametrize("in_folder", [False, True])
+def test_roles_by_parts_are_those_of_one_machine(tmp_path, monkeypatch, in_folder):
+    monkeypatch.setattr("rae.roles.model.SAMPLE_ROWS", 500)
+    for module in ("model", "cluster"):
+        monkeypatch.setattr(f"rae.roles.{module}.ASSIGN_ROWS", 300)
+    z = vectors_with_ties()
+    ids = np.arange(len(z))
+    path = tmp_path / ("vectors" if in_folder else "z.parquet")
+    if in_folder:
+        path.mkdir()
+        for i, rows in enumerate(np.array_split(ids, 5)):
+            write_embeddings(path / f"part-{i}.parquet", rows, z[rows])
+    else:
+        monkeypatch.setattr("rae.io.embeddings.GROUP_BYTES", 4 * 4 * 700)
+        write_embeddings(path, ids, z)
+    one = Roles(max_k=6).fit(z)
+    by_parts = vectors_by_parts(path, f"{tmp_path}/r", ["here"], Here())
+
+    assert np.array_equal(by_parts.sample(500, 0), sample_rows(z, 500, 0))
+    other = Roles(max_k=6).fit_from(by_parts)
+    assert np.array_equal(other.parameters.centers, one.parameters.centers)
+    for name in ("labels", "confidence", "memberships", "distances"):
+        assert np.array_equal(getattr(other.assignment, name), getattr(one.assignment, name)), name
+    everything = vectors_by_parts(path, f"{tmp_path}/r", ["all"], Here())
+    assert np.array_equal(everything.sample(10**6, 0), sample_rows(z, 10**6, 0))
+
+
+def test_vectors_that_a_cluster_cannot_read_by_rows_are_refused(tmp_path):
+    write_embeddings(tmp_path / "z.csv", np.arange(3), np.eye(3, dtype=np.float32))
+    with pytest.raises(FileError, match=r"z.csv must be embeddings in Parquet to be read by rows"):
+        vectors_by_parts(tmp_path / "z.csv", f"{tmp_path}/r", [], Here()).sample(2, 0)
+    run = fit_run(new_graph(), out=tmp_path / "run", page=False)
+    run.update(added=[(0, 1), (0, 2)], fold=False)
+    with pytest.raises(RunError, match=r"write them to one file first: Run.fold\(\)"):
+        run.fit_roles(ray="local")
+    assert main(["roles", str(run.path), "--ray", "local", "--reliability"]) == 2
 
 
 # ---------------------------------------------------------------------------------- Ray itself
@@ -233,5 +287,9 @@ def test_a_run_on_ray_is_that_of_one_machine_and_a_killed_worker_changes_nothing
     for name in ("model.safetensors", "embeddings.parquet"):
         assert (run.path / name).read_bytes() == (one.path / name).read_bytes(), name
     assert {path.name for path in tmp_path.iterdir()} == {"graph", "one", "run"}
+    one.fit_roles()
+    run.fit_roles(ray="local")
+    for name in ("roles.parquet", "roles.json", "roles.safetensors"):
+        assert (run.path / name).read_bytes() == (one.path / name).read_bytes(), name
     RAE.load(run.path / "model.safetensors").embed_to(tmp_path / "z.parquet", new_graph("channels"), ray="local")
     assert {path.name for path in tmp_path.iterdir()} == {"graph", "one", "run", "z.parquet"}

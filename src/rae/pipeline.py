@@ -132,6 +132,8 @@ def fit_run(
         if with_page:
             from rae.explore import write_page
 
+            if ray is not None and not run.has_roles:
+                run.fit_roles(ray=ray, ray_cores=ray_cores)
             write_page(run, subject=subject, force=True, progress=report)
         if isinstance(remote, ObjectPath):
             remote.upload_folder(folder, INFO)

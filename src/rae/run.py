@@ -495,23 +495,54 @@ class Run:
         return (self.path / CARDS).is_file()
 
     def fit_roles(
-        self, k: int | str = "auto", *, max_k: int = 20, seed: int = 0, weights: Weights | None = None
+        self,
+        k: int | str = "auto",
+        *,
+        max_k: int = 20,
+        seed: int = 0,
+        weights: Weights | None = None,
+        ray: str | None = None,
+        ray_cores: int | None = None,
     ) -> Roles:
         """Find the roles of this run, keep them with their cards, and return them.
 
-        `weights` say how much each block of the vectors counts, as in "place=1,own=0.3" or a mapping.
+        `weights` say how much each block of the vectors counts, as in "place=1,own=0.3" or a mapping. `ray` is the
+        address of a Ray cluster whose hosts all see this run, which then reads and assigns the vectors by parts, and
+        `ray_cores` the cores of a task.
         """
         from rae.roles import Roles
         from rae.roles.storage import write_roles
 
         with self._not_updated():
-            ids, z = self.embeddings()
             roles = Roles(k, max_k=max_k, seed=seed, weights=weights)
-            roles.fit(z, blocks=self.blocks, model=self.model_checksum, ids=ids)
+            about: dict[str, Any] = {"blocks": self.blocks, "model": self.model_checksum}
+            if ray is None:
+                ids, z = self.embeddings()
+                roles.fit(z, ids=ids, **about)
+            else:
+                ids = self.ids()
+                self._fit_roles_on_cluster(roles, ray, ray_cores, ids=ids, **about)
             cards = self._cards(ids, roles)
             self._drop_page()
             write_roles(self.path, ids, roles, roles.assignment, cards, update=self.n_updates)
         return roles
+
+    def _fit_roles_on_cluster(self, roles: Roles, ray: str, ray_cores: int | None, **options: Any) -> None:
+        from rae.engine.cluster import Cluster
+        from rae.graph.folder import checksum
+        from rae.roles.cluster import fit_roles_on_cluster
+
+        state = self._updates.state()
+        vectors = self._updates.file(state, EMBEDDINGS)
+        if (state is not None and state.log) or not vectors.is_file():
+            raise RunError(
+                f"the vectors of {self.path} lie in its log of updates, which a cluster does not read; write them to "
+                "one file first: Run.fold()"
+            )
+        shared = self.path.resolve().with_name(f".{self.path.resolve().name}")
+        fit_roles_on_cluster(
+            roles, vectors.resolve(), checksum(vectors), Cluster(ray, ray_cores, str(shared)), **options
+        )
 
     def take_roles(self, roles: Roles) -> None:
         """Give this run the roles of another run of the same model, and keep them with their cards here."""

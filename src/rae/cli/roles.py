@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from rae.cli.console import Console, columns, global_options, size
-from rae.cli.options import weights_option
+from rae.cli.options import cluster_options, weights_option
 from rae.display import printable
 from rae.errors import FileError, RunError
 
@@ -55,6 +55,7 @@ def _parse_k(_: click.Context, __: click.Parameter, value: str | None) -> int | 
     help="table to write for --apply, --against or --reliability  [default of --apply: beside OTHER]",
 )
 @click.option("--force", is_flag=True, help="replace existing roles or an existing table")
+@cluster_options
 @global_options
 @click.pass_obj
 def roles(
@@ -70,6 +71,8 @@ def roles(
     reliability: bool,
     out: str | None,
     force: bool,
+    ray: str | None,
+    ray_cores: int | None,
 ) -> None:
     """Show the roles of RUN; find them first if it has none.
 
@@ -102,6 +105,7 @@ def roles(
     rae roles runs/users --labels users.csv --label-column country
     rae embed runs/web tomorrow.csv --out z.parquet && rae roles runs/web --apply z.parquet
     rae roles runs/web --against z.parquet
+    rae roles /shared/runs/network --ray auto
     """
     from rae.run import Run
 
@@ -113,12 +117,15 @@ def roles(
         )
     if labels is None and (label_column or id_column):
         raise click.UsageError("--label-column and --id-column say how --labels is read, but there is no --labels")
+    if ray and (apply or against or reliability):
+        raise click.UsageError("--ray is for finding roles; leave out --apply, --against and --reliability")
     if labels and (apply or against or reliability):
         raise click.UsageError("--labels is about the roles of RUN; leave out --apply, --against and --reliability")
     console.use_threads()
     opened = Run.open(run)
     had_roles = opened.has_roles
-    fitted = _load_or_fit(opened, k, weights, console, force=force and not (apply or against or reliability))
+    anew = force and not (apply or against or reliability)
+    fitted = _load_or_fit(opened, k, weights, console, force=anew, ray=ray, ray_cores=ray_cores)
     if apply:
         _apply(opened, fitted, apply, out, console, force=force)
     elif against:
@@ -137,7 +144,9 @@ def roles(
         console.result(f"{text}\n\n{action}  {opened.path} ({', '.join(files)})", data)
 
 
-def _load_or_fit(run: Run, k: int | str | None, weights: str | None, console: Console, *, force: bool) -> Roles:
+def _load_or_fit(
+    run: Run, k: int | str | None, weights: str | None, console: Console, *, force: bool, **cluster: Any
+) -> Roles:
     """The roles of a run; they are fitted now if it has none."""
     from rae.blocks import parse_weights
 
@@ -150,7 +159,7 @@ def _load_or_fit(run: Run, k: int | str | None, weights: str | None, console: Co
             raise RunError(f"the roles of {run.path} have other weights ({used}); pass --force to find them anew")
         return stored
     console.note("finding roles ...")
-    return run.fit_roles("auto" if k is None else k, weights=weights)
+    return run.fit_roles("auto" if k is None else k, weights=weights, **cluster)
 
 
 def _apply(run: Run, fitted: Roles, other: str, out: str | None, console: Console, *, force: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from rae.blocks import Block, blocks_from
 from rae.errors import FeatureError, FileError, GraphError
 from rae.graph.ids import id_array, is_text
 from rae.io.features import list_matrix, read_features
+from rae.io.files import File, file_errors
 from rae.io.tables import ArrowTable, open_table, read_ids
 from rae.storage.atomic import atomic_path
 from rae.storage.documents import expect, parse_json
@@ -261,6 +263,46 @@ def embedding_batches(path: str | os.PathLike[str]) -> Iterator[Floats]:
     _refuse_newer(path, table)
     for (column,) in table.batches([table.names.index("embedding")]):
         yield _check_embeddings(column, list_matrix(pa.chunked_array([column]), "embedding"))
+
+
+@dataclass(frozen=True)
+class GroupsOfRows:
+    """The row groups of the Parquet files of a table of embeddings, to read any run of rows."""
+
+    path: str
+    files: tuple[File, ...]
+    groups: tuple[tuple[int, int, int], ...]  # the file, the group in it, and its first row in the table
+    n_rows: int
+    width: int
+
+    def rows(self, a: int, b: int) -> Floats:
+        """The vectors of rows a..b.  -> (b - a, d)"""
+        starts = [first for *_, first in self.groups]
+        parts = []
+        for i in range(bisect_right(starts, a) - 1, bisect_left(starts, b)):
+            at, group, first = self.groups[i]
+            with file_errors(self.files[at].path), self.files[at].raw() as stream:
+                column = pq.ParquetFile(stream).read_row_group(group, columns=["embedding"]).column("embedding")
+                column.validate(full=True)
+            matrix = list_matrix(column, "embedding")
+            parts.append(matrix[max(0, a - first) : b - first])
+        return np.ascontiguousarray(np.concatenate(parts), np.float32)
+
+
+def groups_of_rows(path: str | os.PathLike[str]) -> GroupsOfRows:
+    """The row groups of embeddings in Parquet, in one file or in a folder of them."""
+    table = open_table(path)
+    if not isinstance(table, ArrowTable) or not _are_columns(table) or any(f.kind != "parquet" for f in table.files):
+        raise FileError(f"{path} must be embeddings in Parquet to be read by rows")
+    _refuse_newer(path, table)
+    groups, n, kind = [], 0, table.schema.field("embedding").type
+    for at, file in enumerate(table.files):
+        with file_errors(file.path), file.raw() as stream:
+            metadata = pq.ParquetFile(stream).metadata
+        for group in range(metadata.num_row_groups):
+            groups.append((at, group, n))
+            n += metadata.row_group(group).num_rows
+    return GroupsOfRows(os.fspath(path), table.files, tuple(groups), n, int(kind.list_size))
 
 
 def _are_columns(table: ArrowTable) -> bool:

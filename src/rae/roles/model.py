@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 import pyarrow as pa
@@ -93,6 +93,37 @@ class Parameters:
         return Assignment(labels, confidence, memberships, distances)
 
 
+class Source(Protocol):
+    """Vectors that roles are found in."""
+
+    @property
+    def n_rows(self) -> int:
+        """The number of vectors."""
+
+    def sample(self, size: int, seed: int) -> Floats:
+        """At most `size` of them, as `sample_rows` chooses them."""
+
+    def assign(self, parameters: Parameters) -> Assignment:
+        """The role of each."""
+
+
+@dataclass(frozen=True, eq=False)
+class InMemory:
+    """Vectors in memory."""
+
+    z: Floats
+
+    @property
+    def n_rows(self) -> int:
+        return len(self.z)
+
+    def sample(self, size: int, seed: int) -> Floats:
+        return sample_rows(self.z, size, seed)
+
+    def assign(self, parameters: Parameters) -> Assignment:
+        return parameters.assign(self.z)
+
+
 class Roles:
     """Soft roles in vectors: `fit` finds them, `assign` gives every vector its memberships.
 
@@ -125,16 +156,21 @@ class Roles:
         a data frame with an index or a column id brings its own.
         """
         own, z = split_ids(z)
-        z, blocks, ids = check_vectors(z), tuple(blocks), own if ids is None else ids
-        self._ids, self._source = None if ids is None else checked_ids(ids, len(z)), None
-        if blocks and blocks[-1].stop != z.shape[1]:
-            raise FeatureError(f"blocks must make up the vectors ({z.shape[1]} columns), got {blocks[-1].stop} columns")
-        rows = weighted(sample_rows(z, SAMPLE_ROWS, self.seed), blocks, self.weights)
+        return self.fit_from(InMemory(check_vectors(z)), blocks=blocks, model=model, ids=own if ids is None else ids)
+
+    def fit_from(self, z: Source, *, blocks: Sequence[Block] = (), model: str | None = None, ids: Any = None) -> Self:
+        """What `fit` does, of vectors that may lie in files (`rae.roles.cluster`)."""
+        blocks = tuple(blocks)
+        self._ids, self._source = None if ids is None else checked_ids(ids, z.n_rows), None
+        rows = z.sample(SAMPLE_ROWS, self.seed)
+        if blocks and blocks[-1].stop != rows.shape[1]:
+            width = rows.shape[1]
+            raise FeatureError(f"blocks must make up the vectors ({width} columns), got {blocks[-1].stop} columns")
         with libraries_alone():
-            parameters = self._fit_sample(rows)
+            parameters = self._fit_sample(weighted(rows, blocks, self.weights))
         weights = parse_weights(self.weights, blocks) if blocks else {}
         parameters = replace(parameters, model=model, blocks=blocks, weights=weights)
-        self._parameters, self._assignment = _order_by_size(parameters, parameters.assign(z))
+        self._parameters, self._assignment = _order_by_size(parameters, z.assign(parameters))
         return self
 
     def _fit_sample(self, rows: Floats) -> Parameters:

@@ -67,11 +67,15 @@ def sample_rows(z: Floats, size: int, seed: int) -> Floats:
     """
     row_bytes = z.view(np.dtype((np.void, z.shape[1] * z.itemsize))).reshape(-1)
     by_value = np.argsort(row_bytes, kind="stable")
-    if len(z) > size:
-        drawn = generator(seed, "roles", "sample").choice(len(z), size, replace=False)
-        by_value = by_value[np.sort(drawn)]
-    rows: Floats = z[by_value]
+    rows: Floats = z[by_value[drawn_places(len(z), size, seed)]]
     return rows
+
+
+def drawn_places(n: int, size: int, seed: int) -> Ints:
+    """The places of a sample of at most `size` rows among n that are sorted by their values, ascending."""
+    if n <= size:
+        return np.arange(n)
+    return np.sort(generator(seed, "roles", "sample").choice(n, size, replace=False))
 
 
 @dataclass(frozen=True, eq=False)
