@@ -227,9 +227,16 @@ def edge_files(folder, ids):
     rng = np.random.default_rng(4)
     source, target = rng.integers(len(ids), size=(2, 5000))
     source[:900], target[3000:3100] = 0, source[3000:3100]
+    source[4000:4400], target[4000:4400] = target[3200:3600], source[3200:3600]  # the other way round
+    more = {
+        "amount": np.where(rng.random(5000) < 0.05, 0, rng.exponential(size=5000)),
+        "what": np.array(["text", "call", "é"])[np.where(np.arange(5000) < 1600, 0, rng.integers(3, size=5000))],
+        "day": rng.integers(30, size=5000),
+    }
     folder.mkdir()
     for i, rows in enumerate(np.array_split(np.arange(5000), 3)):
-        table = pa.table({"source": ids.take(pa.array(source[rows])), "target": ids.take(pa.array(target[rows]))})
+        ends = {"source": ids.take(pa.array(source[rows])), "target": ids.take(pa.array(target[rows]))}
+        table = pa.table(ends | {name: column[rows] for name, column in more.items()})
         pq.write_table(table, folder / f"{i}.parquet", row_group_size=500)
     return folder
 
@@ -261,6 +268,40 @@ def test_a_graph_built_by_parts_has_the_bytes_of_one_machine(tmp_path, monkeypat
     assert not (tmp_path / "parts.parts").exists()
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"weight": "amount"},
+        {"directed": True},
+        {"weight": "amount", "directed": True, "kind": "what", "doubled": "max"},
+        {"kind": "what", "doubled": "count", "time": "day", "since": 3, "until": 17},
+    ],
+    ids=["weights", "directions", "largest", "times"],
+)
+def test_weights_directions_kinds_and_times_are_built_by_parts(tmp_path, monkeypatch, options):
+    edges = edge_files(tmp_path / "edges", IDS["text"])
+    one = build_graph(edges, tmp_path / "one", **options)
+    monkeypatch.setattr(graph_build, "PART", 600)
+    monkeypatch.setattr(graph_build, "STRIPES", 50)
+    graph = graph_build.build_by_parts(edges, tmp_path / "parts", Here(), unit=800, **options)
+
+    assert {p.name for p in (tmp_path / "parts").iterdir()} == {p.name for p in (tmp_path / "one").iterdir()}
+    for path in (tmp_path / "one").iterdir():
+        assert (tmp_path / "parts" / path.name).read_bytes() == path.read_bytes(), path.name
+    assert graph.counts == one.counts
+    assert graph.counts.doubled > 0
+
+
+def test_a_bad_weight_is_named_by_its_row_in_the_whole_table(tmp_path):
+    folder = tmp_path / "edges"
+    folder.mkdir()
+    for i in range(2):
+        table = pa.table({"a": np.arange(600), "b": np.arange(600) + 1, "w": np.where(np.arange(600) == 70, -i, 1.0)})
+        pq.write_table(table, folder / f"{i}.parquet", row_group_size=50)
+    with pytest.raises(GraphError, match="weight must hold finite numbers from 0 up, got -1 in row 670"):
+        graph_build.build_by_parts(folder, tmp_path / "graph", Here(), unit=100, weight="w")
+
+
 def test_a_killed_build_by_parts_goes_on_and_changed_files_start_anew(tmp_path):
     edges = edge_files(tmp_path / "edges", IDS["close"])
     build_graph(edges, tmp_path / "one")
@@ -287,8 +328,8 @@ def test_what_only_one_machine_builds_is_refused(tmp_path, capsys):
     with pytest.raises(GraphError, match="must be of one kind"):
         graph_build.build_by_parts(tmp_path / "e.parquet", tmp_path / "graph", Here())
     arguments = ["graph", "build", str(tmp_path / "e.parquet"), "--out", str(tmp_path / "g"), "--ray", "local"]
-    assert main([*arguments, "--directed"]) == 2
-    assert "--directed is for a build on one machine; leave --ray out" in capsys.readouterr().err
+    assert main([*arguments, "--order", "locality"]) == 2
+    assert "--order locality is for a build on one machine; leave --ray out" in capsys.readouterr().err
 
 
 # ---------------------------------------------------------------------------------- the plan

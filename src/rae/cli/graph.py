@@ -107,16 +107,11 @@ def _build_on_cluster(
     report: Any,
     options: dict[str, Any],
 ) -> Any:
-    """The graph that a cluster builds; what only one machine builds is refused."""
+    """The graph that a cluster builds; what only one machine does is refused."""
     from rae.engine.cluster import Cluster
     from rae.engine.graph_build import build_graph_on_cluster
     from rae.errors import Argument, ConfigError
 
-    ends = {name: options[name] for name in ("source", "target")}
-    others = {**options, "order": None if order == "none" else order}
-    for name in others.keys() - ends.keys():
-        if others[name] not in (None, False):
-            raise ConfigError(
-                Argument(name, others[name]), " is for a build on one machine; leave ", Argument("ray"), " out"
-            )
-    return build_graph_on_cluster(edges, out, Cluster(ray, ray_cores), force=force, report=report, **ends)
+    if order != "none":
+        raise ConfigError(Argument("order", order), " is for a build on one machine; leave ", Argument("ray"), " out")
+    return build_graph_on_cluster(edges, out, Cluster(ray, ray_cores), force=force, report=report, **options)

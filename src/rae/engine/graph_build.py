@@ -1,9 +1,9 @@
 """A graph folder from many Parquet files by partition and merge, in tasks that any host can run.
 
-    ids(unit)      the distinct ids of some row groups of a file, ascending
+    ids(unit)      the distinct ids of some row groups of a file, ascending, and the kinds of its edges
     number(range)  the distinct ids of all units between two bounds, ascending: their numbers follow from the lengths
-    deal(unit)     both ends of its edges as pairs (row, neighbour), by stripes of rows; self-loops are counted
-    rows(part)     the rows of some stripes: sorted, every neighbour once
+    deal(unit)     its edges by stripes of rows, once in that of each end, with weights and kinds; some are left out
+    rows(part)     the rows of some stripes, by the builder of one machine from the edges that have an end there
 
 Ids are numbered in ascending order, rows are sorted: the folder has the bytes that one machine writes. Every task reads
 files and writes one part (`rae.storage.parts`), whole or not at all, so that one which is done twice does no harm, and
@@ -16,9 +16,9 @@ from __future__ import annotations
 import itertools
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -31,25 +31,29 @@ from rae.engine.cluster import Cluster
 from rae.engine.ray_executor import connected
 from rae.errors import Argument, FileError, GraphError
 from rae.graph import Counts, Graph
-from rae.graph.csr_writer import FileSink
+from rae.graph.builder import Batch, build_numbered
+from rae.graph.channels import KindCodes, channel_names
+from rae.graph.csr_writer import FileSink, MemorySink
 from rae.graph.folder import IDS, INFO, OFFSETS, TARGETS, open_graph, write_array, write_ids, write_info
 from rae.graph.folder_builder import check_free_store, check_writable, discard_build, new_folder
 from rae.graph.id_numbering import CLOSE, index_type
 from rae.graph.ids import id_array, is_text
-from rae.io.edges import open_edges
-from rae.io.files import File, file_errors, identify
+from rae.io.edges import EdgeFile, open_edges
+from rae.io.files import File, file_errors
 from rae.io.tables import BATCH, ArrowTable
 from rae.reading import EdgeOptions
-from rae.storage.objects import ObjectPath, place
+from rae.storage.objects import ObjectPath, is_url, place
 from rae.storage.parts import Parts
 from rae.storage.scratch import scratch_folder
 from rae.version import versions_of
 
 UNIT = 1 << 24  # edges of a unit, about: row groups are not cut
 RANGE = 50_000_000  # ids that one task numbers, about
-PART = 1 << 25  # entries that one task sorts into rows, about
+PART = 1 << 24  # edges that one task sorts into rows, about
 STRIPES = 4096  # of the rows, at most: what a part is made of
 FOLDER = ".parts"
+HEAD = 3  # numbers before the ends of stripes: self-loops, rows that count, rows of another time
+DEALT = (np.int64, np.int64, np.int64, np.float32, np.float32)  # of an edge: its place, both ends, weight and kind
 
 Array = np.ndarray[Any, Any]
 Report = Callable[[str, int, int], None]
@@ -71,16 +75,17 @@ class BuildTask:
 
 @dataclass(frozen=True)
 class BuildDescription:
-    """A build as plain data; `units` are (file, first row group, last one), `ranges` the numbers of the ids' parts."""
+    """A build as plain data; `units` are (file, first row group, last one, rows of the table before it)."""
 
-    files: tuple[str, ...]
-    columns: tuple[str, str]
-    kind: str
-    units: tuple[tuple[int, int, int], ...]
+    edges: str
+    options: dict[str, Any]  # of reading the edges: the fields of `EdgeOptions`
+    kind: str  # of ids
+    units: tuple[tuple[int, int, int, int], ...]
     parts: str
     fingerprint: str
-    ranges: int = 0
+    ranges: int = 0  # of ids
     stripes: int = 0
+    kinds: tuple[str, ...] | None = None  # of edges, ascending; None where they have none
 
     def perform(self, task: BuildTask) -> None:
         """Do one task, unless its output is there."""
@@ -96,11 +101,26 @@ class BuildJob:
     description: BuildDescription
     parts: Parts
 
+    @cached_property
+    def edges(self) -> EdgeFile:
+        """The table of edges, whose columns are known."""
+        return open_edges(self.description.edges, EdgeOptions(**self.description.options))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The channels of the graph; none where edges have their ends alone."""
+        values = self.edges.values
+        return channel_names(values.directions, self.description.kinds or ()) if values else ()
+
     def distinct(self, task: BuildTask) -> None:
-        """The distinct ids of a unit, ascending."""
-        columns = [column for batch in self._batches(task.number) for column in batch]
-        ids = pa.chunked_array(columns).unique() if columns else pa.array([], self._kind())
-        self.parts.write(task.name, [_packed(_ascending(ids))])
+        """The distinct ids of a unit, ascending, with the kinds of its edges."""
+        batches, kinds = list(self._batches(task.number)), KindCodes()
+        columns = [column for batch in batches for column in (batch.source, batch.target)]
+        ids = pa.chunked_array(columns, self._kind()).unique() if columns else pa.array([], self._kind())
+        for batch in batches:
+            if batch.kind is not None:
+                kinds.codes(batch.kind)
+        self.parts.write(task.name, [_packed(_ascending(ids), kinds.names)])
 
     def number(self, task: BuildTask) -> None:
         """The distinct ids of all units from one bound on and below the next, ascending."""
@@ -113,68 +133,95 @@ class BuildJob:
         self.parts.write(task.name, [_packed(_ascending(pa.chunked_array(columns).unique()))])
 
     def deal(self, task: BuildTask) -> None:
-        """Both ends of the edges of a unit, stripe after stripe: self-loops, where stripes end, rows, neighbours."""
-        ids, stripes = self.ids(), self.description.stripes
-        look_up = _numbers_of(ids)
-        pairs = [tuple(map(look_up, batch)) for batch in self._batches(task.number)]
-        source, target = (np.concatenate([np.empty(0, np.int64), *(pair[i] for pair in pairs)]) for i in (0, 1))
+        """The edges of a unit, stripe after stripe, in each once: what was left out, where stripes end, the edges."""
+        ids, stripes, values = self.ids(), self.description.stripes, self.edges.values
+        look_up, known = _numbers_of(ids), KindCodes()
+        known.names = list(self.description.kinds or ())
+        columns, outside, rows = [], 0, 0
+        for batch in self._batches(task.number):
+            source, target = look_up(batch.source), look_up(batch.target)
+            weight = batch.weight if values.weighted else np.ones(len(source), np.float32)
+            kind = known.codes(batch.kind) if values.kinds else np.zeros(len(source), np.float32)
+            columns.append((source, target, weight, kind))
+            outside, rows = outside + batch.outside, rows + len(source)
+        source, target, weight, kind = _joined(columns)
         edges = source != target
-        loops = len(source) - int(edges.sum())
-        own = np.concatenate([source[edges], target[edges]])
-        other = np.concatenate([target[edges], source[edges]])
-        order = np.argsort(own, kind="stable")
-        first_rows = np.arange(1, stripes + 1) * _stripe_rows(len(ids), stripes)
-        ends = np.searchsorted(own[order], first_rows)
-        self.parts.write(task.name, [np.array([loops], np.int64), ends.astype(np.int64), own[order], other[order]])
+        source, target, weight, kind = (column[edges] for column in (source, target, weight, kind))
+        height = _stripe_rows(len(ids), stripes)
+        at, other = source // height, target // height
+        place = np.concatenate([np.arange(len(at)), np.flatnonzero(other != at)])
+        stripe = np.concatenate([at, other[other != at]])
+        order = np.lexsort((place, stripe))
+        place, ends = place[order], np.searchsorted(stripe[order], np.arange(1, stripes + 1))
+        head = np.array([rows - len(source), rows, outside], np.int64)
+        dealt = [place, source[place], target[place], weight[place], kind[place]]
+        self.parts.write(task.name, [head, ends.astype(np.int64), *(dealt if values else dealt[:3])])
 
     def rows(self, task: BuildTask) -> None:
-        """The rows of some stripes: their lengths, then their entries, each neighbour once."""
+        """The rows of some stripes: their lengths, their entries, and weights of these in each channel."""
         a, b = task.bounds
-        n = len(self.ids())
-        height = _stripe_rows(n, self.description.stripes)
-        first, last = min(a * height, n), min(b * height, n)
-        slices = [self._dealt(unit, a, b) for unit in range(len(self.description.units))]
-        own, other = (np.concatenate([np.empty(0, np.int64), *(pair[i] for pair in slices)]) for i in (0, 1))
-        order = np.lexsort((other, own))
-        own, other = own[order], other[order]
-        new = np.ones(len(own), np.bool_)
-        new[1:] = (own[1:] != own[:-1]) | (other[1:] != other[:-1])
-        lengths = np.bincount(own[new] - first, minlength=last - first).astype(np.int64)
-        self.parts.write(task.name, [lengths, other[new].astype(index_type(n))])
+        ids, values = self.ids(), self.edges.values
+        height = _stripe_rows(len(ids), self.description.stripes)
+        first, last = min(a * height, len(ids)), min(b * height, len(ids))
+        source, target, weight, kind = _joined([self._dealt(unit, a, b) for unit in range(len(self.description.units))])
+        sink, more = MemorySink(), dict[str, Any]()
+        if values:
+            more = {"values": values, "kind": kind, "kinds": self.description.kinds}
+            more |= {"weight": weight} if values.weighted else {}
+        rows = build_numbered(source, target, ids, sink, **more)
+        low, high = int(rows.offsets[first]), int(rows.offsets[last])
+        arrays = [channel[low:high] for channel in sink.channels]
+        self.parts.write(task.name, [np.diff(rows.offsets[first : last + 1]), sink.targets[low:high], *arrays])
 
     def ids(self) -> pa.Array:
         """All ids, ascending."""
         return _ids_of(self)
 
     def dealt_head(self, unit: int) -> Array:
-        """Self-loops of a unit, and where its stripes end."""
-        return self.parts.read(BuildTask("deal", unit).name, (1 + self.description.stripes,), np.int64)
+        """Of a unit its self-loops, rows that count, and rows of another time; then where its stripes end."""
+        return self.parts.read(BuildTask("deal", unit).name, (HEAD + self.description.stripes,), np.int64)
 
     def column(self, name: str) -> pa.Array:
         """The column of ids that a part holds."""
+        return self._table(name).column("id").combine_chunks()
+
+    def kinds(self, unit: int) -> list[str]:
+        """The kinds of the edges of a unit."""
+        kinds: list[str] = json.loads(self._table(BuildTask("ids", unit).name).schema.metadata[b"kinds"])
+        return kinds
+
+    def _table(self, name: str) -> pa.Table:
         raw = self.parts.read(name, (self.parts.size(name),), np.uint8)
-        return pa.ipc.open_stream(pa.py_buffer(raw)).read_all().column("id").combine_chunks()
+        return pa.ipc.open_stream(pa.py_buffer(raw)).read_all()
 
-    def _dealt(self, unit: int, a: int, b: int) -> tuple[Array, Array]:
-        ends, name = self.dealt_head(unit)[1:], BuildTask("deal", unit).name
+    def _dealt(self, unit: int, a: int, b: int) -> tuple[Array, ...]:
+        """The edges of a unit with an end in stripes a..b, in the order of the table."""
+        ends, name = self.dealt_head(unit)[HEAD:], BuildTask("deal", unit).name
         start, stop, total = int(ends[a - 1]) if a else 0, int(ends[b - 1]), int(ends[-1])
-        own, other = np.empty(stop - start, np.int64), np.empty(stop - start, np.int64)
-        base = 8 * (1 + len(ends))
-        self.parts.read_into(name, own, base + 8 * start)
-        self.parts.read_into(name, other, base + 8 * (total + start))
-        return own, other
+        base, columns = 8 * (HEAD + len(ends)), []
+        for kind in DEALT if self.edges.values else DEALT[:3]:
+            size = np.dtype(kind).itemsize
+            columns.append(np.empty(stop - start, kind))
+            self.parts.read_into(name, columns[-1], base + size * start)
+            base += size * total
+        place, *edges = columns
+        _, once = np.unique(place, return_index=True)  # both ends may be in these stripes
+        none = [np.empty(0, np.float32)] * (len(DEALT) - len(columns))
+        return (*(column[once] for column in edges), *none)
 
-    def _batches(self, unit: int) -> Iterator[tuple[pa.Array, pa.Array]]:
-        """The two columns of ids of a unit, in batches."""
-        at, first, last = self.description.units[unit]
-        file = File(identify(self.description.files[at]).path, "parquet")
-        columns = list(self.description.columns)
+    def _batches(self, unit: int) -> Iterator[Batch]:
+        """The edges of a unit that count, in batches, their ids of one kind."""
+        at, first, last, before = self.description.units[unit]
+        table = self.edges.table
+        assert isinstance(table, ArrowTable)
+        file, names = table.files[at], self.edges.columns_read()
         with file_errors(file.path), file.raw() as stream:
             parquet = pq.ParquetFile(stream, pre_buffer=False)
-            for batch in parquet.iter_batches(BATCH, row_groups=list(range(first, last)), columns=columns):
+            for batch in parquet.iter_batches(BATCH, row_groups=list(range(first, last)), columns=names):
                 batch.validate(full=True)
-                source, target = (id_array(batch.column(name)).cast(self._kind()) for name in columns)
-                yield source, target
+                ends = [id_array(batch.column(name)).cast(self._kind()) for name in names[:2]]
+                yield self.edges.batch([*ends, *(batch.column(name) for name in names[2:])], before)
+                before += len(batch)
 
     def _kind(self) -> pa.DataType:
         return pa.type_for_alias(self.description.kind)
@@ -185,14 +232,16 @@ def build_graph_on_cluster(
     path: str | os.PathLike[str],
     cluster: Cluster,
     *,
-    source: str | None = None,
-    target: str | None = None,
     force: bool = False,
     report: Report | None = None,
+    **options: Any,
 ) -> Graph:
-    """The graph of many Parquet files, opened from the folder `path` that it was written to; all hosts see both."""
+    """The graph of many Parquet files, opened from the folder `path` that it was written to; all hosts see both.
+
+    `options` say how the files are read, as in `read_edges`.
+    """
     with connected(cluster.address, cores=cluster.cores or 1) as executor:
-        return build_by_parts(edges, path, executor, source=source, target=target, force=force, report=report)
+        return build_by_parts(edges, path, executor, force=force, report=report, **options)
 
 
 def build_by_parts(
@@ -200,11 +249,10 @@ def build_by_parts(
     path: str | os.PathLike[str],
     executor: Any,
     *,
-    source: str | None = None,
-    target: str | None = None,
     force: bool = False,
     report: Report | None = None,
     unit: int = UNIT,
+    **options: Any,
 ) -> Graph:
     """The graph of Parquet files, built by the tasks of `executor` and opened from the folder it was written to.
 
@@ -216,7 +264,8 @@ def build_by_parts(
         check_writable(folder, force)
     else:
         check_free_store(folder, force)
-    opened = open_edges(edges, EdgeOptions(source=source, target=target))
+    reading = EdgeOptions.of(options)
+    opened = open_edges(edges, reading)
     table = opened.table
     if not isinstance(table, ArrowTable) or any(file.kind != "parquet" or file.compression for file in table.files):
         what = f"a cluster builds a graph of Parquet files, {edges} is another kind; leave "
@@ -231,11 +280,12 @@ def build_by_parts(
     if kind is None:
         raise GraphError(f"{edges}: source and target ids must be of one kind; turn both into text first")
     units, total = _units(table.files, unit)
-    files = tuple(os.fspath(file.path) for file in table.files)
-    about = {"files": [_identity(file) for file in table.files], "columns": columns, "units": units}
+    settings = {name: _plain(value) for name, value in asdict(reading).items()}
+    about = {"files": [_identity(file) for file in table.files], "options": settings, "units": units}
     where = f"{os.fspath(path).rstrip('/')}{FOLDER}"
-    parts = Parts.open(where, about | {"build": 1, "versions": versions_of("numpy", "pyarrow")})
-    description = BuildDescription(files, columns, str(kind), tuple(units), os.fspath(parts.folder), parts.fingerprint)
+    parts = Parts.open(where, about | {"build": 2, "versions": versions_of("numpy", "pyarrow")})
+    edges = os.fspath(edges) if is_url(edges) else str(Path(edges).resolve())
+    description = BuildDescription(edges, settings, str(kind), tuple(units), os.fspath(parts.folder), parts.fingerprint)
     job = BuildJob(description, parts)
     if isinstance(folder, Path):
         graph = _build(job, folder, executor, total, report)
@@ -248,6 +298,11 @@ def build_by_parts(
     return graph
 
 
+def _plain(value: Any) -> Any:
+    """An option as JSON has it: a date as text."""
+    return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
+
+
 def _build(job: BuildJob, folder: Path, executor: Any, total: int, report: Report) -> Graph:
     n_units = len(job.description.units)
     _run(executor, job, [BuildTask("ids", unit) for unit in range(n_units)], "read", report)
@@ -257,23 +312,33 @@ def _build(job: BuildJob, folder: Path, executor: Any, total: int, report: Repor
     ids = job.ids()
     if len(ids) == 0:
         raise GraphError("a graph needs at least one node, got no edges")
-    stripes = min(STRIPES, len(ids))
-    job = replace(job, description=replace(job.description, stripes=stripes))
+    kinds = _all_kinds(job) if job.edges.values.kinds else None
+    job = replace(job, description=replace(job.description, stripes=min(STRIPES, len(ids)), kinds=kinds))
     _run(executor, job, [BuildTask("deal", unit) for unit in range(n_units)], "deal", report)
     heads = [job.dealt_head(unit) for unit in range(n_units)]
-    loops, sizes = sum(int(head[0]) for head in heads), np.diff(sum(head[1:] for head in heads), prepend=0)
+    loops, rows, outside = (sum(int(head[i]) for head in heads) for i in range(HEAD))
+    sizes = np.diff(sum(head[HEAD:] for head in heads), prepend=0)
     tasks = [BuildTask("rows", i, bounds) for i, bounds in enumerate(_by_size(sizes, PART))]
     _run(executor, job, tasks, "place", report)
-    return _assemble(job, folder, ids, tasks, total, loops)
+    counts = Counts(total, loops, rows - loops, total - rows - outside, outside)  # of doubled ones none is merged yet
+    return _assemble(job, folder, ids, tasks, counts)
 
 
-def _assemble(job: BuildJob, folder: Path, ids: pa.Array, tasks: list[BuildTask], total: int, loops: int) -> Graph:
+def _all_kinds(job: BuildJob) -> tuple[str, ...]:
+    """The kinds of all edges, ascending."""
+    known = KindCodes()
+    for unit in range(len(job.description.units)):
+        known.codes(pa.array(job.kinds(unit), pa.string()))
+    return tuple(known.sorted_names())
+
+
+def _assemble(job: BuildJob, folder: Path, ids: pa.Array, tasks: list[BuildTask], counts: Counts) -> Graph:
     """The folder of all rows, one after the other."""
-    n, kind = len(ids), np.dtype(index_type(len(ids)))
-    height = _stripe_rows(n, job.description.stripes)
+    n, kind, names, values = len(ids), np.dtype(index_type(len(ids))), job.names, job.edges.values
+    height, slots = _stripe_rows(n, job.description.stripes), 0
     with new_folder(folder) as hidden:
         sink, offsets = FileSink(hidden / TARGETS), np.zeros(n + 1, np.int64)
-        sink.open(kind, int(total) * 2)
+        sink.open(kind, int(counts.rows) * 2, len(names))
         try:
             for task in tasks:
                 first, last = (min(bound * height, n) for bound in task.bounds)
@@ -281,13 +346,18 @@ def _assemble(job: BuildJob, folder: Path, ids: pa.Array, tasks: list[BuildTask]
                 job.parts.read_into(task.name, lengths)
                 entries = np.empty(int(lengths.sum()), kind)
                 job.parts.read_into(task.name, entries, lengths.nbytes)
-                sink.append(entries)
+                weights = np.empty((len(names), len(entries)), np.float32)
+                job.parts.read_into(task.name, weights, lengths.nbytes + entries.nbytes)
+                slots += int(np.count_nonzero(weights)) if names else len(entries)
+                sink.append(entries, weights)
         finally:
             sink.close()
         np.cumsum(offsets, out=offsets)
         write_array(hidden / OFFSETS, offsets)
         write_ids(hidden / IDS, ids.cast(pa.string()) if is_text(ids.type) and ids.nbytes < 2**31 else ids)
-        write_info(hidden, Counts(total, loops, total - loops - int(offsets[-1]) // 2))
+        counts = replace(counts, doubled=counts.doubled - slots // 2)
+        weighted, doubled = (values.has_weights, values.merged) if values else (False, None)
+        write_info(hidden, counts, channels=names, weighted=weighted, doubled=doubled)
     return open_graph(folder)
 
 
@@ -299,8 +369,8 @@ def _run(executor: Any, job: BuildJob, tasks: list[BuildTask], stage: str, repor
 @lru_cache(maxsize=1)
 def _opened(fields: str) -> BuildJob:
     values = json.loads(fields)
-    values |= {name: tuple(values[name]) for name in ("files", "columns")}
-    description = BuildDescription(**values | {"units": tuple(map(tuple, values["units"]))})
+    kinds = None if values["kinds"] is None else tuple(values["kinds"])
+    description = BuildDescription(**values | {"units": tuple(map(tuple, values["units"])), "kinds": kinds})
     return BuildJob(description, Parts(place(description.parts), description.fingerprint))
 
 
@@ -366,12 +436,18 @@ def _numbers_of(ids: pa.Array) -> Callable[[pa.Array], Array]:
     return lambda column: rank[column.to_numpy(zero_copy_only=False) - values.dtype.type(low)].astype(np.int64)
 
 
-def _packed(ids: pa.Array) -> Array:
-    """A column of ids as bytes."""
-    sink, table = pa.BufferOutputStream(), pa.table({"id": ids})
+def _packed(ids: pa.Array, kinds: Sequence[str] = ()) -> Array:
+    """A column of ids as bytes, with the kinds of edges."""
+    sink, table = pa.BufferOutputStream(), pa.table({"id": ids}, metadata={"kinds": json.dumps(list(kinds))})
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
     return np.frombuffer(sink.getvalue(), np.uint8)
+
+
+def _joined(columns: Sequence[tuple[Array, ...]]) -> tuple[Array, ...]:
+    """Sources, targets, weights and kinds of several pieces, one after the other."""
+    empty = tuple(np.empty(0, kind) for kind in DEALT[1:])
+    return tuple(np.concatenate(parts) for parts in zip(empty, *columns, strict=True))
 
 
 def _stripe_rows(n: int, stripes: int) -> int:
@@ -389,8 +465,8 @@ def _by_size(sizes: Array, most: int) -> list[tuple[int, int]]:
     return [*out, (first, len(sizes))]
 
 
-def _units(files: tuple[File, ...], most: int) -> tuple[list[tuple[int, int, int]], int]:
-    """Runs of row groups of about so many edges, and the edges of all files."""
+def _units(files: tuple[File, ...], most: int) -> tuple[list[tuple[int, int, int, int]], int]:
+    """Runs of row groups of about so many edges, with the rows before them, and the edges of all files."""
     units, total = [], 0
     for at, file in enumerate(files):
         with file_errors(file.path), file.raw() as stream:
@@ -399,9 +475,9 @@ def _units(files: tuple[File, ...], most: int) -> tuple[list[tuple[int, int, int
         for group in range(metadata.num_row_groups):
             rows += metadata.row_group(group).num_rows
             if rows >= most or group + 1 == metadata.num_row_groups:
-                units.append((at, first, group + 1))
+                units.append((at, first, group + 1, total))
+                total += rows
                 first, rows = group + 1, 0
-        total += metadata.num_rows
     return units, total
 
 

@@ -15,7 +15,7 @@ together.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -132,13 +132,21 @@ def build_numbered(
     values: EdgeValues | None = None,
     weight: Any = None,
     kind: Any = None,
+    kinds: Sequence[str] | None = None,
 ) -> Rows:
-    """The rows of edges that are given as row numbers; their entries go to the sink."""
+    """The rows of edges that are given as row numbers; their entries go to the sink.
+
+    With `kinds`, all of them in ascending order, `kind` are their numbers.
+    """
     ends, kept, zeros = SpillBuffer(), _Values(values, SpillBuffer()) if values else None, 0
     total = len(source)
     if kept is not None:
         weights = checked_weights(weight) if kept.values.weighted else None
-        codes = kept.kinds.codes(kind) if kept.values.kinds else None
+        codes = None
+        if kinds is not None:
+            kept.kinds.names, codes = list(kinds), kind
+        elif kept.values.kinds:
+            codes = kept.kinds.codes(kind)
         if weights is not None and not weights.all():
             there = weights != 0
             source, target, weights = source[there], target[there], weights[there]

@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -154,6 +154,25 @@ class EdgeFile:
                 ids = [c.cast(pa.string()) if pa.types.is_integer(c.type) else c for c in ids]
             yield self._batch(ids[0], ids[1], columns[2:], before)
             before += len(ids[0])
+
+    def columns_read(self) -> list[str]:
+        """The names of the columns that are read: the ends, then the others."""
+        return [self.table.names[i] for i in (*self.ends, *self.others.values())]
+
+    def batch(self, columns: Sequence[Any], before: int) -> Batch:
+        """The edges in these columns, those of `columns_read`, after so many rows of the table; none of weight 0."""
+        try:
+            batch = self._batch(columns[0], columns[1], list(columns[2:]), before)
+        except (_BadRow, FeatureError) as error:
+            raise self._located(error) from None
+        if batch.weight is None or batch.weight.all():
+            return batch
+        there = batch.weight != 0
+        mask = pa.array(there)
+        kind = None if batch.kind is None else batch.kind.filter(mask)
+        return batch._replace(
+            source=batch.source.filter(mask), target=batch.target.filter(mask), weight=batch.weight[there], kind=kind
+        )
 
     def _batch(self, source: pa.Array, target: pa.Array, others: list[Any], before: int) -> Batch:
         """The rows that count, with checked weights; `before` are those of the table before these."""
