@@ -417,14 +417,6 @@ def test_a_worker_with_another_version_or_without_the_folder_says_so(tmp_path):
     embed_to(tmp_path / "z.parquet", models, cut=CUT, executor=Elsewhere(), shared=shared)
 
 
-def test_a_trained_fit_is_not_sent_to_a_cluster(fitted, capsys):
-    folder, _, edges = fitted
-    with pytest.raises(ConfigError, match="a trained model is fitted on one machine, got ray='local'"):
-        fit_run(edges, out=folder / "other", config=Config(steps=1), ray="local")
-    assert main(["fit", str(edges), "--out", str(folder / "other"), "--steps", "1", "--ray", "local"]) == 2
-    assert "got --ray local; fit without it" in capsys.readouterr().err
-
-
 def test_a_full_disk_is_one_sentence(tmp_path, monkeypatch):
     model = RAE(Config(steps=0)).fit(GRAPH)
 
@@ -460,7 +452,7 @@ def workers():
 
 def kill_a_worker(folder, killed):
     """Kill -9 the first worker that is at a task once some parts are there."""
-    ends = time.monotonic() + 60
+    ends = time.monotonic() + 300
     while not killed and time.monotonic() < ends:
         if len(list(folder.glob("*.part"))) >= 2:
             for process in workers():

@@ -8,7 +8,9 @@ import json
 import signal
 import threading
 import time
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import psutil
@@ -23,10 +25,12 @@ from rae.cli.program import main
 from rae.engine import ray_executor as on_ray
 from rae.engine.exact_fit import fit_by_tasks, forget_fit
 from rae.engine.layout import Layout, by_edges
-from rae.errors import ConfigError, FileError, RunError
+from rae.engine.trained_fit import fit_by_draws, train
+from rae.errors import ClusterError, ConfigError, FileError, RunError
 from rae.features import Features, measures
 from rae.graph.folder import write_graph
 from rae.io import write_embeddings
+from rae.model import training
 from rae.model.actions import fit_actions
 from rae.model.structure import fit_structure
 from rae.roles.cluster import vectors_by_parts
@@ -244,6 +248,115 @@ def test_vectors_that_a_cluster_cannot_read_by_rows_are_refused(tmp_path):
     assert main(["roles", str(run.path), "--ray", "local", "--reliability"]) == 2
 
 
+# ---------------------------------------------------------------------------------- training by draws
+
+SMALL = {"dims": (40, 8), "fanout": (4, 3), "steps": 25, "batch_size": 48, "positives": 2, "negatives": 4}
+
+
+def alone(tensors):
+    """The mean over one worker."""
+
+
+def train_in_threads(files, loss):
+    """All workers of a training as threads, whose tensors are averaged when all have come."""
+    workers = files.description.workers
+    if workers == 1:
+        train(files, loss, 0, alone)
+        return
+    gate, given = threading.Barrier(workers), [None] * workers
+
+    def average(rank, tensors):
+        given[rank] = [tensor.clone() for tensor in tensors]
+        gate.wait()
+        means = [torch.stack(same).mean(0) for same in zip(*given, strict=True)]
+        gate.wait()
+        for tensor, mean in zip(tensors, means, strict=True):
+            tensor.copy_(mean)
+
+    with ThreadPoolExecutor(workers) as pool:
+        done = [pool.submit(train, files, loss, rank, partial(average, rank)) for rank in range(workers)]
+        for one in done:
+            one.result()
+
+
+def by_draws(folder, config, given=None, run=train_in_threads, **options):
+    graph = new_graph()
+    x = Features.of(graph, given, config)
+    losses = ("within", "neighbor") if config.loss == "both" else (config.loss,)
+    fits = fit_by_draws(graph, x, config, losses, f"{folder}/z.fit", Here(), run, **options)
+    return {loss: (encoder.state_dict(), history) for loss, (encoder, history) in fits.items()}
+
+
+def trained_here(config, given=None):
+    graph = new_graph()
+    losses = ("within", "neighbor") if config.loss == "both" else (config.loss,)
+    fits = {loss: training.fit(graph, Features.of(graph, given, config), config, loss) for loss in losses}
+    return {loss: (encoder.state_dict(), history) for loss, (encoder, history) in fits.items()}
+
+
+@pytest.mark.parametrize("shuffle", ["neighbors", "rows"])
+def test_one_worker_over_draws_does_what_one_machine_does(tmp_path, shuffle):
+    config = Config(loss="both", shuffle=shuffle, **SMALL)
+    expected, got = trained_here(config), by_draws(tmp_path, config)
+    for loss, (state, history) in expected.items():
+        assert_equal(state, got[loss][0])
+        assert history == got[loss][1]
+
+
+@pytest.mark.parametrize(("given", "tolerance"), [("words", 0), ("table", 1e-4)])
+def test_features_are_drawn_too_and_means_that_come_first_are_near(tmp_path, given, tolerance):
+    config = Config(**SMALL | {"steps": 5})
+    (expected, _), (got, _) = (
+        trained_here(config, GIVEN[given])["within"],
+        by_draws(tmp_path, config, GIVEN[given])["within"],
+    )
+    for name, tensor in expected.items():
+        assert (tensor.double() - got[name].double()).abs().max() <= tolerance, name
+
+
+def test_a_training_goes_on_from_what_was_kept(tmp_path):
+    config = Config(**SMALL)
+    for workers in (1, 2):
+        expected = by_draws(tmp_path / f"whole{workers}", config, workers=workers)
+
+        def killed(files, loss):
+            shorter = replace(
+                files, description=replace(files.description, config=files.description.config | {"steps": 14})
+            )
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr("rae.engine.trained_fit.KEEP_EVERY", 5)
+                train_in_threads(shorter, loss)
+            raise KilledError
+
+        with pytest.raises(KilledError):
+            by_draws(tmp_path / f"part{workers}", config, run=killed, workers=workers)
+        with written_parts() as wrote:
+            after = by_draws(tmp_path / f"part{workers}", config, workers=workers)
+        assert wrote == ["state-within"] * 2  # at steps 20 and 25
+        if workers == 1:
+            assert_equal(expected["within"][0], after["within"][0])
+        assert after["within"][1][-1].value == pytest.approx(expected["within"][1][-1].value, rel=0.05)
+
+
+def test_several_workers_learn_as_well_as_one(tmp_path):
+    config = Config(**SMALL | {"steps": 60})
+    one, two = by_draws(tmp_path / "1", config), by_draws(tmp_path / "2", config, workers=2)
+    first, last = (one["within"][1][i].value for i in (0, -1))
+    assert abs(two["within"][1][-1].value - last) < 0.25 * (first - last)
+    assert {record.step for record in two["within"][1]} == {record.step for record in one["within"][1]}
+
+
+def test_what_a_cluster_does_not_train_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match=r"loss='agree' is trained on one machine.*; leave ray out"):
+        by_draws(tmp_path, Config(loss="agree"))
+    with pytest.raises(ConfigError, match=r"ray_workers must be from 1 to half of a batch \(24\), got 25"):
+        by_draws(tmp_path, Config(**SMALL), workers=25)
+    with pytest.raises(ClusterError, match="ended after 0 of 25 steps; give the same command again"):
+        by_draws(tmp_path, Config(**SMALL), run=lambda *_: None)
+    untrained = by_draws(tmp_path, Config(**SMALL | {"steps": 0}))
+    assert_equal(untrained["within"][0], trained_here(Config(**SMALL | {"steps": 0}))["within"][0])
+
+
 # ---------------------------------------------------------------------------------- Ray itself
 
 
@@ -256,18 +369,18 @@ def cluster():
         yield executor
 
 
-def kill_a_worker(folder, killed):
-    """Kill -9 the first worker that is at a task once some parts are there."""
-    ends = time.monotonic() + 60
+def kill_a_worker(folder, pattern, title, killed):
+    """Kill -9 the first process of Ray with this title once some parts are there."""
+    ends = time.monotonic() + 120
     while not killed and time.monotonic() < ends:
-        if len(list(folder.glob("*.fit.parts/*.part"))) >= 4:
+        if len(list(folder.glob(pattern))) >= 4:
             for process in psutil.Process().children(recursive=True):
                 try:
-                    if process.cmdline()[:1] == ["ray::perform_there"]:
+                    if process.cmdline()[0].startswith(title):
                         process.send_signal(signal.SIGKILL)
                         killed.append(process.pid)
                         break
-                except (psutil.NoSuchProcess, psutil.ZombieProcess):
+                except (psutil.NoSuchProcess, psutil.ZombieProcess, IndexError):
                     continue
         time.sleep(0.002)
 
@@ -278,7 +391,7 @@ def test_a_run_on_ray_is_that_of_one_machine_and_a_killed_worker_changes_nothing
     write_graph(tmp_path / "graph", new_graph("channels"))
     config, killed = ExactConfig(relative=relative), []
     one = fit_run(tmp_path / "graph", out=tmp_path / "one", config=config, page=False)
-    watch = threading.Thread(target=kill_a_worker, args=(tmp_path, killed))
+    watch = threading.Thread(target=kill_a_worker, args=(tmp_path, "*.fit.parts/*.part", "ray::perform_there", killed))
     watch.start()
     run = fit_run(tmp_path / "graph", out=tmp_path / "run", config=config, page=False, ray="local")
     watch.join()
@@ -293,3 +406,21 @@ def test_a_run_on_ray_is_that_of_one_machine_and_a_killed_worker_changes_nothing
         assert (run.path / name).read_bytes() == (one.path / name).read_bytes(), name
     RAE.load(run.path / "model.safetensors").embed_to(tmp_path / "z.parquet", new_graph("channels"), ray="local")
     assert {path.name for path in tmp_path.iterdir()} == {"graph", "one", "run", "z.parquet"}
+
+
+@pytest.mark.slow
+def test_a_training_on_ray_is_that_of_one_machine_and_a_killed_worker_changes_nothing(cluster, tmp_path):
+    config, killed = Config(**SMALL | {"steps": 120}), []
+    one = fit_run(new_graph(), out=tmp_path / "one", config=config, page=False)
+    watch = threading.Thread(target=kill_a_worker, args=(tmp_path, "*.fit.parts/*.part", "ray::RayTrainWorker", killed))
+    watch.start()
+    run = fit_run(new_graph(), out=tmp_path / "run", config=config, page=False, ray="local")
+    watch.join()
+
+    assert killed
+    for name in ("model.safetensors", "embeddings.parquet"):
+        assert (run.path / name).read_bytes() == (one.path / name).read_bytes(), name
+    two = fit_run(new_graph(), out=tmp_path / "two", config=config, page=False, ray="local", ray_workers=2)
+    first, last = (one.info["training"]["within"][name] for name in ("first", "last"))
+    assert abs(two.info["training"]["within"]["last"] - last) < 0.25 * (first - last)
+    assert {path.name for path in tmp_path.iterdir()} == {"one", "run", "two"}

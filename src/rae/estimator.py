@@ -85,6 +85,7 @@ class RAE(GraphTransformer):
         scratch: str | os.PathLike[str] | None = None,
         ray: str | None = None,
         ray_cores: int | None = None,
+        ray_workers: int = 1,
         shared: str | None = None,
         progress: Asked = None,
     ) -> Self:
@@ -98,9 +99,10 @@ class RAE(GraphTransformer):
         notebook does anyway.
 
         `ray` is the address of a Ray cluster to run on, as in `embed_to`; `shared` is then what names of files begin
-        with that all its hosts see ("/shared/network"), `memory` that of one task, `ray_cores` the cores of one.
+        with that all its hosts see ("/shared/network"), `memory` that of one task, `ray_cores` the cores of one. With
+        `ray_workers` so many workers share each step of a training; one gives the model of one machine.
         """
-        cluster = self._cluster(ray, ray_cores, shared)
+        cluster = self._cluster(ray, ray_cores, ray_workers, shared)
         self._check_y(y)
         if isinstance(feature_names, (str, os.PathLike)):
             feature_names = read_names(feature_names)
@@ -118,7 +120,7 @@ class RAE(GraphTransformer):
                     categories=categories, memory=memory, scratch=scratch, cluster=cluster,
                 )  # fmt: skip
             assert isinstance(config, Config)
-            return fit_trained(graph, features, config, names, report)
+            return fit_trained(graph, features, config, names, report, cluster=cluster)
 
         with shown(progress) as report:
             self._fitted = self._on_device(
@@ -275,19 +277,14 @@ class RAE(GraphTransformer):
             parts.append(_read_out(z, sizes, readout))
         return np.vstack(parts)
 
-    def _cluster(self, ray: str | None, ray_cores: int | None, shared: str | None) -> Cluster | None:
+    def _cluster(self, ray: str | None, ray_cores: int | None, ray_workers: int, shared: str | None) -> Cluster | None:
         """The cluster to fit on, None for this machine."""
         if ray is None:
             return None
-        if isinstance(self.config, Config):
-            raise ConfigError(
-                *("a trained model is fitted on one machine, got ", Argument("ray", ray), "; fit without it, then "),
-                *("embed with it (rae.embed_file or `rae embed`, ", Argument("ray", ...), ")"),
-            )
         if shared is None:
             what = " must be what names of files begin with that all hosts of the cluster see, such as /shared/network"
             raise ConfigError(Argument("shared"), what)
-        return Cluster(ray, ray_cores, shared)
+        return Cluster(ray, ray_cores, shared, ray_workers)
 
     def _on_device(
         self,

@@ -14,14 +14,13 @@ import numpy as np
 
 from rae.config import Config, ExactConfig
 from rae.engine import memory_bytes
-from rae.engine.cluster import Cluster, fit_on_cluster
+from rae.engine.cluster import Cluster, fit_on_cluster, train_on_cluster
 from rae.engine.layout import PROGRAM
 from rae.errors import CollapseWarning, ScaleWarning
 from rae.features import Features, column_sizes
 from rae.graph import Graph
 from rae.model.actions import Actions, Passes, fit_actions
 from rae.model.checkpoint import Checkpoint, losses
-from rae.model.encoder import Encoder
 from rae.model.exact import ExactModel
 from rae.model.structure import Structure, Versions, VersionsHere, fit_bytes, fit_structure
 from rae.model.training import fit
@@ -34,18 +33,25 @@ UNEVEN = 100  # times the size of a typical feature column: one that is larger i
 
 
 def fit_trained(
-    graph: Graph, features: Any, config: Config, names: Sequence[str] | None = None, progress: Progress | None = None
+    graph: Graph,
+    features: Any,
+    config: Config,
+    names: Sequence[str] | None = None,
+    progress: Progress | None = None,
+    *,
+    cluster: Cluster | None = None,
 ) -> Checkpoint:
-    """The paper's model, trained: an encoder per loss."""
+    """The paper's model, trained: an encoder per loss; on a cluster, where there is one."""
     if graph.channels:
         log.info("the trained model reads who is connected with whom; weights, directions and kinds are left out")
     x = Features.of(graph, features, config, names)
     _warn_of_sizes(x)
-    encoders: dict[str, Encoder] = {}
-    history: list[dict[str, Any]] = []
-    for loss in losses(config):
-        encoders[loss], records = fit(graph, x, config, loss, progress)
-        history += [record.as_dict() for record in records]
+    if cluster is None:
+        fits = {loss: fit(graph, x, config, loss, progress) for loss in losses(config)}
+    else:
+        fits = train_on_cluster(graph, x, config, losses(config), cluster, progress)
+    encoders = {loss: encoder for loss, (encoder, _) in fits.items()}
+    history = [record.as_dict() for _, records in fits.values() for record in records]
     return Checkpoint(config, encoders, x.width, x.is_structural, x.names, history, graph.n_nodes)
 
 

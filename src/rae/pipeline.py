@@ -51,6 +51,7 @@ def fit_run(
     force: bool = False,
     ray: str | None = None,
     ray_cores: int | None = None,
+    ray_workers: int = 1,
     device: str = "cpu",
     progress: Asked = None,
     **reading: Any,
@@ -71,7 +72,8 @@ def fit_run(
     frame); `name` is their column in that table, or in that of the features, which `names` may also name. `subject` is
     the title and the labels of the page. A `lean` run keeps no copy of the graph and the features. `force` replaces the
     run that is there. `ray` is the address of a Ray cluster ("auto", "local", "ray://HOST:10001") whose hosts all see
-    the folder of `out`: it fits and embeds, in tasks of `memory` and `ray_cores` each. `progress` is
+    the folder of `out`: it fits and embeds, in tasks of `memory` and `ray_cores` each, and `ray_workers` share each
+    step of a training (one gives the model of one machine). `progress` is
     True for bars (which a notebook shows anyway), or called with the stage, how much of it is done, its total, and a
     mapping of numbers worth showing.
 
@@ -126,7 +128,8 @@ def fit_run(
                 run = _write_run(
                     *(inputs, config, folder, display_names, asked, record),
                     memory=memory, half=half, dtype=dtype, lean=lean, force=force, device=device,
-                    ray=ray, ray_cores=ray_cores, shared=None if remote is None else os.fspath(remote), progress=report,
+                    ray=ray, ray_cores=ray_cores, ray_workers=ray_workers,
+                    shared=None if remote is None else os.fspath(remote), progress=report,
                 )  # fmt: skip
         VectorCache(folder).remove()
         if with_page:
@@ -404,6 +407,7 @@ def _write_run(
     force: bool,
     ray: str | None,
     ray_cores: int | None,
+    ray_workers: int,
     shared: str | None,
     device: str,
     progress: Progress | None,
@@ -428,7 +432,8 @@ def _write_run(
     began = time.perf_counter()
     model.fit(
         inputs.graph, features=inputs.features, feature_names=inputs.feature_names,
-        memory=memory, scratch=_existing(folder), ray=ray, ray_cores=ray_cores, shared=seen, progress=progress or False,
+        memory=memory, scratch=_existing(folder), ray=ray, ray_cores=ray_cores, ray_workers=ray_workers, shared=seen,
+        progress=progress or False,
     )  # fmt: skip
     run = Run.create(
         folder,

@@ -27,6 +27,13 @@ if TYPE_CHECKING:
 @click.option("--lean", is_flag=True, help="keep no copy of the graph and the features in the run")
 @memory_options
 @cluster_options
+@click.option(
+    "--ray-workers",
+    type=click.IntRange(min=1),
+    default=1,
+    metavar="N",
+    help="with --ray: workers that share each step of a training; one gives the model of one machine  [default: 1]",
+)
 @device_option
 @config_options
 @global_options

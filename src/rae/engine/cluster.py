@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
-from rae.config import ExactConfig
+from rae.config import Config, ExactConfig
 from rae.engine.embedding import FOLDER as BETWEEN
 from rae.engine.embedding import embed_to, job_sizes
 from rae.engine.exact_fit import FOLDER as FIT
@@ -18,14 +19,17 @@ from rae.engine.levels import Model
 from rae.engine.models import models_of
 from rae.engine.ray_executor import RayExecutor, check_cluster_memory, connected
 from rae.engine.shared import FOLDER, discard, share
+from rae.engine.trained_fit import draw_bytes, fit_by_draws, train_on_ray
 from rae.features import Features
 from rae.features.measures import is_measured
 from rae.graph import Graph
 from rae.graph.folder import folder_of
 from rae.model.channels import conform
 from rae.model.checkpoint import Fitted
+from rae.model.encoder import Encoder
 from rae.model.exact import ExactModel
 from rae.model.structure import Structure, fit_bytes, keep_units, measuring_bytes
+from rae.model.training import Record
 from rae.progress import Progress
 from rae.storage.objects import place
 
@@ -36,12 +40,14 @@ PARTS = 64  # at least, where the graph is large enough: whatever the cluster, s
 class Cluster:
     """A Ray cluster to run on: its address ("auto", "local", "ray://HOST:10001", "HOST:6379") and cores of a task.
 
-    `shared` is what names of files begin with that all hosts see, by default the name of the output.
+    `shared` is what names of files begin with that all hosts see, by default the name of the output. `workers` share
+    each step of a training.
     """
 
     address: str
     cores: int | None = None
     shared: str | None = None
+    workers: int = 1
 
 
 @contextlib.contextmanager
@@ -61,6 +67,18 @@ def fit_on_cluster(
     with connected(cluster.address, cores=cluster.cores) as executor:
         check_cluster_memory(executor, PROGRAM + fit_bytes(graph, config, views_in_memory=False))
         yield fit_by_tasks(graph, x, config, _base(cluster.shared), executor, _cut(executor, memory), progress)
+
+
+def train_on_cluster(
+    graph: Graph, x: Features, config: Config, losses: Sequence[str], cluster: Cluster, progress: Progress | None = None
+) -> dict[str, tuple[Encoder, list[Record]]]:
+    """The encoders of these losses and their histories, drawn and trained on a cluster."""
+    assert cluster.shared is not None
+    base = _base(cluster.shared)
+    with connected(cluster.address, cores=cluster.cores) as executor:
+        check_cluster_memory(executor, PROGRAM + draw_bytes(config, x.width))
+        run = partial(train_on_ray, base=base, cores=executor.cores)
+        return fit_by_draws(graph, x, config, losses, base, executor, run, workers=cluster.workers, progress=progress)
 
 
 def forget_fit_on_cluster(shared: str) -> None:

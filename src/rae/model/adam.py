@@ -20,6 +20,10 @@ class Adam:
         self._means, self._squares = ([torch.zeros_like(w) for w in self.weights] for _ in range(2))
         self._counts = [torch.zeros((), dtype=torch.float32, device=w.device) for w in self.weights]
 
+    def state(self) -> list[Tensor]:
+        """What a step remembers of those before it: to be kept, and to be filled when training goes on."""
+        return [*self._means, *self._squares, *self._counts]
+
     def zero_grad(self) -> None:
         """Forget the gradients."""
         for weight in self.weights:

@@ -173,8 +173,11 @@ class Encoder(nn.Module):
             place = blocks[k].ego[place]
         return torch.cat(columns, 1)
 
-    def hidden(self, x: Any, blocks: Sequence[Block], stream: Stream | None = None) -> list[Tensor]:
-        """h^1 ... h^K, each for the rows of its own block; the losses compare h^K.  -> (r_1, d_1) ... (r_K, d_K)"""
+    def hidden(self, x: Any, blocks: Sequence[Block | None], stream: Stream | None = None) -> list[Tensor]:
+        """h^1 ... h^K, each for the rows of its own block; the losses compare h^K.  -> (r_1, d_1) ... (r_K, d_K)
+
+        Where the first block is None, x are the means over it already.
+        """
         h: Any = torch.from_numpy(x) if isinstance(x, np.ndarray) else x
         h = h.to(self.stack()[0].aggregate.weight.device) if isinstance(h, Tensor) else check_csr(h)
         if h.shape[1] != self.n_features:
@@ -184,7 +187,7 @@ class Encoder(nn.Module):
         levels = []
         for k, (level, block) in enumerate(zip(self.stack(), blocks, strict=True)):
             keys = (None, None) if stream is None else (_key(stream, k, "aggregate"), _key(stream, k, "update"))
-            h = level(h, block, keys)
+            h = level.after(h, False, keys) if block is None else level(h, block, keys)
             levels.append(h)
         return levels
 

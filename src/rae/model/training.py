@@ -25,6 +25,7 @@ from rae.model.agree import agree_loss, settle
 from rae.model.encoder import Decoder, Encoder, Stream
 from rae.model.losses import contrast
 from rae.model.sampling import Block, sample_blocks, shuffle_neighbors, stack
+from rae.ops.gather import average
 from rae.progress import Progress
 from rae.runtime import device, generator, key, together, torch_alone, torch_alone_here
 
@@ -57,9 +58,30 @@ def fit(
     graph: Graph, features: Features, config: Config, loss: str, progress: Progress | None = None
 ) -> tuple[Encoder, list[Record]]:
     """The encoder of one loss, trained for config.steps, and its history."""
-    encoder = Encoder(features.width, config, generator(config.seed, loss, "encoder"))
+    encoder, context = new_encoders(features.width, config, loss)
     if config.steps == 0:
         return encoder, []
+    check_trainable(graph)
+    features = features.in_memory()
+    encoder.to(device()), context.to(device())
+    with torch_alone():
+        history = _train(encoder, context, graph, features, config, loss, progress)
+        if loss == "agree":
+            settle(encoder, graph, features, config)
+    encoder.to("cpu")  # a model has no device
+    warn_if_collapsed(history[-1], config)
+    return encoder, history
+
+
+def new_encoders(n_features: int, config: Config, loss: str) -> tuple[Encoder, Encoder | Decoder]:
+    """The encoder of a loss before its training, and what is trained beside it."""
+    encoder = Encoder(n_features, config, generator(config.seed, loss, "encoder"))
+    rng = generator(config.seed, loss, "context")
+    return encoder, Decoder(n_features, config.dims[-1], rng) if loss == "agree" else Encoder(n_features, config, rng)
+
+
+def check_trainable(graph: Graph) -> None:
+    """Refuse a graph that training has nothing to contrast in."""
     if graph.n_nodes < 2:
         raise GraphError(
             "training contrasts nodes with others, got a graph of one node; use ",
@@ -70,18 +92,6 @@ def fit(
             f"training needs edges, got {graph.n_nodes:,} nodes and no edge; check the edges, or use ",
             Argument("steps", 0),
         )
-    rng = generator(config.seed, loss, "context")
-    agree = loss == "agree"
-    context = Decoder(features.width, config.dims[-1], rng) if agree else Encoder(features.width, config, rng)
-    features = features.in_memory()
-    encoder.to(device()), context.to(device())
-    with torch_alone():
-        history = _train(encoder, context, graph, features, config, loss, progress)
-        if agree:
-            settle(encoder, graph, features, config)
-    encoder.to("cpu")  # a model has no device
-    _warn_if_collapsed(history[-1], config)
-    return encoder, history
 
 
 def _train(
@@ -104,13 +114,11 @@ def _train(
         optimizer.zero_grad()
         ready = None if drawn is None else next(drawn)
         objective = step_loss(encoder, context, graph, features, config, loss, step, ready)
-        value = float(objective.detach())
-        if not math.isfinite(value):
-            raise TrainingError(_diverged(loss, step, config))
+        value = checked_value(objective, loss, step, config)
         objective.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         if step in (1, config.steps) or step % config.record_every == 0:
-            history.append(_record(encoder, graph, features, config, loss, step, value))
+            history.append(record(encoder, draw_probe(graph, features, config), config, loss, step, value))
         if progress is not None:
             progress(f"train {loss}", step, config.steps, {"loss": value})
     return history
@@ -166,10 +174,13 @@ def _with_grad(compute: Callable[[], Tensor]) -> Callable[[], Tensor]:
 
 
 class Drawn(NamedTuple):
-    """What a step reads: feature rows and blocks of the anchors, and of their positives and shuffled negatives."""
+    """What a step reads, without the graph: feature rows and blocks of the anchors, and of their pairs; negatives."""
 
-    anchors: tuple[Any, list[Block]]
-    context: tuple[Any, list[Block]]
+    anchors: tuple[Any, list[Block | None]]
+    context: tuple[Any, list[Block | None]]
+    size: int  # anchors
+    n_encoded: int  # rows of the context before the shuffled ones
+    negatives: Any  # (anchors, k) positions in the batch, -1 where there is none; None where all are shuffled
 
 
 class _Draw:
@@ -179,11 +190,12 @@ class _Draw:
         self.graph, self.features, self.config, self.within = graph, features, config, loss == "within"
         self.stream = (config.seed, loss, step)
         b = min(config.batch_size, graph.n_nodes)
-        self.n_shuffled = round(config.shuffled * config.negatives) if self.within else 0
+        self.n_shuffled = n_shuffled(config, loss)
         self.nodes = generator(*self.stream, "batch").choice(graph.n_nodes, b, replace=False, shuffle=False)
         draw_positive = pairs.same_node if self.within else pairs.random_neighbor
         encoded = draw_positive(graph, self.nodes, config.positives, key(*self.stream, "positive"))
         self.encoded = encoded if self.within else np.concatenate([encoded, self.nodes[None]])
+        self.size, self.n_encoded = b, self.encoded.size
 
     def anchors(self) -> tuple[Any, list[Block]]:
         """What the encoder reads."""
@@ -199,11 +211,38 @@ class _Draw:
             blocks[-1] = _with_shuffled(blocks[-1], self.graph, self.nodes, *shuffled)
         return rows, blocks
 
+    def negatives(self) -> Any:
+        """Random negatives, and the released code's shuffled ones: other rows of the batch.  (b, k), or None"""
+        config = self.config
+        n_random = config.negatives - self.n_shuffled
+        if not n_random and config.shuffle != "rows":
+            return None
+        draw_negative = pairs.any_other if self.within or not config.exclude_neighbors else pairs.non_neighbor
+        count = n_random if config.shuffle == "neighbors" else config.negatives
+        return draw_negative(self.graph, self.nodes, count, key(*self.stream, "negative"))
+
+
+def n_shuffled(config: Config, loss: str) -> int:
+    """Negatives per anchor that are made by neighbour shuffling."""
+    return round(config.shuffled * config.negatives) if loss == "within" else 0
+
 
 def draw(graph: Graph, features: Features, config: Config, loss: str, step: int) -> Drawn:
     """What a step of "within" or "neighbor" reads; the same for the same seed, on any device."""
     drawing = _Draw(graph, features, config, loss, step)
-    return Drawn(drawing.anchors(), drawing.context())
+    anchors, context = drawing.anchors(), drawing.context()
+    return Drawn(anchors, context, drawing.size, drawing.n_encoded, drawing.negatives())  # type: ignore[arg-type]
+
+
+def averaged_below(rows: Any, blocks: list[Block], config: Config) -> tuple[Any, list[Block | None]]:
+    """The same, to keep: the means of the lowest level instead of its rows, where weights come after the mean.
+
+    A fraction of the bytes: 11 means for 261 rows, at two levels of 10 and 25 neighbours.
+    """
+    plain = isinstance(rows, np.ndarray) and config.order == "average_first" and not config.input_dropout
+    if not plain or len(blocks) < 2:
+        return rows, list(blocks)
+    return average(torch.from_numpy(rows), blocks[0]).numpy(), [None, *blocks[1:]]
 
 
 def step_loss(
@@ -231,31 +270,35 @@ def step_loss(
             f" must be 'within' or 'neighbor' with two encoders or 'agree' with an encoder and a decoder, got {loss!r} "
             f"with {type(context).__name__}",
         )
-    within = loss == "within"
-    draw_negative = pairs.any_other if within or not config.exclude_neighbors else pairs.non_neighbor
-    drawing = _Draw(graph, features, config, loss, step)
-    nodes, encoded, stream, n_shuffled = drawing.nodes, drawing.encoded, drawing.stream, drawing.n_shuffled
-    b, p, n_random = len(nodes), config.positives, config.negatives - n_shuffled
+    if drawn is not None:
+        return contrast_loss(encoder, context, drawn, config, loss, step)
+    return contrast_loss(encoder, context, _Draw(graph, features, config, loss, step), config, loss, step)
+
+
+def contrast_loss(
+    encoder: Encoder, context: Encoder, drawing: Drawn | _Draw, config: Config, loss: str, step: int
+) -> Tensor:
+    """The loss "within" or "neighbor" of what was drawn for a step, or is drawn now."""
+    within, stream = loss == "within", (config.seed, loss, step)
+    b, p, n_encoded, shuffles = drawing.size, config.positives, drawing.n_encoded, n_shuffled(config, loss)
 
     def encode_anchors() -> Tensor:
-        rows, blocks = drawing.anchors() if drawn is None else drawn.anchors
+        rows, blocks = drawing.anchors if isinstance(drawing, Drawn) else drawing.anchors()
         return encoder.hidden(rows, blocks, (*stream, "anchor"))[-1]
 
     def encode_context() -> Tensor:
-        rows, blocks = drawing.context() if drawn is None else drawn.context
+        rows, blocks = drawing.context if isinstance(drawing, Drawn) else drawing.context()
         return context.hidden(rows, blocks, (*stream, "context"))[-1]
 
     on_cpu = next(encoder.parameters()).device.type == "cpu"
     anchor, z = _both(encode_anchors, encode_context) if on_cpu else (encode_anchors(), encode_context())
     d = anchor.shape[1]
-    n_encoded = encoded.size
     positive = (z[: p * b].view(p, b, d) * anchor).sum(-1)
     scores, valid = [], []
-    if n_random or config.shuffle == "rows":
-        # Random negatives, and the released code's shuffled ones, are other rows of the batch.
-        count = n_random if config.shuffle == "neighbors" else config.negatives
+    negatives = drawing.negatives if isinstance(drawing, Drawn) else drawing.negatives()
+    if negatives is not None:
         pool = z[:n_encoded] if within else z[p * b : n_encoded]
-        place = torch.from_numpy(draw_negative(graph, nodes, count, key(*stream, "negative")))
+        place = torch.from_numpy(negatives)
         view = generator(*stream, "view").integers(len(pool) // b, size=place.shape)
         column = (place.clamp(min=0) + b * torch.from_numpy(view)).to(z.device)
         if z.is_cuda:  # the gradient of `gather` is added up in any order there
@@ -264,7 +307,7 @@ def step_loss(
             scores.append((anchor @ pool.T).gather(1, column).ravel())
         valid.append((place >= 0).ravel())
     if len(z) > n_encoded:
-        shuffled = (z[n_encoded:].view(n_shuffled, b, d) * anchor).sum(-1).ravel()
+        shuffled = (z[n_encoded:].view(shuffles, b, d) * anchor).sum(-1).ravel()
         scores.append(shuffled)
         valid.append(torch.ones(len(shuffled), dtype=torch.bool))
     exists = torch.cat(valid).to(z.device)
@@ -289,14 +332,17 @@ def _with_shuffled(block: Block, graph: Graph, nodes: Ints, p: int, k: int, stre
     return stack(block, shuffle_neighbors(block, rows, (other + b * view).ravel()))
 
 
-def _record(
-    encoder: Encoder, graph: Graph, features: Features, config: Config, loss: str, step: int, value: float
-) -> Record:
-    """The shape of a fixed batch without dropout: how many directions it uses, how alike its vectors are."""
+def draw_probe(graph: Graph, features: Features, config: Config) -> tuple[Any, list[Block]]:
+    """What the encoder reads of the fixed batch whose shape the history tells."""
     nodes = generator(config.seed, "probe").choice(graph.n_nodes, min(256, graph.n_nodes), replace=False)
+    return _inputs(graph, features, nodes, config, (config.seed, "probe"))
+
+
+def record(encoder: Encoder, probe: Any, config: Config, loss: str, step: int, value: float) -> Record:
+    """The shape of a fixed batch without dropout: how many directions it uses, how alike its vectors are."""
     encoder.eval()
     with torch.no_grad():
-        z = encoder.hidden(*_inputs(graph, features, nodes, config, (config.seed, "probe")))[-1].double().cpu()
+        z = encoder.hidden(*probe)[-1].double().cpu()
     if not torch.isfinite(z).all():
         raise TrainingError(_diverged(loss, step, config, what="a vector"))
     energy = torch.linalg.svdvals(z - z.mean(0)) ** 2
@@ -308,7 +354,15 @@ def _record(
     return Record(loss, step, round(value, 6), round(rank, 4), round(cosine, 6))
 
 
-def _warn_if_collapsed(last: Record, config: Config) -> None:
+def checked_value(objective: Tensor, loss: str, step: int, config: Config) -> float:
+    """The value of a loss; TrainingError where it is no number."""
+    value = float(objective.detach())
+    if not math.isfinite(value):
+        raise TrainingError(_diverged(loss, step, config))
+    return value
+
+
+def warn_if_collapsed(last: Record, config: Config) -> None:
     if last.cosine > COLLAPSED:
         warnings.warn(
             CollapseWarning(

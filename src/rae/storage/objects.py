@@ -218,6 +218,13 @@ def _send(source: Path, files: Any, path: str) -> None:
             stream.flush()
 
 
+def filesystem_of(where: Path | ObjectPath) -> tuple[fs.FileSystem, str]:
+    """Arrow's filesystem of a place, and its name in it."""
+    if isinstance(where, ObjectPath):
+        return _opened(where.url)
+    return _DISK, str(where.resolve())
+
+
 @contextlib.contextmanager
 def store_errors(where: ObjectPath) -> Iterator[None]:
     """Errors of the store become one sentence without credentials."""
