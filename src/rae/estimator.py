@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +20,6 @@ from rae import display
 from rae.blocks import Block
 from rae.config import Config, ExactConfig, Settings, settings_for
 from rae.engine import embed, embed_to, models_of
-from rae.engine.cluster import Cluster, embed_on_cluster
 from rae.errors import (
     Argument,
     ConfigError,
@@ -41,6 +40,9 @@ from rae.model.exact import ExactModel
 from rae.progress import Asked, Progress, shown
 from rae.runtime import chosen_device, device_bytes, free_device_memory, gpu_name, is_out_of_memory, on_device
 from rae.sklearn_conventions import GraphTransformer
+
+if TYPE_CHECKING:
+    from rae.engine.cluster import Cluster
 
 Floats = np.ndarray[Any, np.dtype[np.float32]]
 T = TypeVar("T")
@@ -225,6 +227,8 @@ class RAE(GraphTransformer):
                 "in_folder": in_folder, "report": _report(report),
             }  # fmt: skip
             if ray is not None:
+                from rae.engine.cluster import Cluster, embed_on_cluster
+
                 return embed_on_cluster(path, fitted, graph, features, Cluster(ray, ray_cores, shared), **options)
             return embed_to(path, models_of(fitted, graph, features, check=memory is None), **options)
 
@@ -284,6 +288,8 @@ class RAE(GraphTransformer):
         if shared is None:
             what = " must be what names of files begin with that all hosts of the cluster see, such as /shared/network"
             raise ConfigError(Argument("shared"), what)
+        from rae.engine.cluster import Cluster
+
         return Cluster(ray, ray_cores, shared, ray_workers)
 
     def _on_device(

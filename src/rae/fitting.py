@@ -8,13 +8,12 @@ import warnings
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from rae.config import Config, ExactConfig
 from rae.engine import memory_bytes
-from rae.engine.cluster import Cluster, fit_on_cluster, train_on_cluster
 from rae.engine.layout import PROGRAM
 from rae.errors import CollapseWarning, ScaleWarning
 from rae.features import Features, column_sizes
@@ -26,6 +25,9 @@ from rae.model.structure import Structure, Versions, VersionsHere, fit_bytes, fi
 from rae.model.training import fit
 from rae.progress import Progress
 from rae.storage.scratch import scratch_array
+
+if TYPE_CHECKING:
+    from rae.engine.cluster import Cluster
 
 log = logging.getLogger("rae.inputs")  # what the command line shows: notes on the inputs
 
@@ -49,6 +51,8 @@ def fit_trained(
     if cluster is None:
         fits = {loss: fit(graph, x, config, loss, progress) for loss in losses(config)}
     else:
+        from rae.engine.cluster import train_on_cluster
+
         fits = train_on_cluster(graph, x, config, losses(config), cluster, progress)
     encoders = {loss: encoder for loss, (encoder, _) in fits.items()}
     history = [record.as_dict() for _, records in fits.values() for record in records]
@@ -78,6 +82,8 @@ def fit_exact(
         empty = np.empty if views_in_memory(graph, x, config, memory) else partial(scratch_array, folder=folder)
         actions, structure = _solved(graph, x, config, progress, None, VersionsHere(graph, config, empty))
     else:
+        from rae.engine.cluster import fit_on_cluster
+
         with fit_on_cluster(graph, x, config, cluster, memory, progress) as tasks:
             actions, structure = _solved(graph, x, config, progress, tasks, tasks)
             if structure is not None:

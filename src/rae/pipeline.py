@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rae.config import ExactConfig, Settings
-from rae.engine.cluster import forget_fit_on_cluster
-from rae.engine.ray_executor import connected
 from rae.errors import Argument, ConfigError, FeatureError, FileError, MemoryWarning, Sentence, size
 from rae.inputs import Inputs, check_output, dataset_inputs, is_table, read_inputs
 from rae.progress import Asked, Progress, shown
@@ -124,7 +122,7 @@ def fit_run(
             if ray is None:
                 warn_of_memory(inputs, config, memory=memory, half=half)
             record = Reading(**reading).record() if is_table(edges) else {}
-            with contextlib.nullcontext() if ray is None else connected(ray, cores=ray_cores):
+            with _cluster_for_all(ray, ray_cores):
                 run = _write_run(
                     *(inputs, config, folder, display_names, asked, record),
                     memory=memory, half=half, dtype=dtype, lean=lean, force=force, device=device,
@@ -451,8 +449,19 @@ def _write_run(
         force=force,
     )
     if ray is not None:
+        from rae.engine.cluster import forget_fit_on_cluster
+
         forget_fit_on_cluster(seen)
     return run
+
+
+def _cluster_for_all(ray: str | None, ray_cores: int | None) -> contextlib.AbstractContextManager[Any]:
+    """One connection to a cluster for all that a fit does there."""
+    if ray is None:
+        return contextlib.nullcontext()
+    from rae.engine.ray_executor import connected
+
+    return connected(ray, cores=ray_cores)
 
 
 def _existing(folder: Path) -> Path:
