@@ -292,6 +292,19 @@ def test_weights_directions_kinds_and_times_are_built_by_parts(tmp_path, monkeyp
     assert graph.counts.doubled > 0
 
 
+def test_a_row_group_that_is_larger_than_the_others_is_read_in_pieces(tmp_path):
+    edges = edge_files(tmp_path / "edges", IDS["close"])
+    table = pq.read_table(edges)
+    pq.write_table(table, tmp_path / "one_group.parquet", row_group_size=len(table))
+    build_graph(tmp_path / "one_group.parquet", tmp_path / "one", weight="amount")
+    executor = Here()
+    graph_build.build_by_parts(tmp_path / "one_group.parquet", tmp_path / "parts", executor, unit=800, weight="amount")
+
+    assert len([name for name in executor.done if name.startswith("deal")]) == 6
+    for path in (tmp_path / "one").iterdir():
+        assert (tmp_path / "parts" / path.name).read_bytes() == path.read_bytes(), path.name
+
+
 def test_a_bad_weight_is_named_by_its_row_in_the_whole_table(tmp_path):
     folder = tmp_path / "edges"
     folder.mkdir()

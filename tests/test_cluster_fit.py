@@ -131,10 +131,15 @@ def test_a_fit_by_tasks_has_the_bytes_of_one_machine(tmp_path, pool, given):
 
 
 @pytest.mark.parametrize("mix", ["union", "directions"])
-def test_a_fit_by_tasks_reads_weights_and_directions(tmp_path, mix):
-    config = ExactConfig(mix=mix)
+def test_a_fit_by_tasks_reads_weights_and_directions(tmp_path, monkeypatch, mix):
+    config, executor = ExactConfig(mix=mix), Here()
     expected = on_one_machine(new_graph("channels"), GIVEN["words"], config)
-    assert_equal(by_tasks(new_graph("channels"), GIVEN["words"], config, tmp_path, Here()), expected)
+    monkeypatch.setattr("rae.engine.exact_fit.ENTRIES", 2000)
+    monkeypatch.setattr("rae.model.structure.DRAWN", 301)
+    assert_equal(by_tasks(new_graph("channels"), GIVEN["words"], config, tmp_path, executor), expected)
+    assert len([name for name in executor.names if name.startswith("rows-1")]) > 5
+    forget_fit(f"{tmp_path}/z.fit")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_counts_in_shares_and_estimates_by_rows_are_those_of_one_machine(tmp_path, monkeypatch):

@@ -28,7 +28,7 @@ from rae.model.channels import conform
 from rae.model.checkpoint import Fitted
 from rae.model.encoder import Encoder
 from rae.model.exact import ExactModel
-from rae.model.structure import Structure, fit_bytes, keep_units, measuring_bytes
+from rae.model.structure import Structure, keep_units, measuring_bytes
 from rae.model.training import Record
 from rae.progress import Progress
 from rae.storage.objects import place
@@ -65,7 +65,7 @@ def fit_on_cluster(
     """
     assert cluster.shared is not None
     with connected(cluster.address, cores=cluster.cores) as executor:
-        check_cluster_memory(executor, PROGRAM + fit_bytes(graph, config, views_in_memory=False))
+        check_cluster_memory(executor, PROGRAM + measuring_bytes(graph, config))
         yield fit_by_tasks(graph, x, config, _base(cluster.shared), executor, _cut(executor, memory), progress)
 
 

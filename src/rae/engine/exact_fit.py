@@ -1,6 +1,7 @@
 """What an exact fit reads of a graph, by tasks that any host can run: measures, statistics, sums over features.
 
-    view(v)              noisy copy v of the graph, as a graph folder; version 0 is the graph itself
+    rows(v, part)        a run of rows of noisy copy v of the graph; version 0 is the graph itself
+    view(v)              all of them, one after the other: a graph folder
     count(v, share)      a share of its triangles and 4-cycles: those to add up, or, estimated, those of a run of rows
     core(v)              its core numbers
     own(v)               its measures in units; those of version 0 are the units, unless they are given
@@ -31,10 +32,12 @@ from rae.engine.embedding import JobDescription, job_of_sample, part_job, sample
 from rae.engine.layout import Layout
 from rae.engine.levels import Model
 from rae.engine.models import models_of
-from rae.engine.shared import GRAPH, MEASURES, MODEL, discard, filled, share_features, share_graph
+from rae.engine.shared import GRAPH, MEASURES, MODEL, discard, filled, read_rows, share_features, share_graph
 from rae.features import Features, measures
-from rae.graph import Graph
-from rae.graph.folder import INFO, open_graph, write_array, write_graph
+from rae.graph import Counts, Graph
+from rae.graph.csr_writer import FileSink, row_runs
+from rae.graph.folder import IDS, INFO, OFFSETS, TARGETS, open_graph, write_array, write_ids, write_info
+from rae.graph.folder_builder import new_folder
 from rae.io import read_features
 from rae.model import actions, structure
 from rae.model.actions import Actions
@@ -48,11 +51,11 @@ from rae.runtime import torch_alone
 from rae.storage.npy import map_array
 from rae.storage.objects import ObjectPath, on_disk, place
 from rae.storage.parts import Parts, digest_of
-from rae.storage.scratch import scratch_array
 from rae.version import versions_of
 
 FOLDER = ".fit"  # after the name of what is fitted; then the number of the version
 PARTS = ".parts"
+ENTRIES = 1 << 25  # neighbours in a run of rows of a view
 CHUNKS = 32  # runs of rows whose sums one task takes
 SUMS = {"words": 1, "columns": 1, "squares": 2}  # of each column
 
@@ -67,6 +70,7 @@ class FitTask:
     kind: str
     version: int = 0
     number: int = 0
+    rows: tuple[int, int] = (0, 0)
 
     @property
     def name(self) -> str:
@@ -146,13 +150,35 @@ class FitFiles:
         if task.kind in SUMS:
             self._sums(task)
         else:
-            {"view": self._view, "count": self._count, "core": self._core, "own": self._own}[task.kind](task)
+            {"rows": self._rows, "view": self._view, "count": self._count, "core": self._core, "own": self._own}[
+                task.kind
+            ](task)
+
+    def _rows(self, task: FitTask) -> None:
+        lengths, entries, weights = structure.rows_of_view(self.graph(0), self.config, task.version - 1, *task.rows)
+        self.parts.write(task.name, [lengths, entries, *weights])
 
     def _view(self, task: FitTask) -> None:
         graph = self.graph(0)
-        noisy = structure.view(graph, self.config, task.version - 1, empty=scratch_array)
-        with filled(self.folder(task.version) / GRAPH, INFO) as here:
-            write_graph(here, noisy)
+        names, offsets = tuple(graph.channels), np.zeros(graph.n_nodes + 1, np.int64)
+        with filled(self.folder(task.version), INFO) as here, new_folder(here / GRAPH) as hidden:
+            sink = FileSink(hidden / TARGETS)
+            sink.open(graph.targets.dtype, 0, len(names))
+            try:
+                for rows in row_tasks(graph, task.version):
+                    a, b = rows.rows
+                    entries, weights = read_rows(
+                        self.parts, rows.name, offsets[a + 1 : b + 1], graph.targets.dtype, len(names)
+                    )
+                    sink.append(entries, weights)
+            finally:
+                sink.close()
+            np.cumsum(offsets, out=offsets)
+            write_array(hidden / OFFSETS, offsets)
+            write_ids(hidden / IDS, graph.id_column)
+            write_info(hidden, Counts(), channels=names, weighted=graph.weighted, doubled=graph.doubled)
+        for rows in row_tasks(graph, task.version):
+            self.parts.drop(rows.name)
 
     def _count(self, task: FitTask) -> None:
         counts = measures.share_of_counts(self.graph(task.version), task.number, self.description.shares)
@@ -207,6 +233,11 @@ class FitFiles:
         self.parts.write(task.name, [actions.sums_of_rows(x, kind, a, b, mean) for a, b in chunks])
 
 
+def row_tasks(graph: Graph, version: int) -> list[FitTask]:
+    """The tasks that make the rows of a version, by runs of rows with about equally many neighbours."""
+    return [FitTask("rows", version, i, rows) for i, rows in enumerate(row_runs(graph.offsets, ENTRIES))]
+
+
 @lru_cache(maxsize=1)
 def _graph(path: str) -> Graph:
     return open_graph(path, checked=True)
@@ -257,7 +288,10 @@ class FitByTasks:
         """Count and measure these versions of the graph, unless that is done."""
         parts, shares = self.files.parts, range(self.files.description.shares)
         missing = [v for v in versions if not parts.has(f"statistics-{v}") or v == 0]
-        self._run([FitTask("view", v) for v in missing if v], "views")
+        views = [FitTask("view", v) for v in missing if v]
+        absent = [view.version for view in views if not self.files.has(view)]
+        self._run([task for v in absent for task in row_tasks(self.graph, v)], "views")
+        self._run(views, "views")
         counts = [FitTask("core", v) for v in missing] + [FitTask("count", v, i) for v in missing for i in shares]
         self._run(counts, "counts")
         self._run([FitTask("own", v) for v in missing if v == 0], "measures")

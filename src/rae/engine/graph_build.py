@@ -29,6 +29,7 @@ import pyarrow.parquet as pq
 
 from rae.engine.cluster import Cluster
 from rae.engine.ray_executor import connected
+from rae.engine.shared import read_rows
 from rae.errors import Argument, FileError, GraphError
 from rae.graph import Counts, Graph
 from rae.graph.builder import Batch, build_numbered
@@ -47,7 +48,7 @@ from rae.storage.parts import Parts
 from rae.storage.scratch import scratch_folder
 from rae.version import versions_of
 
-UNIT = 1 << 24  # edges of a unit, about: row groups are not cut
+UNIT = 1 << 24  # edges of a unit, about
 RANGE = 50_000_000  # ids that one task numbers, about
 PART = 1 << 24  # edges that one task sorts into rows, about
 STRIPES = 4096  # of the rows, at most: what a part is made of
@@ -75,12 +76,15 @@ class BuildTask:
 
 @dataclass(frozen=True)
 class BuildDescription:
-    """A build as plain data; `units` are (file, first row group, last one, rows of the table before it)."""
+    """A build as plain data.
+
+    `units` are (file, first row group, last one, rows of the table before it, and of these groups from which to which).
+    """
 
     edges: str
     options: dict[str, Any]  # of reading the edges: the fields of `EdgeOptions`
     kind: str  # of ids
-    units: tuple[tuple[int, int, int, int], ...]
+    units: tuple[tuple[int, ...], ...]
     parts: str
     fingerprint: str
     ranges: int = 0  # of ids
@@ -211,17 +215,22 @@ class BuildJob:
 
     def _batches(self, unit: int) -> Iterator[Batch]:
         """The edges of a unit that count, in batches, their ids of one kind."""
-        at, first, last, before = self.description.units[unit]
+        at, first, last, before, start, stop = self.description.units[unit]
         table = self.edges.table
         assert isinstance(table, ArrowTable)
-        file, names = table.files[at], self.edges.columns_read()
+        file, names, position = table.files[at], self.edges.columns_read(), 0
         with file_errors(file.path), file.raw() as stream:
             parquet = pq.ParquetFile(stream, pre_buffer=False)
             for batch in parquet.iter_batches(BATCH, row_groups=list(range(first, last)), columns=names):
-                batch.validate(full=True)
-                ends = [id_array(batch.column(name)).cast(self._kind()) for name in names[:2]]
-                yield self.edges.batch([*ends, *(batch.column(name) for name in names[2:])], before)
-                before += len(batch)
+                some = batch.slice(max(0, start - position), max(0, stop - max(start, position)))
+                skipped, position = max(0, start - position), position + len(batch)
+                if len(some):
+                    some.validate(full=True)
+                    ends = [id_array(some.column(name)).cast(self._kind()) for name in names[:2]]
+                    others = [some.column(name) for name in names[2:]]
+                    yield self.edges.batch([*ends, *others], before + position - len(batch) + skipped)
+                if position >= stop:
+                    return
 
     def _kind(self) -> pa.DataType:
         return pa.type_for_alias(self.description.kind)
@@ -342,12 +351,7 @@ def _assemble(job: BuildJob, folder: Path, ids: pa.Array, tasks: list[BuildTask]
         try:
             for task in tasks:
                 first, last = (min(bound * height, n) for bound in task.bounds)
-                lengths = offsets[first + 1 : last + 1]
-                job.parts.read_into(task.name, lengths)
-                entries = np.empty(int(lengths.sum()), kind)
-                job.parts.read_into(task.name, entries, lengths.nbytes)
-                weights = np.empty((len(names), len(entries)), np.float32)
-                job.parts.read_into(task.name, weights, lengths.nbytes + entries.nbytes)
+                entries, weights = read_rows(job.parts, task.name, offsets[first + 1 : last + 1], kind, len(names))
                 slots += int(np.count_nonzero(weights)) if names else len(entries)
                 sink.append(entries, weights)
         finally:
@@ -465,9 +469,10 @@ def _by_size(sizes: Array, most: int) -> list[tuple[int, int]]:
     return [*out, (first, len(sizes))]
 
 
-def _units(files: tuple[File, ...], most: int) -> tuple[list[tuple[int, int, int, int]], int]:
-    """Runs of row groups of about so many edges, with the rows before them, and the edges of all files."""
-    units, total = [], 0
+def _units(files: tuple[File, ...], most: int) -> tuple[list[tuple[int, ...]], int]:
+    """Runs of row groups of about so many edges, larger groups in pieces, as of `BuildDescription`; and all edges."""
+    units: list[tuple[int, ...]] = []
+    total = 0
     for at, file in enumerate(files):
         with file_errors(file.path), file.raw() as stream:
             metadata = pq.ParquetFile(stream).metadata
@@ -475,7 +480,9 @@ def _units(files: tuple[File, ...], most: int) -> tuple[list[tuple[int, int, int
         for group in range(metadata.num_row_groups):
             rows += metadata.row_group(group).num_rows
             if rows >= most or group + 1 == metadata.num_row_groups:
-                units.append((at, first, group + 1, total))
+                pieces = max(1, rows // most)  # of equal size, about: of one that is larger than all others
+                cuts = [rows * piece // pieces for piece in range(pieces + 1)]
+                units += [(at, first, group + 1, total, *cut) for cut in itertools.pairwise(cuts)]
                 total += rows
                 first, rows = group + 1, 0
     return units, total

@@ -26,6 +26,7 @@ from rae.model.checkpoint import Fitted, save
 from rae.model.exact import ExactModel
 from rae.storage.atomic import atomic_path, writing
 from rae.storage.objects import ObjectPath
+from rae.storage.parts import Parts
 from rae.storage.scratch import scratch_folder
 
 FOLDER = ".inputs"  # after the output's name
@@ -109,6 +110,19 @@ def share_features(folder: Path | ObjectPath, given: Any) -> str:
         with filled(folder, name) as here:
             _write_features(here, given)
     return os.fspath(folder / name)
+
+
+def read_rows(parts: Parts, name: str, lengths: Any, kind: Any, channels: int) -> tuple[Any, Any]:
+    """The entries of rows that a part holds, and their weights in each channel; `lengths` is filled.
+
+    -> (entries,), (channels, entries)
+    """
+    parts.read_into(name, lengths)
+    entries = np.empty(int(lengths.sum()), kind)
+    parts.read_into(name, entries, lengths.nbytes)
+    weights = np.empty((channels, len(entries)), np.float32)
+    parts.read_into(name, weights, lengths.nbytes + entries.nbytes)
+    return entries, weights
 
 
 def discard(folder: Path | ObjectPath) -> None:

@@ -44,6 +44,7 @@ PLACE = 64  # columns of `place`
 WAVE_LEVELS = 3  # of `around`: how far it looks, in edges
 ROWS = 1 << 18  # of a graph that are read at a time
 CHUNK_BYTES = 64 << 20  # of what is made of them
+DRAWN = 1 << 22  # pairs at a time, where only those of some rows are kept
 DRAWING_BYTES = 40  # per entry that is added to the rows of a view, while these are made
 SAMPLE = 100_000  # nodes that the covariances are taken over, at most
 SMALLEST_DEVIATION = 0.1  # of a measure: one that hardly varies is not blown up
@@ -264,18 +265,47 @@ def view(graph: Graph, config: ExactConfig, number: int, added: int | None = Non
     """
     rng, n = generator(config.seed, "view", number), graph.n_nodes
     count = int(rng.binomial(graph.n_edges, config.noise)) if added is None else added
-    ends, sink = rng.integers(n, size=(2, count), dtype=graph.targets.dtype), MemorySink()
-    pairs = build_numbered(ends[0], ends[1], graph.id_column, sink).offsets, sink.targets
-    salt = key(config.seed, "view", number, "dropped")
-    arguments = graph.offsets, graph.targets, pairs, salt, config.noise
-    rows = structure_ops.view(*arguments, empty=empty)
-    channels = {
-        name: structure_ops.view_weights(arguments, rows, array, graph.channels[mirrored(name)], empty=empty)
-        for name, array in graph.channels.items()
-    }
+    ends = rng.integers(n, size=(2, count), dtype=graph.targets.dtype)
+    rows, channels = _view_rows(graph, config, number, ends, empty)
     noisy = Graph(*rows, graph.id_column, channels=channels, weighted=graph.weighted)
     measures.estimate_as(noisy, graph)
     return noisy
+
+
+def rows_of_view(graph: Graph, config: ExactConfig, number: int, a: int, b: int) -> tuple[Any, Any, list[Any]]:
+    """Rows a..b of a view: their lengths, their entries, and the weights of these in each channel.
+
+    All pairs are drawn, some at a time, and those with an end in these rows are kept.
+    """
+    first, second = (generator(config.seed, "view", number) for _ in range(2))
+    count = int(first.binomial(graph.n_edges, config.noise))
+    second.binomial(graph.n_edges, config.noise)
+    n, kind = graph.n_nodes, graph.targets.dtype
+    for low, high in row_chunks(count, DRAWN):  # the first ends are drawn before the second ones
+        second.integers(n, size=high - low, dtype=kind)
+    kept = [np.empty((2, 0), kind)]
+    for low, high in row_chunks(count, DRAWN):
+        ends = np.stack([stream.integers(n, size=high - low, dtype=kind) for stream in (first, second)])
+        kept.append(ends[:, ((ends >= a) & (ends < b)).any(0)])
+    ends = np.concatenate(kept, 1)
+    rows, channels = _view_rows(graph, config, number, ends, np.empty, (a, b))
+    return np.diff(rows[0][a : b + 1]), rows[1], list(channels.values())
+
+
+def _view_rows(
+    graph: Graph, config: ExactConfig, number: int, ends: Any, empty: Empty, some: tuple[int, int] | None = None
+) -> tuple[tuple[Any, Any], dict[str, Any]]:
+    """Offsets and targets of a view to which these pairs are added, or of some of its rows; and its channels."""
+    sink = MemorySink()
+    pairs = build_numbered(ends[0], ends[1], graph.id_column, sink).offsets, sink.targets
+    salt = key(config.seed, "view", number, "dropped")
+    arguments = graph.offsets, graph.targets, pairs, salt, config.noise
+    rows = structure_ops.view(*arguments, empty=empty, rows=some)
+    channels = {
+        name: structure_ops.view_weights(arguments, rows, array, graph.channels[mirrored(name)], empty=empty, of=some)
+        for name, array in graph.channels.items()
+    }
+    return rows, channels
 
 
 def waves(own: Tensor, frequencies: Tensor, phases: Tensor) -> Tensor:

@@ -114,15 +114,15 @@ def by_degree(offsets: Ints, targets: Ints) -> tuple[Ints, Ints, Ints]:
     del order, degrees
     ranked = np.empty(len(targets), targets.dtype)
     _over_rows(
-        lambda a, b: call("ranked_rows", offsets, targets, rank, starts, ranked, a, b, index=targets), n, targets
+        lambda a, b: call("ranked_rows", offsets, targets, rank, starts, ranked, a, b, index=targets), (0, n), targets
     )
     return rank, starts, ranked
 
 
-def _over_rows(work: Callable[[int, int], Any], n: int, *arrays: Any) -> None:
-    """Call work(start, stop) over 0..n by threads, some rows at a time; what was mapped of the arrays is given back."""
-    for first, last in row_chunks(n, ROWS):
-        in_ranges(partial(_shifted, work, first), last - first, 1024)
+def _over_rows(work: Callable[[int, int], Any], rows: tuple[int, int], *arrays: Any) -> None:
+    """Call work(start, stop) over these rows by threads, some at a time; what was mapped is given back."""
+    for first, last in row_chunks(rows[1] - rows[0], ROWS):
+        in_ranges(partial(_shifted, work, rows[0] + first), last - first, 1024)
         forget(*arrays)
 
 
@@ -139,7 +139,7 @@ def paths_counted(offsets: Ints, targets: Ints) -> int:
     found: list[int] = []
     _over_rows(
         lambda a, b: found.append(call("count_paths", offsets, targets, a, b, index=targets)),
-        len(offsets) - 1,
+        (0, len(offsets) - 1),
         targets,
     )
     return sum(found)
@@ -167,26 +167,38 @@ def estimate_cycles(
 
 
 def view(
-    offsets: Ints, targets: Ints, added: tuple[Ints, Ints], key: Any, noise: float, *, empty: Any = np.empty
+    offsets: Ints,
+    targets: Ints,
+    added: tuple[Ints, Ints],
+    key: Any,
+    noise: float,
+    *,
+    empty: Any = np.empty,
+    rows: tuple[int, int] | None = None,
 ) -> tuple[np.ndarray[Any, np.dtype[np.int64]], Ints]:
-    """The rows of a noisy copy of a graph: a share of its edges dropped, the rows of `added` merged in.
+    """The rows of a noisy copy of a graph, or its rows a..b: some edges dropped, the rows of `added` merged in.
 
-    Whether an edge stays is a hash of (key, edge). `empty` makes the array of entries. -> offsets (n + 1,), targets
+    Whether an edge stays is a hash of (key, edge). `empty` makes the array of entries. -> offsets (n + 1,), where other
+    rows are empty, and targets
     """
     n = len(offsets) - 1
+    first, last = rows or (0, n)
     threshold = min(round(noise * 2**64), 2**64 - 1)
     if not is_native(offsets, targets, *added):
         from rae.ops import reference
 
-        rows: tuple[Any, Ints] = reference.view(offsets, targets, added, key, threshold)
-        return rows
+        starts, out = reference.view(offsets, targets, added, key, threshold)
+        low, high = int(starts[first]), int(starts[last])
+        return np.clip(starts, low, high) - low, out[low:high]
     also = np.ascontiguousarray(added[1], targets.dtype)
     graph = (offsets, targets, int64(added[0]), also, int(key), threshold)
-    counts = np.zeros(n + 1, np.int64)
-    _over_rows(lambda a, b: call("view_counts", *graph, counts, a, b, index=targets), n, targets)
-    starts = np.cumsum(counts, out=counts)
-    out = empty(int(starts[-1]), targets.dtype)
-    _over_rows(lambda a, b: call("view_rows", *graph, starts, out, a, b, index=targets), n, targets, out)
+    starts = np.zeros(n + 1, np.int64)  # zeros that nobody writes take no memory
+    some = first, last
+    _over_rows(lambda a, b: call("view_counts", *graph, starts, a, b, index=targets), some, targets)
+    np.cumsum(starts[first : last + 1], out=starts[first : last + 1])
+    out = empty(int(starts[last]), targets.dtype)
+    _over_rows(lambda a, b: call("view_rows", *graph, starts, out, a, b, index=targets), some, targets, out)
+    starts[last + 1 :] = starts[last]
     return starts, out
 
 
@@ -197,8 +209,9 @@ def view_weights(
     there: Floats,
     *,
     empty: Any = np.empty,
+    of: tuple[int, int] | None = None,
 ) -> Floats:
-    """The weights in a channel of a noisy copy of a graph, for each stored neighbour of the copy.
+    """The weights in a channel of a noisy copy of a graph, for each stored neighbour of the copy, or of its rows a..b.
 
     `graph` are the arguments of `view`, `rows` what it gave. An edge of the graph keeps its weight; an added pair takes
     that of a random edge, a hash of (key, pair), seen by its first row as in `here` and by its second as in `there`,
@@ -215,7 +228,7 @@ def view_weights(
     starts, out = rows[0], empty(len(rows[1]), np.float32)
     arguments = (offsets, targets, int64(added[0]), also, int(key), threshold, here, there, len(targets), starts, out)
     work = partial(call, "view_weights", *arguments, index=targets)
-    _over_rows(work, len(offsets) - 1, targets, here, there, out)
+    _over_rows(work, of or (0, len(offsets) - 1), targets, here, there, out)
     weights: Floats = out
     return weights
 
