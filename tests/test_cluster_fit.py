@@ -40,6 +40,7 @@ from rae.storage.parts import Parts
 N = 3000
 RNG = np.random.default_rng(7)
 WORDS = sp.random_array((N, 280), density=0.03, rng=RNG, dtype=np.float32).tocsr()
+SMALL = {"dims": (40, 8), "fanout": (4, 3), "steps": 25, "batch_size": 48, "positives": 2, "negatives": 4}
 GIVEN = {"structure": None, "words": WORDS, "table": np.hstack([WORDS[:, :20].toarray(), RNG.normal(size=(N, 3))])}
 
 
@@ -140,6 +141,16 @@ def test_a_fit_by_tasks_reads_weights_and_directions(tmp_path, monkeypatch, mix)
     assert len([name for name in executor.names if name.startswith("rows-1")]) > 5
     forget_fit(f"{tmp_path}/z.fit")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_files_of_a_fit_may_lie_in_a_store(tmp_path):
+    config, store = ExactConfig(), f"file://{tmp_path}"
+    expected = on_one_machine(new_graph("channels"), GIVEN["words"], config)
+    assert_equal(by_tasks(new_graph("channels"), GIVEN["words"], config, store, Here()), expected)
+    forget_fit(f"{store}/z.fit")
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+    training, given = Config(**SMALL), GIVEN["words"]
+    assert_equal(by_draws(store, training, given)["within"][0], trained_here(training, given)["within"][0])
 
 
 def test_counts_in_shares_and_estimates_by_rows_are_those_of_one_machine(tmp_path, monkeypatch):
@@ -254,8 +265,6 @@ def test_vectors_that_a_cluster_cannot_read_by_rows_are_refused(tmp_path):
 
 
 # ---------------------------------------------------------------------------------- training by draws
-
-SMALL = {"dims": (40, 8), "fanout": (4, 3), "steps": 25, "batch_size": 48, "positives": 2, "negatives": 4}
 
 
 def alone(tensors):

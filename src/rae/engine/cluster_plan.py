@@ -17,7 +17,7 @@ columns and make W_k:
 
 START and TASK are those of the rehearsal, `benchmarks/cluster.py`: four hosts and a store, all on two cores.
 
-The fit of an exact model is on one machine, and stands in a row of its own.
+The fit is not counted: its tasks count, measure and average the graph and its noisy copies before these ones.
 """
 
 from __future__ import annotations
