@@ -7,7 +7,6 @@ import importlib.util
 import json
 import signal
 import threading
-import time
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -383,32 +382,37 @@ def cluster():
         yield executor
 
 
-def kill_a_worker(folder, pattern, title, killed):
-    """Kill -9 the first process of Ray with this title once some parts are there."""
-    ends = time.monotonic() + 120
-    while not killed and time.monotonic() < ends:
-        if len(list(folder.glob(pattern))) >= 4:
-            for process in psutil.Process().children(recursive=True):
-                try:
-                    if process.cmdline()[0].startswith(title):
-                        process.send_signal(signal.SIGKILL)
-                        killed.append(process.pid)
-                        break
-                except (psutil.NoSuchProcess, psutil.ZombieProcess, IndexError):
-                    continue
-        time.sleep(0.002)
+@contextlib.contextmanager
+def killing(folder, title):
+    """While the block runs: kill -9 the first process of Ray with this title once some parts are there."""
+    killed, over = [], threading.Event()
+
+    def watch():
+        while not killed and not over.wait(0.002):
+            if len(list(folder.glob("*.fit.parts/*.part"))) >= 4:
+                for process in psutil.Process().children(recursive=True):
+                    with contextlib.suppress(psutil.NoSuchProcess, psutil.ZombieProcess, IndexError):
+                        if not killed and process.cmdline()[0].startswith(title):
+                            process.send_signal(signal.SIGKILL)
+                            killed.append(process.pid)
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        yield killed
+    finally:
+        over.set()
+        thread.join()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("relative", [True, False])
 def test_a_run_on_ray_is_that_of_one_machine_and_a_killed_worker_changes_nothing(cluster, tmp_path, relative):
     write_graph(tmp_path / "graph", new_graph("channels"))
-    config, killed = ExactConfig(relative=relative), []
+    config = ExactConfig(relative=relative)
     one = fit_run(tmp_path / "graph", out=tmp_path / "one", config=config, page=False)
-    watch = threading.Thread(target=kill_a_worker, args=(tmp_path, "*.fit.parts/*.part", "ray::perform_there", killed))
-    watch.start()
-    run = fit_run(tmp_path / "graph", out=tmp_path / "run", config=config, page=False, ray="local")
-    watch.join()
+    with killing(tmp_path, "ray::perform_there") as killed:
+        run = fit_run(tmp_path / "graph", out=tmp_path / "run", config=config, page=False, ray="local")
 
     assert killed
     for name in ("model.safetensors", "embeddings.parquet"):
@@ -424,12 +428,10 @@ def test_a_run_on_ray_is_that_of_one_machine_and_a_killed_worker_changes_nothing
 
 @pytest.mark.slow
 def test_a_training_on_ray_is_that_of_one_machine_and_a_killed_worker_changes_nothing(cluster, tmp_path):
-    config, killed = Config(**SMALL | {"steps": 120}), []
+    config = Config(**SMALL | {"steps": 120})
     one = fit_run(new_graph(), out=tmp_path / "one", config=config, page=False)
-    watch = threading.Thread(target=kill_a_worker, args=(tmp_path, "*.fit.parts/*.part", "ray::RayTrainWorker", killed))
-    watch.start()
-    run = fit_run(new_graph(), out=tmp_path / "run", config=config, page=False, ray="local")
-    watch.join()
+    with killing(tmp_path, "ray::RayTrainWorker") as killed:
+        run = fit_run(new_graph(), out=tmp_path / "run", config=config, page=False, ray="local")
 
     assert killed
     for name in ("model.safetensors", "embeddings.parquet"):
