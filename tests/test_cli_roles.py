@@ -189,7 +189,7 @@ def test_the_model_is_checked_before_existing_files(run, tmp_path, capsys):
 def test_the_default_table_is_named_after_the_embedding(run, tmp_path, model, capsys):
     graph = make_houses(6)
     for name in ("a.v1.parquet", "a.v2.parquet", "b.2026.csv", "c.parquet"):
-        write_embeddings(tmp_path / name, graph.id_column, model.transform(graph, units="graph"))
+        write_embeddings(tmp_path / name, graph.id_column, model.transform(graph, whole=True))
     (tmp_path / "c.parquet").replace(tmp_path / "c")
     names = ("a.v1.parquet", "a.v2.parquet", "b.2026.csv", "c")
     tables = [run_json(capsys, "roles", run.path, "--apply", tmp_path / name)["out"] for name in names]

@@ -23,7 +23,6 @@ from rae.errors import (
     CheckpointError,
     CollapseWarning,
     ConfigError,
-    CutWarning,
     FeatureError,
     GraphError,
     NotFittedError,
@@ -363,8 +362,7 @@ def test_some_nodes_get_the_vectors_they_have_among_all(given):
 @pytest.mark.parametrize("relative", [True, False])
 def test_an_unseen_graph_is_embedded(relative):
     model = RAE(relative=relative).fit(GRAPH)
-    with pytest.warns(CutWarning):  # whole, as it happens
-        z = model.transform(OTHER)
+    z = model.transform(OTHER, whole=True)
 
     assert z.shape == (120, 64 + 36)
     assert np.isfinite(z).all()
@@ -376,17 +374,16 @@ def test_units_of_the_fitted_graph_do_not_depend_on_what_is_beside_a_graph():
     together = Graph.disjoint_union([OTHER, RING])
     own_units, fitted_units = (RAE(relative=relative).fit(GRAPH) for relative in (True, False))
 
-    with pytest.warns(CutWarning):
-        alone = fitted_units.transform(OTHER)
+    alone = fitted_units.transform(OTHER, whole=True)
     assert np.allclose(fitted_units.transform(together)[:120], alone, atol=1e-5)
-    assert not np.allclose(own_units.transform(together)[:120], own_units.transform(OTHER, units="graph"), atol=1e-2)
+    assert not np.allclose(own_units.transform(together)[:120], own_units.transform(OTHER, whole=True), atol=1e-2)
 
 
 def test_two_copies_of_a_graph_get_equal_vectors(fitted):
     z = fitted.transform(Graph.disjoint_union([OTHER, OTHER]))
 
     assert np.allclose(z[:120], z[120:], atol=1e-6)
-    assert np.allclose(z[:120], fitted.transform(OTHER, units="graph"), atol=1e-5)
+    assert np.allclose(z[:120], fitted.transform(OTHER, whole=True), atol=1e-5)
 
 
 def test_nodes_in_equal_positions_get_equal_vectors():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import datetime
 import decimal
 import logging
@@ -20,6 +21,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import rae
 from plain import random_graph
 from rae import Graph, read_embeddings, write_embeddings
 from rae.errors import GraphError, MissingExtraError, RaeError
@@ -468,3 +470,14 @@ def test_numbers_that_lie_close_together_are_numbered_as_all_others_are(kind, en
     assert by_table.id_column.equals(by_hash.id_column)
     assert by_table.ids.tolist() == np.unique(edges).tolist()
     assert np.array_equal(by_table.targets, by_hash.targets)
+
+
+def test_a_graph_and_an_ego_graph_travel_to_another_process():
+    graph = Graph.from_edges([("ann", "bob"), ("bob", "cid")], weight=[2.0, 3.0], directed=True)
+    for sent in (graph, rae.ego_graph(graph, ["ann"], hops=1)):
+        came = copy.deepcopy(sent)
+        assert all(map(np.array_equal, came.arrays, sent.arrays))
+        assert came.channels.keys() == sent.channels.keys()
+        with pytest.raises(TypeError):
+            came.channels["out"] = came.offsets
+        assert (came.reach is None) == (sent.reach is None)

@@ -157,7 +157,7 @@ def test_a_model_embeds_another_graph():
     model = RAE(SMALL).fit(random_graph(100, 300))
     other = Graph.from_edges([("x", "y"), ("y", "z")])
 
-    z = model.transform(other, units="graph")
+    z = model.transform(other, whole=True)
 
     assert z.shape == (3, 24)
     assert np.allclose(z[0], z[2], atol=1e-7)
@@ -224,7 +224,7 @@ def test_many_graphs_in_one_pass_equal_one_by_one(readout):
     reduce = {"sum": np.sum, "mean": np.mean, "max": np.max}[readout]
 
     together = model.embed_graphs(graphs, readout=readout)
-    alone = np.stack([reduce(model.transform(g, units="graph"), axis=0) for g in graphs])
+    alone = np.stack([reduce(model.transform(g, whole=True), axis=0) for g in graphs])
 
     assert np.allclose(together, alone, atol=1e-4)
 

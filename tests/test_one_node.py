@@ -147,7 +147,7 @@ def test_a_graph_cut_by_hand_is_warned_of(fitted):
         part = cut_by_hand(graph, row, hops)
         given = None if x is None else x[graph.rows(part.ids)]
         for units in (None, "fit"):
-            with pytest.warns(CutWarning, match=rf"if they were cut out .* hops={model.hops}\).* pass units='graph'"):
+            with pytest.warns(CutWarning, match=rf"if they were cut out .* hops={model.hops}\).* pass whole=True"):
                 model.transform(part, given, nodes=[row], units=units)
 
 
@@ -165,7 +165,8 @@ def test_a_whole_graph_is_not_warned_of(fitted, tmp_path):
     model, graph, x = fitted
     small = rae.Graph.from_edges([(0, i) for i in range(1, 40)] + [(i, i + 1) for i in range(1, 30)])
     given = None if x is None else x[:40]
-    model.transform(small, given, units="graph")  # who asks for its own units says that it is whole
+    for units in ("graph", "fit"):
+        model.transform(small, given, units=units, whole=True)
     model.transform(graph, x)
     apart = rae.Graph.from_edges([(i, i + 1) for i in range(0, 20, 2)], ids=range(40))  # an ego graph is connected
     model.transform(apart, given, units="fit")

@@ -120,8 +120,8 @@ def test_fit_run_writes_by_default_where_rae_fit_does(here):
 
 def test_embed_file_writes_the_bytes_of_rae_embed(here):
     fit_run("edges.csv", out="run", config=CONFIG, page=False)
-    assert main(["embed", "run", "more.csv", "--out", "one.parquet", "--units", "graph", "--quiet"]) == 0
-    embedded = embed_file("run", "more.csv", out="deep/two.parquet", units="graph")
+    assert main(["embed", "run", "more.csv", "--out", "one.parquet", "--whole", "--quiet"]) == 0
+    embedded = embed_file("run", "more.csv", out="deep/two.parquet", whole=True)
 
     assert embedded.path.read_bytes() == Path("one.parquet").read_bytes()
     assert embedded.counts["nodes"] == 3

@@ -291,6 +291,7 @@ def kept(tmp_path_factory):
         ("all", {"added": [("n000", "", 1.0, "card")]}, r"a new node has an empty id \(''\); nothing was changed"),
         ("all", {"removed": [("n000", "n001")]}, r"edges to remove must be \(source, target, kind\) each"),
         ("all", {"removed": [("n000", "n001", "wire")]}, "not in the graph, first 'n000' to 'n001' of kind 'wire'"),
+        ("all", {"removed": [("n000", "n001", 0.0, "card")]}, "removed whole, got 1 to remove with the weight 0"),
         ("all", {"removed": [("n000", "n001", 20.0, "card")]}, "another weight in the graph, .*; an edge goes"),
         ("all", {"added": [("n000", "n001", 1.0, "card")], "doubled": "most"}, "doubled must be one of"),
         ("all", {"added": rae.Graph.from_edges([("n000", "n001")])}, "and those of this graph are not directed"),

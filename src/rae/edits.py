@@ -171,7 +171,12 @@ def check_edits(
 
     `width` and `names` are those of the feature columns that the model reads, 0 for structure alone.
     """
-    gone, _ = _read(removed, reading, ids, form, GONE)
+    gone, unweighted = _read(removed, reading, ids, form, GONE)
+    if unweighted:
+        raise GraphError(
+            f"an edge is removed whole, got {unweighted:,} to remove with the weight 0, which no edge has; leave the "
+            "weights of removed edges out"
+        )
     come, zeros = _read(added, reading, ids, form, COME)
     gone_rows = [ids.find(column) for column in gone[:2]]
     table = _feature_table(features, reading, width, names, ids)

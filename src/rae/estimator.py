@@ -137,6 +137,7 @@ class RAE(GraphTransformer):
         *,
         nodes: Any = None,
         units: str | None = None,
+        whole: bool = False,
         progress: Asked = None,
     ) -> Floats:
         """The vectors of this graph's nodes, in row order, whether or not the fit has seen them.
@@ -145,14 +146,13 @@ class RAE(GraphTransformer):
         are ids: only their vectors, in their order, the same bytes as the rows of all; only their surroundings are
         computed, after the measures of the graph, which are counted at the first call and kept with it. `units` says
         whose units an exact model measures in: "graph", each graph in its own, or "fit", those of the graph of the
-        fit, in which what one edge changes stays near that edge; by default as the setting `relative` says. Without
-        units, a small graph that has the shape of an ego graph is warned of: cut by hand it would lack what a vector
-        reads. After
-        `set_output(transform="pandas")` the vectors are a frame with the ids as its index.
+        fit, in which what one edge changes stays near that edge; by default as the setting `relative` says. A small
+        graph that has the shape of an ego graph is warned of, as a cut by hand lacks what vectors read; `whole` says
+        that it is none. After `set_output(transform="pandas")` the vectors are a frame with the ids as its index.
         """
         graph, features = joined(graph, self._expected(features))
         rows = None if nodes is None else graph.rows(nodes)
-        self._check_reach(graph, rows, units)
+        self._check_reach(graph, rows, units, whole)
         model = in_units_of(self.fitted, units)
         with shown(progress) as report:
             z = self._on_device(
@@ -170,6 +170,7 @@ class RAE(GraphTransformer):
         *,
         nodes: Any = None,
         units: str | None = None,
+        whole: bool = False,
         progress: Asked = None,
     ) -> pa.Table:
         """The vectors of this graph's nodes as an Arrow table: id, embedding.
@@ -179,7 +180,7 @@ class RAE(GraphTransformer):
         ['cid']
         """
         plain = copy.copy(self).set_output(transform="default")
-        z = plain.transform(graph, features, nodes=nodes, units=units, progress=progress)
+        z = plain.transform(graph, features, nodes=nodes, units=units, whole=whole, progress=progress)
         ids = joined(graph, None)[0].id_column
         return vector_table(ids if nodes is None else ids.take(pa.array(graph.rows(nodes))), z)
 
@@ -194,6 +195,7 @@ class RAE(GraphTransformer):
         dtype: str = "float32",
         model: str | None = None,
         units: str | None = None,
+        whole: bool = False,
         ray: str | None = None,
         ray_cores: int | None = None,
         shared: str | None = None,
@@ -205,7 +207,8 @@ class RAE(GraphTransformer):
         The rows that levels average are in memory, the vectors of all nodes never are. With `memory`, what
         the process may take, e.g. "4GiB", what does not fit goes to a folder beside the file, and the
         same call goes on where a killed one was. `half` keeps those intermediate rows in half precision,
-        `dtype` is that of the file, `model` a model file's checksum for its header, `units` as in `transform`.
+        `dtype` is that of the file, `model` a model file's checksum for its header, `units` and `whole` as in
+        `transform`.
 
         `ray` is the address of a Ray cluster to run on: "auto", "local", "ray://HOST:10001"; `path` must then be on a
         disk that all its hosts see, or `shared` a name, in an object store too, for files that they all see;
@@ -218,7 +221,7 @@ class RAE(GraphTransformer):
                 " asks for; pass both",
             )
         graph, features = joined(graph, self._expected(features))
-        self._check_reach(graph, None, units)
+        self._check_reach(graph, None, units, whole)
         fitted = in_units_of(self.fitted, units)
 
         def written(report: Progress | None) -> int:
@@ -438,10 +441,11 @@ class RAE(GraphTransformer):
             display.strip("columns of a vector", [b.width for b in blocks], [b.name for b in blocks]),
         )
 
-    def _check_reach(self, graph: Graph, rows: Any, units: str | None) -> None:
+    def _check_reach(self, graph: Graph, rows: Any, units: str | None, whole: bool) -> None:
         """Refuse vectors that read beyond the cut of an ego graph, or in units that its whole graph need not have."""
         if graph.reach is None:
-            self._warn_of_cut(graph, units)
+            if not whole:
+                self._warn_of_cut(graph)
             return
         model = in_units_of(self.fitted, units)
         if isinstance(model, ExactModel) and model.structure is not None and model.config.relative:
@@ -460,14 +464,13 @@ class RAE(GraphTransformer):
                 ),
             )
 
-    def _warn_of_cut(self, graph: Graph, units: str | None) -> None:
+    def _warn_of_cut(self, graph: Graph) -> None:
         """Warn of a graph that has the shape of an ego graph and may be cut out of a larger one.
 
-        Edges alone do not tell a part from a whole. But a part that misses what its ego's vector reads has fewer nodes
-        than the graph of the fit, and all of them are that near to the ego. Who asks for units of the graph says that
-        it is whole.
+        Edges alone do not tell a part from a whole. But one ego and what is near it, as a database gives them, have
+        fewer nodes than the graph of the fit, and all of these are as near to the ego as its vector reads, or nearer.
         """
-        if units == "graph" or not 0 < graph.n_nodes < self.fitted.n_nodes or len(graph.targets) == 0:
+        if not 0 < graph.n_nodes < self.fitted.n_nodes or len(graph.targets) == 0:
             return
         if (row := center_within(graph, self.hops)) is not None:
             ego = repr(graph.id_column[row].as_py())
@@ -476,7 +479,7 @@ class RAE(GraphTransformer):
                     f"all {graph.n_nodes:,} nodes are at most {self.hops} edges from {ego}, as far as a vector of this "
                     "model reads; if they were cut out of a larger graph, their vectors are wrong: cut by "
                     f"rae.ego_graph(graph, nodes, hops={self.hops}); if this is a whole graph, pass ",
-                    Argument("units", "graph"),
+                    Argument("whole", True),
                 ),
                 stacklevel=4,
             )

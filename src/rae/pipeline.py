@@ -210,7 +210,7 @@ def embed_file(
     force: bool = False,
     ray: str | None = None,
     ray_cores: int | None = None,
-    units: str | None = None,
+    whole: bool = False,
     device: str = "cpu",
     progress: Asked = None,
     **reading: Any,
@@ -218,7 +218,7 @@ def embed_file(
     """The file of another graph's vectors by a fitted model, as `rae embed` writes it.
 
     `model` is a run folder or a model file, `out` a .parquet or .csv file, or a folder (a name that ends in a slash)
-    for one Parquet file per part of the nodes and a manifest, `units` as in `RAE.transform`; everything else as in
+    for one Parquet file per part of the nodes and a manifest, `whole` as in `RAE.transform`; everything else as in
     `fit_run`. Each of them may be in
     an object store, by its URL: s3://, gs://, az://.
     A run knows how the tables of its fit were read, and reads those of today so, but for what `reading` says.
@@ -226,7 +226,7 @@ def embed_file(
     check_output(memory, half, dtype, ray)
     target, in_folder = place(out), os.fspath(out).endswith(("/", os.sep))
     how: dict[str, Any] = {
-        "memory": memory, "half": half, "dtype": dtype, "units": units, "device": device, "progress": progress,
+        "memory": memory, "half": half, "dtype": dtype, "whole": whole, "device": device, "progress": progress,
     }  # fmt: skip
     if is_url(model):
         how |= {"out": out, "force": force, "ray": ray, "ray_cores": ray_cores}
@@ -272,7 +272,7 @@ def embed_file(
         began = time.perf_counter()
         width = fitted.embed_to(
             os.fspath(target), inputs.graph, inputs.features,
-            memory=memory, half=half, dtype=dtype, model=checksum, units=units, ray=ray, ray_cores=ray_cores,
+            memory=memory, half=half, dtype=dtype, model=checksum, whole=whole, ray=ray, ray_cores=ray_cores,
             in_folder=in_folder, progress=report or False,
         )  # fmt: skip
     timings = {"read": inputs.seconds, "embed": time.perf_counter() - began}

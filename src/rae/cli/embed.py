@@ -21,11 +21,7 @@ if TYPE_CHECKING:
     "--out", required=True, metavar="FILE", help="file to write, .parquet (id, embedding) or .csv; or a folder/"
 )
 @click.option("--force", is_flag=True, help="replace the file that is there")
-@click.option(
-    "--units",
-    type=click.Choice(["fit", "graph"]),
-    help="measure in units of the graph of the fit, or of this whole graph  [default: as in the fit's settings]",
-)
+@click.option("--whole", is_flag=True, help="the graph is no part of a larger one: do not warn where it looks so")
 @memory_options
 @cluster_options
 @device_option

@@ -102,6 +102,13 @@ class Graph:
         check_channels(self.channels, len(targets))
         object.__setattr__(self, "channels", MappingProxyType(dict(self.channels)))
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What a copy in another process is made of."""
+        return {**self.__dict__, "channels": dict(self.channels)}
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        self.__dict__.update(state, channels=MappingProxyType(state["channels"]))
+
     # -------------------------------------------------------------------------- reading it
 
     @property

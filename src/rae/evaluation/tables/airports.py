@@ -93,7 +93,7 @@ def transferred(row: Row, dataset: str, seed: int, effort: Effort) -> Score:
 
 def _embedder(row: Row, dataset: str, seed: int, effort: Effort) -> Any:
     model = models.fitted(row, seed, effort, data.get(dataset.split(" to ")[0]).graph)
-    return lambda graph: models.chosen(row, model, model.transform(graph, units="graph"))
+    return lambda graph: models.chosen(row, model, model.transform(graph, whole=True))
 
 
 def _transfer_score(embed: Any, dataset: str) -> Score:
