@@ -44,7 +44,7 @@ slow: .venv/docs  ## run the slow tests; one builds the site as make docs does
 test-gpu: .venv/dev  ## run the tests that need a GPU, and keep their result in results/gpu.jsonl
 	@$(BIN)/python benchmarks/gpu.py --only suite
 
-cluster-test: .venv/dev  ## a small cluster in namespaces of this machine, a worker killed; skipped without the rights
+cluster-test: .venv/dev  ## a small cluster in namespaces of this machine; skipped without the rights
 	@$(BIN)/python benchmarks/cluster.py --quick --results $$(mktemp -d)
 
 check: .venv/dev  ## style, types and the one-way flow of imports

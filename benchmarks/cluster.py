@@ -414,7 +414,7 @@ def rehearse(options: Any, work: Path, say: Callable[..., Any]) -> None:
 
 
 def main() -> None:
-    arguments = parser(__doc__, "100,000 edges on two hosts, and a worker killed; skipped without the rights")
+    arguments = parser(__doc__, "100,000 edges on two hosts, without faults; skipped without the rights")
     arguments.add_argument("--edges", type=float, default=1e6)
     arguments.add_argument("--web-google", action="store_true")
     arguments.add_argument("--hosts", type=int, default=4)
@@ -423,7 +423,7 @@ def main() -> None:
     arguments.add_argument("--work", type=Path, help="folder that keeps graphs and results  [default: temporary]")
     options = arguments.parse_args()
     if options.quick:
-        options.edges, options.hosts, options.only, options.fault = 100_000, 2, ["plain"], ["embed:worker"]
+        options.edges, options.hosts, options.only = 100_000, 2, ["plain"]
         if reason := None if hosts.is_apart() else hosts.rights():
             raise SystemExit(print(f"skipped: {reason}"))
     in_namespaces = {"plain", "faults"} & set(options.only)
