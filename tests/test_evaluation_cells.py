@@ -17,6 +17,7 @@ from rae.evaluation.tables import GROUPS, TABLES, hubs, recovery
 
 TUNED = (  # choosing C takes minutes
     "recovery-plain", "node-tuned", "words", "activity", "rone", "transfer-tuned", "graph-tuned",
+    "held-out", "held-out-words",
 )  # fmt: skip
 NO_STAND_IN = {"house", "barbell"}  # the data themselves are small
 

@@ -29,6 +29,7 @@ CANDIDATES: dict[str, dict[str, Any]] = {
     "without 4-cycles": {"measure_weights": (1.5, 1.0, 0.3, 0.0)},
     "measures weigh alike": {"measure_weights": (1.0, 1.0, 1.0, 1.0)},
     "two levels": {"level_weights": (0.5, 0.25)},
+    "power 0.5": {"power": 0.5},
     "power 1.5": {"power": 1.5},
     "power 2": {"power": 2.0},
     "more noise": {"noise": 0.2},

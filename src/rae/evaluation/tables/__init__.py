@@ -3,7 +3,19 @@
 from __future__ import annotations
 
 from rae.evaluation.table_spec import Table
-from rae.evaluation.tables import airports, automorphism, graph, hubs, inductive, node, pictures, recovery, toy, words
+from rae.evaluation.tables import (
+    airports,
+    automorphism,
+    graph,
+    held_out,
+    hubs,
+    inductive,
+    node,
+    pictures,
+    recovery,
+    toy,
+    words,
+)
 
 TABLES: dict[str, Table] = {
     table.name: table
@@ -23,6 +35,8 @@ TABLES: dict[str, Table] = {
         airports.TRANSFER,
         airports.TUNED_TRANSFER,
         hubs.TABLE,
+        held_out.TABLE,
+        held_out.WORDS,
         inductive.TABLE,
         pictures.TABLE,
     )
@@ -30,7 +44,7 @@ TABLES: dict[str, Table] = {
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "toy": (toy.TABLE.name, recovery.TABLE.name, recovery.PLAIN.name, automorphism.TABLE.name),
-    "node": (node.TABLE.name, words.CITED.name, words.PAGES.name),
+    "node": (node.TABLE.name, words.CITED.name, words.PAGES.name, held_out.WORDS.name),
     "graph": (graph.TABLE.name, graph.TUNED.name),
     "roles": (
         airports.TABLE.name,
@@ -39,6 +53,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         airports.TRANSFER.name,
         airports.TUNED_TRANSFER.name,
         hubs.TABLE.name,
+        held_out.TABLE.name,
     ),
     "inductive": (inductive.TABLE.name,),
     "figures": (pictures.TABLE.name,),

@@ -74,10 +74,11 @@ def _few_floors(dataset: str, seed: int, effort: Effort) -> Scores:
 
 
 def _scored(rows: tuple[Row, ...], pages: Dataset, seed: int, effort: Effort) -> dict[str, Score]:
-    return {row.name: read(_made(row, pages), pages, seed, effort) for row in rows if row is not PICKED}
+    return {row.name: read(made(row, pages), pages, seed, effort) for row in rows if row is not PICKED}
 
 
-def _made(row: Row, pages: Dataset) -> Any:
+def made(row: Row, pages: Dataset) -> Any:
+    """The vectors of a floor."""
     graph, x = pages.graph, pages.features
     assert x is not None
     if row is RAW:
@@ -125,8 +126,8 @@ PAGES = Table(
     works=(
         Work(FEW_FLOORS, _few_floors, LARGE, 3),
         Work(FLOORS, _floors, SPLITS, 10),
-        *work_per_row(solved, (EXACT, UNTRAINED), LARGE, 3),
-        *work_per_row(solved, (EXACT, UNTRAINED), SPLITS, 10),
+        *work_per_row(solved, (EXACT, UNTRAINED, AGREE), LARGE, 3),
+        *work_per_row(solved, (EXACT, UNTRAINED, AGREE), SPLITS, 10),
         Work((WITHIN, NEIGHBOR, CONCAT), _trained, LARGE, 3),
         Work((WITHIN, NEIGHBOR, CONCAT), _trained, SPLITS, 10),
         *others.works(node.OTHERS, LARGE, 3, unasked=0),
