@@ -73,10 +73,12 @@ def rows_written(home: Any, rows: Any) -> Any:
 
 def limit(graph: rae.Graph, x: Any, model: rae.RAE) -> Callable[[], Any]:
     """As many rows, as wide as each level averages, read at random and added up."""
-    from mean_kernel import empty, sum_rows
+    from mean_kernel import sum_rows
+
+    from rae.memory import aligned_empty
 
     index = np.random.default_rng(0).integers(graph.n_nodes, size=len(graph.targets), dtype=np.int32)
-    tables = [empty((graph.n_nodes, min(level.aggregate.weight.shape))) for level in encoder(model).stack()]
+    tables = [aligned_empty((graph.n_nodes, min(level.aggregate.weight.shape))) for level in encoder(model).stack()]
     for table in tables:
         table[:] = 1
     return lambda: [sum_rows(index, table) for table in tables]

@@ -85,9 +85,17 @@ def install(site: Path, quick: bool) -> dict[str, float]:
     return seconds
 
 
+def write_small_graph(folder: Path) -> tuple[Path, Path]:
+    """The files of a graph of 34 nodes and of a table of features."""
+    edges, table = folder / "edges.csv", folder / "x.csv"
+    pairs = [(i, j) for i in range(34) for j in ((i + 1) % 34, i * i % 31, (5 * i + 2) % 34)]
+    edges.write_text("source,target\n" + "".join(f"n{i},n{j}\n" for i, j in pairs))
+    table.write_text("id,a,b\n" + "".join(f"n{i},{i % 3},{i % 7}\n" for i in range(34)))
+    return edges, table
+
+
 def run_job(command: tuple[str, ...], site: Path, threads: int) -> float:
     """Seconds of a job with the package in `site`, in a folder that has its input alone."""
-    edges = [(i, j) for i in range(34) for j in ((i + 1) % 34, i * i % 31, (5 * i + 2) % 34)]
     environment = {
         "PYTHONPATH": str(site),
         "RAE_THREADS": str(threads),
@@ -95,8 +103,7 @@ def run_job(command: tuple[str, ...], site: Path, threads: int) -> float:
         "OMP_WAIT_POLICY": "PASSIVE",  # as the command sets it
     }
     with tempfile.TemporaryDirectory() as work:
-        (Path(work) / "edges.csv").write_text("source,target\n" + "".join(f"n{i},n{j}\n" for i, j in edges))
-        (Path(work) / "x.csv").write_text("id,a,b\n" + "".join(f"n{i},{i % 3},{i % 7}\n" for i in range(34)))
+        write_small_graph(Path(work))
         return seconds_of([*command], Path(work), **environment)
 
 

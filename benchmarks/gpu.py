@@ -136,8 +136,8 @@ def tune_shape(x: torch.Tensor, offsets: torch.Tensor, index: torch.Tensor, leas
 def shapes(columns: int) -> list[tuple[int, int, int]]:
     """Rows, neighbours and warps of a program that are worth a trial."""
     wanted = ((2048, 8, 2), (2048, 8, 4), (4096, 8, 4), (4096, 16, 4), (8192, 16, 4), (1024, 4, 1), (1024, 4, 2))
-    found = {(max(1, entries // (columns * near)), near, warps) for entries, near, warps in wanted}
-    return sorted(shape for shape in found if shape[0] <= 128)
+    candidates = {(max(1, entries // (columns * near)), near, warps) for entries, near, warps in wanted}
+    return sorted(shape for shape in candidates if shape[0] <= 128)
 
 
 def hub(ledger: Ledger, n: int, copied: float) -> None:

@@ -12,7 +12,6 @@ and the checksums of the vectors stay there for embed_all.py and resume_after_ki
 
 from __future__ import annotations
 
-import hashlib
 import json
 import subprocess
 import sys
@@ -28,6 +27,7 @@ from recording import all_cores, parser, record
 import rae
 from rae.cli import main as rae_command
 from rae.evaluation.ledger import Line
+from rae.graph.folder import checksum
 from rae.memory import available_memory
 
 PARTS = BUILD, TRAIN, EMBED = "graph build", "200 training steps", "embed and write"
@@ -88,15 +88,9 @@ def call(part: str, work: Path, m: int, steps: int, memory: str, threads: str) -
         raise SystemExit(f"{part} failed")
 
 
-def sha256(path: Path) -> str:
-    """The checksum of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def remove_vectors(vectors: Path, seconds: float) -> None:
     """Replace a file of vectors by a JSON file of its checksum, its size and the seconds it took."""
-    facts = {"sha256": sha256(vectors), "seconds": seconds, "bytes": vectors.stat().st_size}
+    facts = {"sha256": checksum(vectors), "seconds": seconds, "bytes": vectors.stat().st_size}
     vectors.with_suffix(".json").write_text(json.dumps(facts))
     vectors.unlink()
 

@@ -143,8 +143,10 @@ def digest(text: bytes) -> str:
         value = json.loads(text)
     except ValueError:
         return "half"
-    kept = {name: part for name, part in value.items() if name not in MEASURED} if isinstance(value, dict) else value
-    return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
+    unchanging = (
+        {name: part for name, part in value.items() if name not in MEASURED} if isinstance(value, dict) else value
+    )
+    return hashlib.sha256(json.dumps(unchanging, sort_keys=True).encode()).hexdigest()
 
 
 def is_half(name: str, value: str, known: Known) -> bool:
@@ -238,11 +240,11 @@ def learn(command: Command, inputs: Path, work: Path) -> Known:
 def _observe(command: Command, start: Path, folder: Path) -> tuple[dict[str, str], float, int]:
     """The folder after a command that is not killed, its processor seconds, and its calls on files."""
     shutil.copytree(start, folder)
-    seen = folder.with_suffix(".calls")
-    handle = os.open(seen, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    counter = folder.with_suffix(".calls")
+    handle = os.open(counter, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     _, status, used = os.wait4(fork(folder, command.arguments, lambda: os.write(handle, b".")), 0)
     code, seconds = os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime
-    calls, after = seen.stat().st_size, snapshot(folder)
+    calls, after = counter.stat().st_size, snapshot(folder)
     os.close(handle)
     shutil.rmtree(folder)
     if code:
@@ -267,9 +269,9 @@ def trial(known: Known, kind: str, folder: Path, draw: random.Random) -> Counter
         count["killed"] = killed_after(fork(folder, arguments), draw.uniform(0, known.seconds))
     else:
         count["killed"] = kill_program(folder, arguments, known.seconds, draw)
-    found = snapshot(folder)
-    half = [name for name, value in found.items() if value and is_visible(name) and is_half(name, value, known)]
-    lost = [name for name in known.before if is_lost(name, found, known)]
+    left_over = snapshot(folder)
+    half = [name for name, value in left_over.items() if value and is_visible(name) and is_half(name, value, known)]
+    lost = [name for name in known.before if is_lost(name, left_over, known)]
     code = done(fork(folder, arguments))
     text = folder.with_suffix(".log").read_text()
     end = snapshot(folder)
@@ -283,17 +285,17 @@ def trial(known: Known, kind: str, folder: Path, draw: random.Random) -> Counter
     return count
 
 
-def is_lost(name: str, found: dict[str, str], known: Known) -> bool:
+def is_lost(name: str, files: dict[str, str], known: Known) -> bool:
     """Whether something that was there before a killed command is neither as it was nor as it will be.
 
     A folder that is replaced may be gone while all files of the old or of the new one lie elsewhere, hidden. Roles and
     page are computed from the vectors beside them, and may be gone.
     """
-    if found.get(name) in (known.before[name], known.after.get(name)) or is_derived(name):
+    if files.get(name) in (known.before[name], known.after.get(name)) or is_derived(name):
         return False
     top = name.split("/")[0]
     for each in (known.before, known.after):
-        if {value for n, value in each.items() if n.split("/")[0] == top and not is_derived(n)} <= set(found.values()):
+        if {value for n, value in each.items() if n.split("/")[0] == top and not is_derived(n)} <= set(files.values()):
             return False
     return True
 

@@ -23,7 +23,7 @@ def sum_rows(index: Any, x: Any) -> None:
     mean(torch.from_numpy(x), offsets, index, np.zeros(len(offsets) - 1, np.int64))
 
 
-def mean_in_tiles(offsets: Any, targets: Any, rows: Any, width: int) -> Callable[..., None]:
+def mean_in_tiles(offsets: Any, targets: Any, rows: Any) -> Callable[..., None]:
     """A function that computes every mean({u} ∪ N(u)) tile by tile, as embedding does, into an array if given one."""
     n, table = len(offsets) - 1, torch.from_numpy(rows)
 
@@ -53,8 +53,3 @@ def cache_aligned(rows: Any) -> Any:
     out = aligned_empty(rows.shape, rows.dtype)
     out[:] = rows
     return out
-
-
-def empty(shape: tuple[int, int]) -> Any:
-    """An uninitialised float32 array that begins at a cache line."""
-    return aligned_empty(shape)

@@ -62,9 +62,9 @@ def faithfulness(k: int = 10) -> dict[str, object]:
         began = time.perf_counter()
         xy = draw()
         numbers[f"{name}_seconds"] = round(time.perf_counter() - began, 2)
-        apart = ((xy[:, None] - xy[None]) ** 2).sum(-1)
-        np.fill_diagonal(apart, np.inf)
-        near = np.argsort(apart, axis=1)[:, : 2 * k]
+        squares = ((xy[:, None] - xy[None]) ** 2).sum(-1)
+        np.fill_diagonal(squares, np.inf)
+        near = np.argsort(squares, axis=1)[:, : 2 * k]
         share = np.mean([np.isin(index[i, :k], near[i]).mean() for i in range(len(z))])
         numbers[name] = round(float(share), 3)
     return numbers

@@ -22,13 +22,14 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 import torch
-from mean_kernel import cache_aligned, empty, mean_in_tiles, sum_rows
+from mean_kernel import cache_aligned, mean_in_tiles, sum_rows
 from measurements import spread
 from power_law import draw_edges
 from recording import parser, record, web_google
 
 import rae
 from rae.evaluation.ledger import Line
+from rae.memory import aligned_empty
 
 LIMIT, TORCH = "limit: rows read at random", "torch.sparse CSR"
 LIMIT_BY_LOOP, LIMIT_BY_KERNEL = "limit, by a loop", "limit, by our kernel"
@@ -74,14 +75,14 @@ def ways_to_mean(graph: rae.Graph, local: rae.Graph, width: int) -> dict[str, Wa
     csr, csr32, csr_local = torch_csr(mean, np.int64), torch_csr(mean, np.int32), torch_csr(averaging(local), np.int64)
     ends, entries = csr32.crow_indices(), csr32.col_indices()
     dense, dense_local = torch.from_numpy(x), torch.from_numpy(x_local)
-    ours = mean_in_tiles(graph.offsets, graph.targets, x, width)
+    ours = mean_in_tiles(graph.offsets, graph.targets, x)
     return {
         LIMIT_BY_LOOP: lambda: sum_rows(random_targets, x),
-        LIMIT_BY_KERNEL: mean_in_tiles(graph.offsets, random_targets, x, width),
+        LIMIT_BY_KERNEL: mean_in_tiles(graph.offsets, random_targets, x),
         "ours": ours,
-        "ours, all means kept": lambda: ours(empty((n, width))),  # a new array, as the others return
-        "ours, half precision": mean_in_tiles(graph.offsets, graph.targets, half, width),
-        "ours, locality order": mean_in_tiles(local.offsets, local.targets, x_local, width),
+        "ours, all means kept": lambda: ours(aligned_empty((n, width))),  # a new array, as the others return
+        "ours, half precision": mean_in_tiles(graph.offsets, graph.targets, half),
+        "ours, locality order": mean_in_tiles(local.offsets, local.targets, x_local),
         TORCH: lambda: csr @ dense,
         "torch.sparse CSR, 32-bit indices": lambda: csr32 @ dense,
         "torch.sparse.mm, reduce='sum'": lambda: torch.sparse.mm(csr, dense, "sum"),

@@ -55,10 +55,10 @@ class Newcomer:
         place = self.folder if self.root is None else Path("/") / self.folder.relative_to(self.root)
         inside = ["chroot", str(self.root)] if self.root is not None else []
         line = f"cd {place} && exec {shlex.join(words)}"
-        kept = [f"{name}={value}" for name, value in os.environ.items() if name.startswith("PIP_")]
+        variables = [f"{name}={value}" for name, value in os.environ.items() if name.startswith("PIP_")]
         began = time.perf_counter()
         done = subprocess.run(
-            [*inside, "/usr/bin/env", "-i", "PATH=/usr/bin:/bin", f"HOME={place}", *kept, "sh", "-c", line],
+            [*inside, "/usr/bin/env", "-i", "PATH=/usr/bin:/bin", f"HOME={place}", *variables, "sh", "-c", line],
             capture_output=True,
             text=True,
         )

@@ -18,7 +18,6 @@ itself on small graphs.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 import statistics
@@ -30,12 +29,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from first_fit import write_small_graph
 from graph_build import skewed_edges
 from power_law import draw_edges, name
 from processes import CommandError, ProcessResult, run_process
 from recording import all_cores, parser, record, web_google
 
 from rae.evaluation.ledger import Ledger, Line
+from rae.graph.folder import checksum
 
 HERE, ROOT = Path(__file__).parent, Path(__file__).parent.parent
 TABLE = "old-and-new"
@@ -125,17 +126,12 @@ def resumed(threads: int, *words: object) -> Callable[[Version], Samples]:
         first = run_process(version.command((*words, "--out", whole), threads))
         killed = run_process(version.command((*words, "--out", again), threads), kill_after=first.seconds / 2)
         last = run_process(version.command((*words, "--out", again), threads))
-        if digest(whole) != digest(again):
+        if checksum(whole) != checksum(again):
             raise SystemExit(f"{version.label}: the resumed run gave other bytes")
         both = Sample(killed.cpu_s + last.cpu_s, killed.seconds + last.seconds, max(killed.peak_gib, last.peak_gib))
         return {"uninterrupted": [sample(first)], "killed half way and resumed": [both]}
 
     return measure
-
-
-def digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def after_install(threads: int) -> Callable[[Version], Samples]:
@@ -144,8 +140,7 @@ def after_install(threads: int) -> Callable[[Version], Samples]:
 
     def measure(version: Version) -> Samples:
         with tempfile.TemporaryDirectory(dir=version.home) as work:
-            site, edges, table = Path(work) / "site", Path(work) / "edges.csv", Path(work) / "x.csv"
-            write_small_graph(edges, table)
+            site, (edges, table) = Path(work) / "site", write_small_graph(Path(work))
             sources = shutil.copytree(version.sources, Path(work) / "sources")
             options = ("--quiet", "--no-deps", "--no-build-isolation", "--target", site)
             samples = {"pip install --no-deps .": [run(version, "-m", "pip", "install", *options, sources)]}
@@ -167,13 +162,6 @@ def after_install(threads: int) -> Callable[[Version], Samples]:
         return sample(run_process(version.command(words, threads, **environment)))
 
     return measure
-
-
-def write_small_graph(edges: Path, table: Path) -> None:
-    """The graph of 34 nodes of first_fit.py, and a table of features."""
-    pairs = [(i, j) for i in range(34) for j in ((i + 1) % 34, i * i % 31, (5 * i + 2) % 34)]
-    edges.write_text("source,target\n" + "".join(f"n{i},n{j}\n" for i, j in pairs))
-    table.write_text("id,a,b\n" + "".join(f"n{i},{i % 3},{i % 7}\n" for i in range(34)))
 
 
 # ----------------------------------------------------------------------------------------- the jobs

@@ -391,7 +391,7 @@ def old_and_new(lines: Measurements) -> str:
     rows = lines.of(OLD_AND_NEW)
     if not rows:
         return ""
-    old, new = ({line[key] for line in found} for key, found in (("old", [x["settings"] for x in rows]), ("new", rows)))
+    old, new = ({line[key] for line in each} for key, each in (("old", [x["settings"] for x in rows]), ("new", rows)))
     slower = sum(line["cpu_ratio"] > SLOWER for line in rows)
     ratios = [line["cpu_ratio"] for line in rows]
     words = (

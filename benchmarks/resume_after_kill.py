@@ -19,6 +19,7 @@ from power_law import graph_folder, name
 from recording import all_cores, parser, record
 
 import rae
+from rae.graph.folder import checksum
 
 
 def uninterrupted(work: Path, m: int, memory: str, threads: int) -> dict:
@@ -45,7 +46,7 @@ def main() -> None:
         command = (model, graph, out, options.memory, options.threads)
         killed = growth.embed(*command, kill_after=whole["seconds"] / 2)
         resumed = growth.embed(*command)
-        same = growth.sha256(out) == whole["sha256"]
+        same = checksum(out) == whole["sha256"]
         out.unlink()
     record(
         *(options.results, "resume-after-kill", name(m), "killed with -9 half way, resumed"),

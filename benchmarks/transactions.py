@@ -102,12 +102,12 @@ def clustering(x: np.ndarray, labels: np.ndarray, seed: int, scaling: str) -> di
     if len(rows) > CLUSTERED:
         rows = np.sort(rng.choice(rows, CLUSTERED, replace=False))
     x = x[rows] if scaling == "as they come" else StandardScaler().fit_transform(x[rows])
-    found = KMeans(len(ROLES), n_init=4, random_state=seed).fit_predict(x)
+    groups = KMeans(len(ROLES), n_init=4, random_state=seed).fit_predict(x)
     many = KMeans(MANY, n_init=1, random_state=seed).fit_predict(x)
     fraud = np.isin(labels[rows], [ROLES.index(role) for role in SCHEMES])
     share = np.bincount(many, fraud, MANY) / np.maximum(np.bincount(many, minlength=MANY), 1)
     return {
-        "v_measure": round(100 * v_measure_score(labels[rows], found), 1),
+        "v_measure": round(100 * v_measure_score(labels[rows], groups), 1),
         "in_own_roles": round(100 * float((share[many[fraud]] > 0.5).mean()), 1),
     }
 
@@ -122,11 +122,11 @@ def main() -> None:
         (line["row"], line["settings"]["rows"], line["settings"]["seed"]) for line in given.results.read("transactions")
     }
     for seed in range(seeds):
-        made = rae.datasets.transactions(n_rows=n_rows, seed=seed)
-        ids = made.accounts["account"]
-        labels = np.array([ROLES.index(role) for role in made.accounts["role"].to_pylist()])
+        drawn = rae.datasets.transactions(n_rows=n_rows, seed=seed)
+        ids = drawn.accounts["account"]
+        labels = np.array([ROLES.index(role) for role in drawn.accounts["role"].to_pylist()])
         settings = {"rows": n_rows, "seed": seed}
-        whole = Graph.from_dataframe(made.table, ids=ids, weight="amount", directed=True)
+        whole = Graph.from_dataframe(drawn.table, ids=ids, weight="amount", directed=True)
         floors = {
             "floor: log-degree": log_degree,
             "floor: two-hop statistics": two_hop_statistics,
@@ -141,7 +141,7 @@ def main() -> None:
         for row, read in READ.items():
             if (row, n_rows, seed) in done:
                 continue
-            graph = Graph.from_dataframe(made.table, ids=ids, **read)
+            graph = Graph.from_dataframe(drawn.table, ids=ids, **read)
             began = time.perf_counter()
             model = rae.RAE().fit(graph)
             z = model.transform(graph)

@@ -153,13 +153,13 @@ class Expected:
         """Whether the run, opened anew, is a full pass over this graph."""
         run, graph = Run.open(run.path), self.graph()
         ids, z = run.embeddings()
-        found = run.graph()
+        actual = run.graph()
         return (
             ids.equals(graph.id_column)
             and same(z, run.model().transform(graph, self.features, units="fit"))
-            and found.targets.tolist() == graph.targets.tolist()
-            and all(same(found.channels[name], channel) for name, channel in graph.channels.items())
-            and found.offsets.tolist() == graph.offsets.tolist()
+            and actual.targets.tolist() == graph.targets.tolist()
+            and all(same(actual.channels[name], channel) for name, channel in graph.channels.items())
+            and actual.offsets.tolist() == graph.offsets.tolist()
             and (self.features is None or same(run.features(), self.features))
         )
 
@@ -167,15 +167,15 @@ class Expected:
         """Whether the vector of a node that is not there yet is the row of a full pass with it."""
         near = self.rng.choice(self.n, size=int(self.rng.integers(0, 5)), replace=False)
         own = random_features(self.rng, self.kind, 1)
-        kept, rows = dict(self.edges), self.rows({(int(v), self.n) for v in near}, self.n + 1)
-        asked = {"weights": [float(row[2]) for row in rows], "kinds": [row[3] for row in rows]}
-        asked["directions"] = ["out" if row[0] == self.n else "in" for row in rows]
+        before, rows = dict(self.edges), self.rows({(int(v), self.n) for v in near}, self.n + 1)
+        possible = {"weights": [float(row[2]) for row in rows], "kinds": [row[3] for row in rows]}
+        possible["directions"] = ["out" if row[0] == self.n else "in" for row in rows]
         fields = {"weights": "weight", "kinds": "kind", "directions": "directed"}
-        given = {name: values for name, values in asked.items() if self.form.get(fields[name])}
+        given = {name: values for name, values in possible.items() if self.form.get(fields[name])}
         ids = [name(v if u == self.n else u) for u, v, _, _ in rows]
         vector = run.embed(neighbours=ids, features=own, **given)
         self.merge(rows)
-        graph, self.edges = self.graph(n=self.n + 1), kept
+        graph, self.edges = self.graph(n=self.n + 1), before
         features = self.features
         if features is not None:
             features = np.vstack([features, own]) if self.kind == "dense" else sp.csr_array(sp.vstack([features, own]))

@@ -39,13 +39,13 @@ def filled(text: str) -> str:
     return MARK.sub(_filled_mark, text)
 
 
-def _filled_mark(found: re.Match[str]) -> str:
-    result = evaluate(found["call"])
-    is_block = found["body"].startswith("\n")
-    start = found.string.rfind("\n", 0, found.start()) + 1
-    if not is_block and not found.string[start : found.start()].strip():
-        raise ValueError(f"a number must not begin a line, Markdown takes the line for HTML: {found[0]}")
-    return f"<!--= {found['call']} -->" + (f"\n{result}\n" if is_block else result) + "<!--/-->"
+def _filled_mark(mark: re.Match[str]) -> str:
+    result = evaluate(mark["call"])
+    is_block = mark["body"].startswith("\n")
+    start = mark.string.rfind("\n", 0, mark.start()) + 1
+    if not is_block and not mark.string[start : mark.start()].strip():
+        raise ValueError(f"a number must not begin a line, Markdown takes the line for HTML: {mark[0]}")
+    return f"<!--= {mark['call']} -->" + (f"\n{result}\n" if is_block else result) + "<!--/-->"
 
 
 def evaluate(call: str) -> str:

@@ -106,6 +106,27 @@ def load(monkeypatch):
 
 
 @pytest.fixture
+def z(tmp_path):
+    """A file for vectors."""
+    return tmp_path / "z.parquet"
+
+
+@pytest.fixture
+def threads():
+    """A call that sets how many threads there are, until the test ends."""
+    yield runtime.set_threads
+    runtime.set_threads(None)
+
+
+@pytest.fixture
+def small_steps(monkeypatch):
+    """No update is folded in by itself, and a full pass is never cheaper."""
+    monkeypatch.setattr("rae.updater.FOLD_NUMBERS", 0)
+    monkeypatch.setattr("rae.updater.FOLD_SHARE", float("inf"))
+    monkeypatch.setattr("rae.engine.live.MOST_SHARE", float("inf"))
+
+
+@pytest.fixture
 def small_pieces(monkeypatch):
     """A graph of some hundred edges is built in as many pieces as a large one."""
     monkeypatch.setattr("rae.graph.builder.BATCH", 90)

@@ -229,7 +229,7 @@ def vectors_with_ties():
 def test_roles_by_parts_are_those_of_one_machine(tmp_path, monkeypatch, in_folder):
     monkeypatch.setattr("rae.roles.model.SAMPLE_ROWS", 500)
     for module in ("model", "cluster"):
-        monkeypatch.setattr(f"rae.roles.{module}.ASSIGN_ROWS", 300)
+        monkeypatch.setattr(f"rae.roles.{module}.CHUNK_ROWS", 300)
     z = vectors_with_ties()
     ids = np.arange(len(z))
     path = tmp_path / ("vectors" if in_folder else "z.parquet")

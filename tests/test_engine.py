@@ -50,17 +50,6 @@ def on_disk(path, model, graph, x, cut=MANY, **options):
     return path.read_bytes()
 
 
-@pytest.fixture
-def z(tmp_path):
-    return tmp_path / "z.parquet"
-
-
-@pytest.fixture
-def threads():
-    yield set_threads
-    set_threads(None)
-
-
 # ---------------------------------------------------------------------------------- the same bytes
 
 

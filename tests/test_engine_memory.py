@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from elsewhere import exit_code
 from plain import random_graph
-from rae import RAE, Config, Run, estimator, set_threads
+from rae import RAE, Config, Run, estimator
 from rae.cli.program import main
 from rae.engine import embed, embed_to, encoder_models, stream
 from rae.errors import ConfigError, FeatureError, FileError, GraphError, NotFittedError
@@ -23,17 +23,6 @@ N = 5000
 GRAPH = random_graph(N, 20_000, seed=3)
 WORDS = sp.random_array((N, 30), density=0.1, rng=np.random.default_rng(2), dtype=np.float32).tocsr()
 SMALL = Config(dims=(24, 8), fanout=(3, 3), steps=0)
-
-
-@pytest.fixture
-def z(tmp_path):
-    return tmp_path / "z.parquet"
-
-
-@pytest.fixture
-def threads():
-    yield set_threads
-    set_threads(None)
 
 
 # ------------------------------------------------------------------------------- never all of it

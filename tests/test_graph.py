@@ -453,7 +453,7 @@ def test_pyg_data_that_names_nodes_beyond_its_number_is_refused():
         Graph.from_pyg(Data(edge_index=torch.tensor([[0], [5]]), num_nodes=2))
     with pytest.raises(GraphError, match=r"shape \(2, m\)"):
         Graph.from_pyg(Data(edge_index=torch.zeros(3, 2, dtype=torch.long), num_nodes=2))
-    with pytest.raises(GraphError, match="one entry per node"):
+    with pytest.raises(GraphError, match="one entry per row"):
         Graph.from_pyg(Data(edge_index=torch.tensor([[0], [1]]), num_nodes=2), ids=[1])
 
 

@@ -288,7 +288,7 @@ def test_a_node_between_two_roles_has_a_low_confidence(three):
 
 def test_chunks_do_not_change_the_answer(three, monkeypatch):
     z, _, roles = three
-    monkeypatch.setattr("rae.roles.model.ASSIGN_ROWS", 7)
+    monkeypatch.setattr("rae.roles.model.CHUNK_ROWS", 7)
 
     np.testing.assert_array_equal(roles.predict(z), roles.labels)
 

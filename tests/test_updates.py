@@ -41,14 +41,6 @@ def table_of(rows, values):
     return rae.FeatureTable(ids, np.asarray(values, np.float32), tuple("abcde"))
 
 
-@pytest.fixture
-def small_steps(monkeypatch):
-    """Nothing is folded in by itself, and a full pass is never cheaper."""
-    monkeypatch.setattr(updater, "FOLD_NUMBERS", 0)
-    monkeypatch.setattr(updater, "FOLD_SHARE", float("inf"))
-    monkeypatch.setattr(live, "MOST_SHARE", float("inf"))
-
-
 def new_run(path, edges, features=None, **options):
     return rae.fit_run(graph_of(edges), features, out=path, page=False, **options)
 

@@ -11,7 +11,6 @@ import pytest
 import scipy.sparse as sp
 
 import rae
-from rae import updater
 from rae.engine import live
 from rae.engine.live import Live
 from rae.errors import FeatureError, GraphError, RaeError
@@ -30,14 +29,6 @@ FORMS = {
     "counted": {"directed": True, "doubled": "count"},
     "all": {"weight": True, "directed": True, "kind": True},
 }
-
-
-@pytest.fixture
-def small_steps(monkeypatch):
-    """Nothing is folded in by itself, and a full pass is never cheaper."""
-    monkeypatch.setattr(updater, "FOLD_NUMBERS", 0)
-    monkeypatch.setattr(updater, "FOLD_SHARE", float("inf"))
-    monkeypatch.setattr(live, "MOST_SHARE", float("inf"))
 
 
 def same_bytes(a, b):

@@ -1,6 +1,6 @@
 """Every setting of every model, its default and its meaning. The only home of a default.
 
-ExactConfig   the exact model: J_within solved; what `RAE()` and `rae fit` use unless told otherwise
+ExactConfig   the exact model: J_within solved; what `RAE()` and `rae fit` use by default
 Config        the trained model: the paper's encoder and its losses
 
 The command line makes its flags from these fields, the checkpoint stores them, and the

@@ -60,10 +60,10 @@ def bars(title: str, values: Sequence[float], labels: Sequence[str]) -> str:
     marks = []
     for i, (value, label) in enumerate(zip(values, labels, strict=True)):
         x, high = i * (BAR + GAP), HIGH * value / largest
-        said = escape(f"{label}: {_text(value)}")
+        tooltip = escape(f"{label}: {_text(value)}")
         marks.append(
             f'<rect x="{x}" y="{HIGH - high:.1f}" width="{BAR}" height="{high:.1f}" fill="#4c78a8">'
-            f"<title>{said}</title></rect>"
+            f"<title>{tooltip}</title></rect>"
             f'<text x="{x + BAR / 2:g}" y="{HIGH + 11}" text-anchor="middle" font-size="9" fill="currentColor">'
             f"{escape(label)}</text>"
         )

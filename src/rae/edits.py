@@ -370,7 +370,7 @@ def _merged(rows: Sequence[Ints], batch: Batch, form: EdgeForm) -> Arcs:
     values = replace(form.values, weighted=batch.weight is not None)
     nodes, codes = np.unique(np.concatenate([us, vs]), return_inverse=True)
     ends, column = codes.reshape(2, -1), pa.array(np.arange(len(nodes)))
-    small = Graph._from_rows(ends[0], ends[1], column, values, batch.weight, batch.kind)
+    small = Graph.from_rows(ends[0], ends[1], column, values, batch.weight, batch.kind)
     arcs, places = small.arcs(), np.array([form.kinds.index(kind) for kind in small.kinds] or [0])
     return Arcs(nodes[arcs.source], nodes[arcs.target], arcs.weight, places[arcs.kind], small.counts.self_loops)
 

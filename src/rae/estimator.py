@@ -7,7 +7,7 @@ import inspect
 import logging
 import os
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -33,6 +33,7 @@ from rae.fitting import fit_exact, fit_trained
 from rae.graph import Graph
 from rae.graph.frames import is_frame, vector_table
 from rae.io.json_features import read_names
+from rae.memory import row_runs
 from rae.model import checkpoint
 from rae.model.checkpoint import Fitted
 from rae.model.encoder import Encoder
@@ -251,9 +252,9 @@ class RAE(GraphTransformer):
     ) -> Floats:
         """fit, then the vectors of the same graph."""
         with shown(progress) as report:
-            asked = report or False
-            self.fit(graph, y, features=features, feature_names=feature_names, progress=asked)
-            return self.transform(graph, features, progress=asked)
+            reporter = report or False
+            self.fit(graph, y, features=features, feature_names=feature_names, progress=reporter)
+            return self.transform(graph, features, progress=reporter)
 
     def embed_graphs(
         self, graphs: Sequence[Graph], features: Sequence[Any] | None = None, *, readout: str | None = None
@@ -274,7 +275,7 @@ class RAE(GraphTransformer):
         _check_many(graphs, features)
         model = in_units_of(model, "fit")
         parts = []
-        for start, stop in _groups([g.n_nodes for g in graphs], _NODES_AT_ONCE):
+        for start, stop in row_runs(np.cumsum([0, *(g.n_nodes for g in graphs)]), _NODES_AT_ONCE):
             chosen = None if features is None else self._expected(features[start:stop])
             graph, given = joined(graphs[start:stop], chosen)
             z = embed(models_of(model, graph, given))
@@ -309,10 +310,10 @@ class RAE(GraphTransformer):
         A GPU whose memory is not enough leaves the work to the CPU, and says so.
         """
         trains = fitting and isinstance(self.config, Config)
-        asked = self.device
-        if by_cpu or (asked == "auto" and (bounded or trains)):
-            asked = "cpu"  # too little work, or work that the CPU does as well
-        name = chosen_device(asked, len(graph.targets), 0 if bounded else device_bytes(graph, self._width_on_device))
+        device = self.device
+        if by_cpu or (device == "auto" and (bounded or trains)):
+            device = "cpu"  # too little work, or work that the CPU does as well
+        name = chosen_device(device, len(graph.targets), 0 if bounded else device_bytes(graph, self._width_on_device))
         try:
             with on_device(name):
                 return work()
@@ -595,14 +596,3 @@ def _read_out(z: Floats, sizes: Any, readout: str) -> Floats:
         return np.hstack([count, np.log1p(count), total / count, total])
     out: Floats = total / count if readout == "mean" else total
     return out
-
-
-def _groups(sizes: list[int], most: int) -> Iterator[tuple[int, int]]:
-    """Cut a list into runs whose sizes add up to `most` or less (a larger one stands alone)."""
-    start, total = 0, 0
-    for i, size in enumerate(sizes):
-        if total and total + size > most:
-            yield start, i
-            start, total = i, 0
-        total += size
-    yield start, len(sizes)

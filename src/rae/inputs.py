@@ -1,7 +1,7 @@
 """Inputs of a fit: edges and features are read, joined by id and counted.
 
 What a user may want to know (columns that were read, nodes that were added, rows that were dropped,
-the counts) is logged at INFO by the logger `rae.inputs`; the command line shows it unless told --quiet.
+the counts) is logged at INFO by the logger `rae.inputs`; the command line shows it without --quiet.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ def _is_pairs(graph: Graph) -> bool:
     """Whether every edge has an end without another edge, as those of a node table have: of an id and a value."""
     import numpy as np
 
-    for first in range(0, graph.n_nodes, 1 << 16):  # most graphs are told by their first nodes
+    for first in range(0, graph.n_nodes, 1 << 16):  # of most graphs the first nodes suffice
         offsets = np.asarray(graph.offsets[first : first + (1 << 16) + 1])
         degree = np.diff(offsets)
         ends = np.asarray(graph.targets[offsets[0] : offsets[-1]])[np.repeat(degree > 1, degree)].astype(np.int64)
@@ -265,7 +265,6 @@ def _build_graph(opened: EdgeFile, path: str, memory: int | str, out: Path | Non
 
     from rae.engine import memory_bytes
     from rae.engine.layout import PROGRAM
-    from rae.io.build import build_opened
 
     budget, needed = memory_bytes(memory), _reading_bytes(opened, path)
     least = PROGRAM + (BUILD_BYTES if needed is None else min(needed, BUILD_BYTES))
@@ -279,7 +278,7 @@ def _build_graph(opened: EdgeFile, path: str, memory: int | str, out: Path | Non
         )
     room = max(0, (budget - PROGRAM - BUILD_BYTES) // 2)
     with _place_of_graph(out) as folder:  # mapped files outlive their names
-        graph = build_opened(opened, folder, force=True, room=room, report=stages(progress))
+        graph = opened.build(folder, force=True, memory=room, report=stages(progress))
     pa.default_memory_pool().release_unused()  # Arrow keeps what reading took
     return graph
 
@@ -322,9 +321,9 @@ def _reading_bytes(opened: EdgeFile, path: str) -> int | None:
 
 def _ranks(graph: Graph) -> Any:
     """The rank of each row's id among all ids.  -> (n,)"""
-    from rae.graph.ids import coded
+    from rae.graph.ids import codes_and_ids
 
-    return coded(graph.id_column)[0]
+    return codes_and_ids(graph.id_column)[0]
 
 
 # ---------------------------------------------------------------------------------- features

@@ -36,7 +36,7 @@ class Interrupts:
         self.received: Interrupted | None = None
         self.settled = False
         self._ended, self._sending = threading.Event(), threading.Lock()
-        self._opener = opener  # the frame that opened the block; whoever imports that one is not our concern
+        self._opener = opener  # the frame that opened the block: an import that this frame is in does not count
 
     def settle(self) -> None:
         """Take no further signal: the command is over, or ends in its own way."""
@@ -79,13 +79,13 @@ class Interrupts:
 
 def _is_handled(raised: BaseException) -> bool:
     """Whether the main thread is in an except or finally block because of this exception."""
-    waiting, seen = [sys.exception()], set[int]()
+    waiting, visited = [sys.exception()], set[int]()
     while waiting:
         error = waiting.pop()
         if error is raised:
             return True
-        if error is not None and id(error) not in seen:
-            seen.add(id(error))
+        if error is not None and id(error) not in visited:
+            visited.add(id(error))
             waiting += [error.__context__, error.__cause__]
     return False
 
@@ -95,7 +95,7 @@ _active: Interrupts | None = None
 
 @contextlib.contextmanager
 def _installed(interrupts: Interrupts) -> Iterator[None]:
-    """Handle the signals that have their default effect; those that somebody handles or ignores stay."""
+    """Handle the signals that have their default effect; those with a handler, or that are ignored, stay."""
     global _active
     defaults = (signal.SIG_DFL, signal.default_int_handler)
     before: dict[int, Any] = {n: signal.getsignal(n) for n in _SIGNALS if signal.getsignal(n) in defaults}

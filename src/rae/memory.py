@@ -36,6 +36,20 @@ def row_chunks(n: int, size: int) -> Iterator[tuple[int, int]]:
     return ((start, min(n, start + size)) for start in range(0, n, size))
 
 
+def row_runs(offsets: Any, most: int) -> Iterator[tuple[int, int]]:
+    """(first, last) of runs of rows with at most so many entries in all; a row that has more is alone.
+
+    >>> list(row_runs([0, 2, 3, 9, 10], 3))
+    [(0, 2), (2, 3), (3, 4)]
+    """
+    a, n = 0, len(offsets) - 1
+    while a < n:
+        b = int(np.searchsorted(offsets, offsets[a] + most, "right")) - 1
+        b = min(max(b, a + 1), n)
+        yield a, b
+        a = b
+
+
 def mapped(array: Any) -> mmap.mmap | None:
     """The mapped file that an array is a view of, None for an array in memory."""
     base = getattr(array, "base", None)

@@ -119,8 +119,8 @@ def plan(
     expected = memory(graph, features, config, file_bytes=file_bytes, budget=budget, half=half, from_folder=from_folder)
     width = sum(model.width for model in models.values())
     needed = device_bytes(graph, _table_columns(models) + 2 * width)
-    asked = "cpu" if device == "auto" and (budget is not None or isinstance(config, Config)) else device
-    return Plan(expected, seconds, width, chosen_device(asked, len(graph.targets), needed), needed)
+    wanted = "cpu" if device == "auto" and (budget is not None or isinstance(config, Config)) else device
+    return Plan(expected, seconds, width, chosen_device(wanted, len(graph.targets), needed), needed)
 
 
 def memory(
@@ -167,7 +167,7 @@ def reading_bytes(file_bytes: int, rows: int, *, weighted: bool = False) -> int:
 
 
 def least_budget(graph: Graph, features: Any, config: Settings, *, half: bool = False, fit: bool = True) -> int:
-    """The least memory that fitting and embedding this graph can be told to keep to; without a `fit`, embedding."""
+    """The least budget that fitting and embedding this graph can keep to; without a `fit`, embedding."""
     models = blank_models(config, graph, features)
     least = job_sizes(models, _itemsize(half)).least_memory
     if not isinstance(config, ExactConfig):
@@ -411,14 +411,14 @@ def _part_seconds() -> float:
 
 
 def _touching_seconds() -> float:
-    """Seconds that a byte of new memory costs, told from 64 MiB of it."""
+    """Seconds that a byte of new memory costs, measured on 64 MiB of it."""
     began = time.perf_counter()
     touched = np.ones(1 << 26, np.uint8).nbytes
     return (time.perf_counter() - began) / touched
 
 
 def _averaging_seconds(graph: Graph) -> float:
-    """Seconds to average one column over every neighbourhood, told from a few runs of rows."""
+    """Seconds to average one column over every neighbourhood, measured on a few runs of rows."""
     n = graph.n_nodes
     rows = torch.from_numpy(aligned_empty((min(n, MOST), COLUMNS))).fill_(1)
     spent, targets = 0.0, 0

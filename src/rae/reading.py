@@ -100,10 +100,10 @@ class Reading(EdgeOptions):
     def record(self) -> dict[str, Any]:
         """What tomorrow's files of the same shape are read by: columns and what they mean, not which times count."""
         names = (*EDGE_OPTIONS, *_OF_FEATURES)
-        kept = {name: getattr(self, name) for name in names if name not in ("since", "until")}
+        values = {name: getattr(self, name) for name in names if name not in ("since", "until")}
         return {
             name: value if isinstance(value, (str, bool)) else list(value)
-            for name, value in kept.items()
+            for name, value in values.items()
             if value is not None and (value is not False or name in ("header", "features_header"))
         }
 

@@ -580,7 +580,7 @@ def with_edges(graph: Graph, row: int, edges: Sequence[Edge]) -> Graph:
     once = keep & (sources < graph.targets)
     come = np.array([end for end, comes in edges if comes], np.int64)
     us, vs = np.append(sources[once], np.full(len(come), row)), np.append(graph.targets[once], come)
-    return Graph._from_rows(us, vs, graph.id_column)
+    return Graph.from_rows(us, vs, graph.id_column)
 
 
 def _changed(

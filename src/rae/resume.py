@@ -54,7 +54,7 @@ class VectorCache:
 
         Parts(self._parts, "").remove()
         self.key_file.unlink(missing_ok=True)
-        self.vectors.unlink(missing_ok=True)  # last: while it is there, `forget` knows that the cache has had its day
+        self.vectors.unlink(missing_ok=True)  # last: by it `forget` recognises a cache that is not needed any more
 
     def forget(self, embeddings: Path) -> None:
         """Remove the cache if its vectors are those in this file, that of the complete run, or if it holds nothing."""
@@ -116,12 +116,12 @@ def fit_key(
     import hashlib
     import json
 
-    kept = {
+    names_and_columns = {
         "columns": None if columns is None else list(columns),
         "names": None if names is None else _ids_digest(names),
     }
-    asked = {**vectors, **kept, "settings": dict(settings), "lean": lean}
-    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
+    request = {**vectors, **names_and_columns, "settings": dict(settings), "lean": lean}
+    return hashlib.sha256(json.dumps(request, sort_keys=True).encode()).hexdigest()
 
 
 def _ids_digest(ids: Any) -> str:

@@ -16,7 +16,7 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache, partial
 from typing import Any, TypeVar
@@ -113,6 +113,25 @@ def together(first: Callable[[], T], second: Callable[[], T]) -> tuple[T, T]:
     return own, other.result()
 
 
+def run_ahead(function: Callable[[Any], T], items: Iterable[Any], count: int) -> Iterator[T]:
+    """function(item) of every item, in order; with threads, `count` are at work while the caller uses a result."""
+    if threads() == 1:
+        yield from map(function, items)
+        return
+    waiting = list(items)[::-1]
+    with ThreadPoolExecutor(count, thread_name_prefix="rae-task") as pool:
+        futures = [pool.submit(function, waiting.pop()) for _ in range(min(count, len(waiting)))]
+        try:
+            while futures:
+                result = futures.pop(0).result()
+                if waiting:
+                    futures.append(pool.submit(function, waiting.pop()))
+                yield result
+        finally:
+            for future in futures:
+                future.cancel()
+
+
 def _with_share(work: Callable[[], T], share: int, side: int) -> T:
     """What `work` returns while operations in this thread use `share` threads of the pool of one side."""
     before = {name: getattr(_here, name) for name in ("share", "side") if hasattr(_here, name)}
@@ -151,11 +170,11 @@ def chosen_device(asked: str, neighbors: int, needed: int = 0) -> str:
         return "cuda:0"
     number = int(match[1] or 0)
     if number >= there:
-        found = f"{there} of them" if there else "none"
+        count = f"{there} of them" if there else "none"
         raise ConfigError(
             *(
                 Argument("device", asked),
-                f" needs such a GPU that torch can use, and there is {found}; pass ",
+                f" needs such a GPU that torch can use, and there is {count}; pass ",
             ),
             *(Argument("device", "cpu"), ", or leave it out"),
         )
@@ -208,7 +227,7 @@ def device() -> str:
     return str(getattr(_here, "device", "cpu"))
 
 
-def kept_on_device(make: Callable[[], T]) -> T:
+def cached_on_device(make: Callable[[], T]) -> T:
     """What is kept while `on_device` is in force: made at the first call."""
     if getattr(_here, "copies", None) is None:
         _here.copies = make()

@@ -125,10 +125,10 @@ def similar_to_each(
     neighbors, distances = index.nearest(weighted(z[rows], blocks, weights), k, skip)
     out = []
     for row, near, distance in zip(rows, neighbors, distances, strict=True):
-        found = pa.array(near[near >= 0])
-        matches = tuple(zip(searched_ids.take(found).to_pylist(), map(float, distance[near >= 0]), strict=True))
+        rows_near = pa.array(near[near >= 0])
+        matches = tuple(zip(searched_ids.take(rows_near).to_pylist(), map(float, distance[near >= 0]), strict=True))
         name = None if own_names is None else own_names[int(row)].as_py()
-        called = () if names is None else tuple(names.take(found).to_pylist())
+        called = () if names is None else tuple(names.take(rows_near).to_pylist())
         out.append(Similar(own_ids[int(row)].as_py(), matches, index.method, index.recall, name, called))
     return out
 
@@ -140,7 +140,7 @@ def display_names(source: Any) -> pa.Array | None:
 
 def _known_blocks(*sources: Any) -> Sequence[Block]:
     """The blocks of the first of these that has any."""
-    return next((found for source in sources if (found := getattr(source, "blocks", ()))), ())
+    return next((blocks for source in sources if (blocks := getattr(source, "blocks", ()))), ())
 
 
 class Index:

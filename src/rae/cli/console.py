@@ -1,18 +1,25 @@
-"""Output: results to standard output, notes, warnings and progress to standard error."""
+"""Output: results to standard output, notes, warnings and progress to standard error; text tables, and files."""
 
 from __future__ import annotations
 
 import json
+import sys
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import click
 
 from rae.display import printable
+from rae.errors import FileError
 from rae.errors import size as size
-from rae.progress import Progress, shown
+from rae.progress import Progress, shown, terminal_width
+
+MAX_WIDTH, MIN_WIDTH = 80, 60
+ID_WIDTH = 56  # characters of an id in a table, so that a line fits MAX_WIDTH
 
 
 def say(text: str, *, err: bool = False) -> None:
@@ -92,3 +99,67 @@ def columns(rows: Sequence[tuple[str, str]], indent: str = "") -> str:
     clean = [(printable(name), printable(text)) for name, text in rows]
     wide = max((len(name) for name, _ in clean), default=0)
     return "\n".join(f"{indent}{name.ljust(wide)}  {text}" for name, text in clean)
+
+
+def text_table(head: Sequence[str], rows: Sequence[Sequence[str]], width: int, *, wrap: bool = False) -> str:
+    """A table with right-aligned numbers.
+
+    The last column of the head is cut or wrapped to fit; cells beyond it follow on lines of their own, indented.
+    """
+    n = len(head)
+    rows = [[printable(cell) for cell in row] for row in rows]
+    widths = [max(len(head[i]), *(len(row[i]) for row in rows)) for i in range(n - 1)]
+    indent = sum(widths) + 2 * len(widths)
+    last_width = max(8, width - indent)
+
+    def line(cells: Sequence[str]) -> str:
+        last = textwrap.wrap(cells[n - 1], last_width) or [""] if wrap else [shorten(cells[n - 1], last_width)]
+        first = "  ".join([*(cell.rjust(w) for cell, w in zip(cells, widths, strict=False)), last[0]]).rstrip()
+        return "\n".join([first, *(" " * indent + more for more in last[1:])])
+
+    lines = [line(head)]
+    for row in rows:
+        lines.append(line(row))
+        for extra in row[n:]:
+            lines += textwrap.wrap(extra, width, initial_indent="      ", subsequent_indent="      ")
+    return "\n".join(lines)
+
+
+def shorten(text: str, width: int) -> str:
+    """The text, cut to this many characters.
+
+    >>> shorten("json.decoder", 6)
+    'json.…'
+    """
+    return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def text_width() -> int:
+    """The columns to write in: those of the terminal, 60 to 80."""
+    return max(MIN_WIDTH, min(MAX_WIDTH, terminal_width(sys.stdout)))
+
+
+# ------------------------------------------------------------------------------------ files
+
+
+def write_table_to(out: str, table: Any) -> str:
+    """Write an Arrow table to a Parquet file, atomically; what to say of it."""
+    import pyarrow.parquet as pq
+
+    from rae.storage.atomic import atomic_path
+
+    with atomic_path(out) as temporary:
+        pq.write_table(table, temporary)
+    return f"written  {out} ({', '.join(table.column_names)})"
+
+
+def check_suffix(target: Path) -> None:
+    """Refuse a table that would be no Parquet file."""
+    if target.suffix.lower() != ".parquet":
+        raise FileError(f"--out must end in .parquet, got {target}")
+
+
+def check_free(target: Path, *, force: bool, flag: str = "--out") -> None:
+    """Refuse a file that is there."""
+    if target.exists() and not force:
+        raise FileError(f"{target} exists; choose another {flag}, or pass --force to replace it")

@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rae.cli.console import Console, columns, global_options
-from rae.cli.roles import (
+from rae.cli.console import (
+    Console,
     check_free,
     check_suffix,
-    comparison_table,
+    columns,
+    global_options,
     shorten,
-    terminal_width,
+    text_width,
     write_table_to,
 )
+from rae.cli.roles import comparison_table
 from rae.errors import FileError
 
 if TYPE_CHECKING:
@@ -109,13 +111,11 @@ def drift(
 
 def _as_text(found: Drift) -> str:
     """The sentences, a line per role, and the alarms."""
-    facts, width = found.as_dict(), terminal_width()
+    facts, width = found.as_dict(), text_width()
     told = [line for text in found.sentences() for line in textwrap.wrap(text, width, subsequent_indent="  ")]
     lines = [*told, "", comparison_table(found.comparison, facts)]
     if facts["alarms"]:
-        rows = [
-            (shorten(str(a.get("name", a["id"])), terminal_width() - ROOM), _alarm(a)) for a in facts["alarms"][:SHOWN]
-        ]
+        rows = [(shorten(str(a.get("name", a["id"])), text_width() - ROOM), _alarm(a)) for a in facts["alarms"][:SHOWN]]
         lines += ["", "moved more than noise explains", columns(rows, indent="  ")]
         if facts["n_alarms"] > SHOWN:
             lines.append(f"  and {facts['n_alarms'] - SHOWN:,} more; --out FILE writes all")

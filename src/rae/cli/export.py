@@ -53,14 +53,14 @@ def export(
     """
     from rae.export import export as export_run
 
-    asked = [name for name, wanted in (("onnx", onnx), ("sql", sql), (to, to)) if wanted]
-    if len(asked) != 1:
-        what = "one of --onnx, --sql and --to" + (f" {'|'.join(STORES)}" if not asked else "")
-        raise click.UsageError(f"expected {what}, got {len(asked)}")
+    targets = [name for name, wanted in (("onnx", onnx), ("sql", sql), (to, to)) if wanted]
+    if len(targets) != 1:
+        what = "one of --onnx, --sql and --to" + (f" {'|'.join(STORES)}" if not targets else "")
+        raise click.UsageError(f"expected {what}, got {len(targets)}")
     console.use_threads()
     with console.progress() as progress:
         written = export_run(
-            run, str(asked[0]), target, force=force, table=table, units=units, progress=progress or False,
+            run, str(targets[0]), target, force=force, table=table, units=units, progress=progress or False,
             weights=weights if weights is not None else "" if distances else None,
         )  # fmt: skip
     for note in written.notes:

@@ -122,7 +122,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     with interruptible() as interrupts:
         try:
             code = _exit_code(argv, interrupts)
-            if interrupts.received is not None:  # somebody swallowed it
+            if interrupts.received is not None:  # an except block on the way has swallowed it
                 raise interrupts.received
             interrupts.settle()
         except (KeyboardInterrupt, click.Abort) as error:
@@ -142,7 +142,7 @@ def _exit_code(argv: Sequence[str] | None, interrupts: Interrupts) -> int:
     except click.exceptions.Exit as done:
         return done.exit_code
     except Exception as error:
-        if interrupts.received is not None:  # somebody turned it into an error of their own
+        if interrupts.received is not None:  # a library has turned it into an error of its own
             raise interrupts.received from error
         return _failure(error, console)
     return DONE

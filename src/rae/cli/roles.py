@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,21 +10,30 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rae.cli.console import Console, columns, global_options, size
+from rae.cli.console import (
+    ID_WIDTH,
+    Console,
+    check_free,
+    check_suffix,
+    columns,
+    global_options,
+    shorten,
+    size,
+    text_table,
+    text_width,
+    write_table_to,
+)
 from rae.cli.options import cluster_options, weights_option
-from rae.display import printable
-from rae.errors import FileError, RunError
+from rae.errors import RunError
 
 if TYPE_CHECKING:
     from rae.roles import LabelTable, Roles
     from rae.roles.compare import Comparison
     from rae.run import Run
 
-MAX_WIDTH, MIN_WIDTH = 80, 60
 UNBROKEN = "\ufffc"  # stands for a space at which no line ends
 ROOM_FOR_NAMES = 30  # columns that the names of prototypes need beside the numbers; else they get a line
 NAMED_LABELS, LABEL_WIDTH = 12, 32  # labels of a role in the terminal, and characters of each
-ID_WIDTH = 56  # characters of an id in a table, so that a line fits MAX_WIDTH
 EMBEDDINGS_SUFFIX = re.compile(r"\.(parquet|csv|tsv|txt|arrow|feather)(\.(gz|bz2|xz|zst))?$", re.IGNORECASE)
 
 
@@ -139,8 +147,8 @@ def roles(
         action = "kept in" if had_roles and not force else "written"
         text, data = table(record), {**record, "run": str(opened.path), "files": files}
         if labels:
-            found = opened.label_table(labels, label_column, id_column=id_column)
-            text, data = f"{text}\n\n{label_text(found)}", data | {"labels": found.as_dict()}
+            label_counts = opened.label_table(labels, label_column, id_column=id_column)
+            text, data = f"{text}\n\n{label_text(label_counts)}", data | {"labels": label_counts.as_dict()}
         console.result(f"{text}\n\n{action}  {opened.path} ({', '.join(files)})", data)
 
 
@@ -181,7 +189,7 @@ def _apply(run: Run, fitted: Roles, other: str, out: str | None, console: Consol
     write_table(target, ids, assignment)
     cards = run.role_record()["cards"]
     rows = [_row(c["role"], int(n), n / len(z), [c["summary"]]) for c, n in zip(cards, assignment.sizes, strict=True)]
-    text = _lines(("role", "nodes", "share", "what it is in RUN"), rows, terminal_width(), wrap=True)
+    text = text_table(("role", "nodes", "share", "what it is in RUN"), rows, text_width(), wrap=True)
     sizes = [int(n) for n in assignment.sizes]
     n_bytes = target.stat().st_size
     data = {"out": str(target), "bytes": n_bytes, "nodes": len(z), "sizes": sizes}
@@ -227,35 +235,12 @@ def _show_reliability(run: Run, out: str | None, console: Console, *, force: boo
         check_suffix(Path(out))
         check_free(Path(out), force=force)
     with console.progress() as progress:
-        found = run.reliability(progress=progress or False)
-    data, text = found.as_dict(), str(found)
+        reliability = run.reliability(progress=progress or False)
+    data, text = reliability.as_dict(), str(reliability)
     if out:
-        text += f"\n\n{write_table_to(out, found.table)}"
+        text += f"\n\n{write_table_to(out, reliability.table)}"
         data["out"] = out
     console.result(text, data)
-
-
-def write_table_to(out: str, table: Any) -> str:
-    """Write an Arrow table to a Parquet file, atomically; what to say of it."""
-    import pyarrow.parquet as pq
-
-    from rae.storage.atomic import atomic_path
-
-    with atomic_path(out) as temporary:
-        pq.write_table(table, temporary)
-    return f"written  {out} ({', '.join(table.column_names)})"
-
-
-def check_suffix(target: Path) -> None:
-    """Refuse a table that would be no Parquet file."""
-    if target.suffix.lower() != ".parquet":
-        raise FileError(f"--out must end in .parquet, got {target}")
-
-
-def check_free(target: Path, *, force: bool, flag: str = "--out") -> None:
-    """Refuse a file that is there."""
-    if target.exists() and not force:
-        raise FileError(f"{target} exists; choose another {flag}, or pass --force to replace it")
 
 
 # ------------------------------------------------------------------------------------ text
@@ -265,7 +250,7 @@ def table(record: dict[str, Any], width: int | None = None) -> str:
     """The roles of a run as text: a line of numbers per role, its summary below."""
     from rae.roles.cards import prototype_names
 
-    width = terminal_width() if width is None else width
+    width = text_width() if width is None else width
     rule = record["rule"] + ("; --k N sets the number" if record.get("weak") else "")
     lines = [*textwrap.wrap(rule, width), ""]
     has_graph = any(card["structure"] for card in record["cards"])
@@ -282,13 +267,13 @@ def table(record: dict[str, Any], width: int | None = None) -> str:
     if width - sum(max(len(row[i]) for row in [head, *rows]) + 2 for i in range(len(head) - 1)) < ROOM_FOR_NAMES:
         head, n = head[:-1], len(head) - 1
         rows = [(*row[:n], row[-1], shorten(f"for example {row[n]}", 2 * width - 14)) for row in rows]
-    lines.append(_lines(head, rows, width))
+    lines.append(text_table(head, rows, width))
     if not has_graph:
         lines += ["", *textwrap.wrap("the run keeps no graph (--lean), so its cards have no structure", width)]
     return "\n".join(lines)
 
 
-def label_text(found: LabelTable, width: int | None = None) -> str:
+def label_text(label_counts: LabelTable, width: int | None = None) -> str:
     """The labels of each role, the highest lift first, a few lines per role.
 
     >>> from rae.roles.labels import label_table
@@ -298,56 +283,25 @@ def label_text(found: LabelTable, width: int | None = None) -> str:
        0  a 2 (100 %, 1.3x)
        1  b 1 (50 %, 2.0x), a 1 (50 %, 0.7x)
     """
-    width = terminal_width() if width is None else width
-    share, lift, rows = found.share, found.lift, []
-    for role, counts in enumerate(found.counts):
+    width = text_width() if width is None else width
+    share, lift, rows = label_counts.share, label_counts.lift, []
+    for role, counts in enumerate(label_counts.counts):
         order = sorted((i for i, count in enumerate(counts) if count), key=lambda i: (-lift[role, i], i))
         cells = []
         for i in order[:NAMED_LABELS]:
             numbers = f"({100 * share[role, i]:.0f} %, {lift[role, i]:.1f}x)"
-            cells.append(f"{shorten(found.labels[i], LABEL_WIDTH)} {counts[i]:,} {numbers}".replace(" ", UNBROKEN))
+            cells.append(
+                f"{shorten(label_counts.labels[i], LABEL_WIDTH)} {counts[i]:,} {numbers}".replace(" ", UNBROKEN)
+            )
         cells += [f"and {len(order) - NAMED_LABELS:,} more labels"] if len(order) > NAMED_LABELS else []
-        cells += [f"{found.unlabelled[role]:,} without a label"] if found.unlabelled[role] else []
+        cells += [f"{label_counts.unlabelled[role]:,} without a label"] if label_counts.unlabelled[role] else []
         rows.append((str(role), ", ".join(cells) or "no nodes"))
-    head = textwrap.wrap(f"{found.column} by role: nodes, share of the role, lift", width)
-    return "\n".join([*head, _lines(("role", "labels"), rows, width, wrap=True).replace(UNBROKEN, " ")])
+    head = textwrap.wrap(f"{label_counts.column} by role: nodes, share of the role, lift", width)
+    return "\n".join([*head, text_table(("role", "labels"), rows, width, wrap=True).replace(UNBROKEN, " ")])
 
 
 def _row(role: int, nodes: int, share: float, others: Sequence[str]) -> tuple[str, ...]:
     return (str(role), f"{nodes:,}", f"{100 * share:.1f} %", *others)
-
-
-def _lines(head: Sequence[str], rows: Sequence[Sequence[str]], width: int, *, wrap: bool = False) -> str:
-    """A table with right-aligned numbers.
-
-    The last column of the head is cut or wrapped to fit; cells beyond it follow on lines of their own, indented.
-    """
-    n = len(head)
-    rows = [[printable(cell) for cell in row] for row in rows]
-    widths = [max(len(head[i]), *(len(row[i]) for row in rows)) for i in range(n - 1)]
-    indent = sum(widths) + 2 * len(widths)
-    last_width = max(8, width - indent)
-
-    def line(cells: Sequence[str]) -> str:
-        last = textwrap.wrap(cells[n - 1], last_width) or [""] if wrap else [shorten(cells[n - 1], last_width)]
-        first = "  ".join([*(cell.rjust(w) for cell, w in zip(cells, widths, strict=False)), last[0]]).rstrip()
-        return "\n".join([first, *(" " * indent + more for more in last[1:])])
-
-    lines = [line(head)]
-    for row in rows:
-        lines.append(line(row))
-        for extra in row[n:]:
-            lines += textwrap.wrap(extra, width, initial_indent="      ", subsequent_indent="      ")
-    return "\n".join(lines)
-
-
-def shorten(text: str, width: int) -> str:
-    """The text, cut to this many characters.
-
-    >>> shorten("json.decoder", 6)
-    'json.…'
-    """
-    return text if len(text) <= width else text[: width - 1] + "…"
 
 
 def comparison_table(comparison: Comparison, data: dict[str, Any]) -> str:
@@ -357,7 +311,7 @@ def comparison_table(comparison: Comparison, data: dict[str, Any]) -> str:
         f"{comparison.common:,} nodes in both, {comparison.moved:,} of them ({share:.1f} %) play another role; "
         f"{data['gone']:,} gone, {data['new']:,} new"
     )
-    lines = [*textwrap.wrap(counts, terminal_width()), ""]
+    lines = [*textwrap.wrap(counts, text_width()), ""]
     rows = []
     for r in data["roles"]:
         points = 100 * (r["share_after"] - r["share_before"])
@@ -369,7 +323,7 @@ def comparison_table(comparison: Comparison, data: dict[str, Any]) -> str:
         went = ", ".join(f"{n:,} to {to}" for n, to in moves[:3])
         numbers = (str(r["role"]), f"{r['before']:,}", f"{r['after']:,}", f"{points:+.1f}")
         rows.append((*numbers, stayed, drift, went))
-    lines.append(_lines(("role", "before", "after", "points", "stayed", "drift", "went"), rows, terminal_width()))
+    lines.append(text_table(("role", "before", "after", "points", "stayed", "drift", "went"), rows, text_width()))
     if data["movers"]:
         movers = [
             (shorten(str(m["id"]), ID_WIDTH), f"{m['from']} -> {m['to']}  ({m['confidence']:.2f})")
@@ -377,8 +331,3 @@ def comparison_table(comparison: Comparison, data: dict[str, Any]) -> str:
         ]
         lines += ["", "surest movers", columns(movers, indent="  ")]
     return "\n".join(lines)
-
-
-def terminal_width() -> int:
-    """The columns to write in: those of the terminal, 60 to 80."""
-    return max(MIN_WIDTH, min(MAX_WIDTH, shutil.get_terminal_size((MAX_WIDTH, 24)).columns))

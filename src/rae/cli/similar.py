@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from rae.cli.console import Console, columns, global_options
+from rae.cli.console import ID_WIDTH, Console, columns, global_options, shorten, text_width
 from rae.cli.options import weights_option
-from rae.cli.roles import ID_WIDTH, shorten, terminal_width
 from rae.display import printable
 
 if TYPE_CHECKING:
@@ -123,7 +122,7 @@ def _as_text(answer: Similar, roles: dict[Any, int], *, inside: bool) -> str:
     head = f"most alike to {_named(answer.id, answer.name)}{played}"
     if answer.method != "exact":
         head += f", by an index that finds {100 * answer.recall:.1f} % of the true nearest"
-    width = min(ID_WIDTH, terminal_width() - 18)
+    width = min(ID_WIDTH, text_width() - 18)
     rows = [
         (shorten(_named(id, name), width), f"{distance:.3f}" + (f"  role {roles[id]}" if id in roles else ""))
         for id, distance, name in _matches(answer)
@@ -138,18 +137,17 @@ def _matches(answer: Similar) -> list[tuple[Any, float, str | None]]:
 
 
 def _as_data(answers: list[Similar], roles: dict[Any, int]) -> dict[str, Any]:
-    def plain(value: Any) -> Any:
-        return value if isinstance(value, int | str | float) else str(value)
+    from rae.graph.ids import json_id
 
     return {
         "method": answers[0].method,
         "recall": round(answers[0].recall, 4),
         "similar": [
             {
-                "id": plain(s.id),
+                "id": json_id(s.id),
                 **({} if s.name is None else {"name": s.name}),
                 "matches": [
-                    {"id": plain(id), "distance": round(distance, 6)}
+                    {"id": json_id(id), "distance": round(distance, 6)}
                     | ({"role": roles[id]} if id in roles else {})
                     | ({} if name is None else {"name": name})
                     for id, distance, name in _matches(s)

@@ -6,8 +6,7 @@ import textwrap
 
 import click
 
-from rae.cli.console import Console, global_options
-from rae.cli.roles import terminal_width
+from rae.cli.console import Console, global_options, text_width
 from rae.cli.similar import NegativeIds, as_given
 
 
@@ -43,8 +42,6 @@ def why(console: Console, run: str, id: str, to: int | None, most_edges: int) ->
     from rae.run import Run
 
     console.use_threads()
-    found = Run.open(run).why(id, to=to, most_edges=most_edges)
-    lines = [
-        line for text in found.sentences() for line in textwrap.wrap(text, terminal_width(), subsequent_indent="  ")
-    ]
-    console.result("\n".join(lines), found.as_dict())
+    reasons = Run.open(run).why(id, to=to, most_edges=most_edges)
+    lines = [line for text in reasons.sentences() for line in textwrap.wrap(text, text_width(), subsequent_indent="  ")]
+    console.result("\n".join(lines), reasons.as_dict())

@@ -104,11 +104,11 @@ def transactions(*, n_rows: int = 20_000, schemes: float = 0.03, seed: int = 0) 
 
 def load(*, n_rows: int = 20_000, schemes: float = 0.03, seed: int = 0) -> Dataset:
     """The graph of `transactions`, directed and weighted, with the role of each account as its label."""
-    made = transactions(n_rows=n_rows, schemes=schemes, seed=seed)
-    ids = made.accounts["account"]
-    graph = Graph.from_dataframe(made.table, weight="amount", directed=True, kind="type", ids=ids)
+    drawn = transactions(n_rows=n_rows, schemes=schemes, seed=seed)
+    ids = drawn.accounts["account"]
+    graph = Graph.from_dataframe(drawn.table, weight="amount", directed=True, kind="type", ids=ids)
     roles = {role: i for i, role in enumerate(ROLES)}
-    labels: Labels = np.array([roles[role] for role in made.accounts["role"].to_pylist()])
+    labels: Labels = np.array([roles[role] for role in drawn.accounts["role"].to_pylist()])
     return Dataset("transactions", graph, None, None, labels, ROLES)
 
 

@@ -24,7 +24,7 @@ import torch
 
 from rae.blocks import Block
 from rae.engine.exact_levels import models_to_sample
-from rae.engine.executors import Executor, Serial, default_executor, run_ahead
+from rae.engine.executors import Executor, Serial, default_executor
 from rae.engine.layout import AT_WORK, TILE, Layout, Sizes, by_edges, layout
 from rae.engine.levels import Model, Neighborhoods, SomeNodes, WholeGraph
 from rae.engine.models import models_of
@@ -42,7 +42,7 @@ from rae.model.checkpoint import load
 from rae.model.sampling import exact_blocks, inference_blocks
 from rae.model.structure import sample_rows
 from rae.ops.device import Copies, copies
-from rae.runtime import device, torch_alone
+from rae.runtime import device, run_ahead, torch_alone
 from rae.storage.atomic import atomic_path
 from rae.storage.npy import map_array
 from rae.storage.objects import on_disk, place

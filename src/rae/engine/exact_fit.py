@@ -35,10 +35,11 @@ from rae.engine.models import models_of
 from rae.engine.shared import GRAPH, MEASURES, MODEL, discard, filled, read_rows, share_features, share_graph
 from rae.features import Features, measures
 from rae.graph import Counts, Graph
-from rae.graph.csr_writer import FileSink, row_runs
+from rae.graph.csr_writer import FileSink
 from rae.graph.folder import IDS, INFO, OFFSETS, TARGETS, open_graph, write_array, write_ids, write_info
 from rae.graph.folder_builder import new_folder
 from rae.io import read_features
+from rae.memory import row_runs
 from rae.model import actions, structure
 from rae.model.actions import Actions
 from rae.model.channels import conform, n_measures

@@ -6,16 +6,13 @@ An executor in this process performs tasks on the job itself. One that leaves it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Protocol
 
 from rae.engine.tasks import Job, Task, perform
-from rae.runtime import threads
-
-T = TypeVar("T")
+from rae.runtime import run_ahead, threads
 
 
 class Executor(Protocol):
@@ -45,22 +42,3 @@ class Threads:
 def default_executor(count: int) -> Executor:
     """Threads where there are several, else the caller's thread alone."""
     return Serial() if threads() == 1 else Threads(count)
-
-
-def run_ahead(function: Callable[[Any], T], items: Iterable[Any], count: int) -> Iterator[T]:
-    """function(item) of every item, in order; with threads, `count` are at work while the caller uses a result."""
-    if threads() == 1:
-        yield from map(function, items)
-        return
-    waiting = list(items)[::-1]
-    with ThreadPoolExecutor(count, thread_name_prefix="rae-task") as pool:
-        futures = [pool.submit(function, waiting.pop()) for _ in range(min(count, len(waiting)))]
-        try:
-            while futures:
-                result = futures.pop(0).result()
-                if waiting:
-                    futures.append(pool.submit(function, waiting.pop()))
-                yield result
-        finally:
-            for future in futures:
-                future.cancel()

@@ -85,6 +85,8 @@ class Live:
     n_nodes: int
     paths: int  # of two edges, at most: counting cycles must stay what a full pass would do
     _undo: list[tuple[Any, Any, Any]] = field(default_factory=list)
+    _listed: dict[int, Any] = field(default_factory=dict)  # neighbours and weights of rows, by `id` of their array
+    _last_job: Job | None = None  # of the tables and features as they are
 
     @classmethod
     def of(cls, fitted: ExactModel, graph: Graph, given: Any = None, *, spare: int = 1, make: Any = None) -> Live:
@@ -144,7 +146,7 @@ class Live:
         if self.model.structure is not None:
             counted = (self.rows.triangles, self.rows.cycles, self.rows.core)
             known = {name: values[: self.n_nodes].copy() for name, values in zip(COUNTED, counted, strict=True)}
-            graph.__dict__["measures"] = known
+            graph.measures.update(known)
         return graph
 
     def columns(self, model: str) -> tuple[int, int]:
@@ -199,10 +201,10 @@ class Live:
         columns = {}
         with torch_alone(), torch.inference_mode():
             for name, model in self._models.items():
-                *found, changed = self._follow(name, given if name == "actions" else moved, ends, len(model.levels))
-                rows = union(first_new, *found, self.rows.spread(changed, also=ends))
+                *computed, changed = self._follow(name, given if name == "actions" else moved, ends, len(model.levels))
+                rows = union(first_new, *computed, self.rows.spread(changed, also=ends))
                 columns[name] = rows, self._output(name, rows)
-        self.__dict__["_listed"] = {}
+        self._listed = {}
         tables: dict[str, tuple[Ints, Any]] = {}
         for table, changed, _ in self._undo:
             if isinstance(table, str):
@@ -216,7 +218,7 @@ class Live:
         `values` are the weights of its edges, as seen from it and from its neighbours. Nothing of it stays.
         """
         u = self.n_nodes
-        with self._taken_back():
+        with self._undone():
             self._add_nodes(1)
             near = np.asarray(neighbors, np.int64)
             ends, moved = self._edit(np.full(len(near), u), near, np.ones(len(near)), values, np.array([u]))
@@ -230,14 +232,14 @@ class Live:
         Everything is as before afterwards.
         """
         none = np.empty(0, np.int64)
-        with self._taken_back():
+        with self._undone():
             ends, moved = self._edit(us, vs, adds, None, none)
             return self._vector(row, ends, moved, none)
 
     @contextlib.contextmanager
-    def _taken_back(self) -> Iterator[None]:
+    def _undone(self) -> Iterator[None]:
         """Everything that the block edits is as before after it; torch works on one thread in it."""
-        kept, n, used, paths = self.features, self.n_nodes, self.rows.used, self.paths
+        features, n, used, paths = self.features, self.n_nodes, self.rows.used, self.paths
         self._undo.clear()
         try:
             with torch_alone(), torch.inference_mode():
@@ -249,24 +251,24 @@ class Live:
                 else:
                     self.rows.undo(rows, old, used)
             self._undo.clear()
-            self.__dict__["_listed"] = {}
+            self._listed = {}
             self.n_nodes, self.paths = n, paths
-            if kept is not self.features:
-                self.features = kept
-                self.__dict__.pop("_job_now", None)
+            if features is not self.features:
+                self.features = features
+                self._last_job = None
 
     def _vector(self, row: int, ends: Ints, moved: Ints, given: Ints) -> Floats:
         """The vector of a node after an edit, of whose consequences only what it reads is computed."""
         node = np.array([row])
         rings = [node, np.union1d(self._lists(node)[1], node)]
         rings.append(self.rows.spread(rings[1], also=node))
-        parts = [self._seen(name, given if name == "actions" else moved, ends, rings) for name in self._models]
+        parts = [self._columns_near(name, given if name == "actions" else moved, ends, rings) for name in self._models]
         out: Floats = np.concatenate(parts, 1)[0]
         if not np.isfinite(out).all():
             raise FeatureError("the vector came out infinite or NaN; scale the features to 1")
         return out
 
-    def _seen(self, name: str, moved: Ints, ends: Ints, rings: Sequence[Ints]) -> Any:
+    def _columns_near(self, name: str, moved: Ints, ends: Ints, rings: Sequence[Ints]) -> Any:
         """The columns of a model for a node after an edit; `rings` are the node, all within one edge, and within two.
 
         Near the node what the levels average is computed for all of a ring, changed or not, and kept in no table.
@@ -296,13 +298,13 @@ class Live:
             larger[: self.n_nodes] = table[: self.n_nodes]
             self.tables[name] = larger
         self.rows.grow(capacity)
-        self.__dict__.pop("_job_now", None)
+        self._last_job = None
 
     def give_features(self, rows: Any, values: Any) -> None:
         """Replace feature rows, or add them after the last, without computing anything."""
         assert self.features is not None
         self.features = self.features.with_rows(rows, values)
-        self.__dict__.pop("_job_now", None)
+        self._last_job = None
 
     def put(self, table: str, rows: Ints, values: Any) -> None:
         """Write rows of a table that another process computed."""
@@ -312,20 +314,19 @@ class Live:
 
     @property
     def _models(self) -> Mapping[str, Model]:
-        job: Job | None = self.__dict__.get("_job_now")
-        return (self._job if job is None else job).models
+        return (self._last_job or self._job).models
 
     @property
     def _job(self) -> Job:
         """The tasks of a full pass over the tables; what no level maps is read where it is kept."""
-        job: Job | None = self.__dict__.get("_job_now")
+        job = self._last_job
         if job is None:
             models = _models(self.model, self.base, self.tables.get("own"), self.features)
             arrays = {(name, k): self.tables[f"{name}-{k}"] for name, k, _ in _levels(models)}
             columns = max(table.shape[1] for table in self.tables.values())
             lists, cut = _EditedLists(self.rows, self.base), Layout(self.capacity, columns)
             job = Job(models, lists, MemoryStore(arrays, set(arrays)), cut, TILE)
-            self.__dict__["_job_now"] = job
+            self._last_job = job
         now = job.neighborhoods
         assert isinstance(now, _EditedLists)
         now.n_nodes, now.last = self.n_nodes, (None, None)
@@ -347,14 +348,13 @@ class Live:
 
     def _lists(self, rows: Ints) -> Any:
         """The neighbours of these rows; models ask for the same rows one after the other."""
-        known: dict[int, Any] = self.__dict__.setdefault("_listed", {})
-        if id(rows) not in known:
-            known[id(rows)] = rows, self.rows.lists(rows), {}
-        return known[id(rows)][1]
+        if id(rows) not in self._listed:
+            self._listed[id(rows)] = rows, self.rows.lists(rows), {}
+        return self._listed[id(rows)][1]
 
     def _weights(self, rows: Ints, channels: tuple[str, ...]) -> Any:
         """The weights in these channels, added up, of what `_lists` gives for these rows."""
-        (offsets, _), known = self._lists(rows), self.__dict__["_listed"][id(rows)][2]
+        (offsets, _), known = self._lists(rows), self._listed[id(rows)][2]
         if channels not in known:
             known[channels] = _weights_of(self.rows, self.base, rows, offsets, channels)
         return known[channels]
@@ -413,9 +413,9 @@ class Live:
 
     def _edit(self, us: Any, vs: Any, edits: Any, values: Any, new: Ints) -> tuple[Ints, Ints]:
         """Edit the graph and its measures; the nodes whose neighbours changed, and those whose measures did."""
-        self.__dict__["_listed"] = {}
-        touched, kept = self.rows.edit(us, vs, edits, values)
-        self._undo.append((None, touched, kept))
+        self._listed = {}
+        touched, before = self.rows.edit(us, vs, edits, values)
+        self._undo.append((None, touched, before))
         ends = np.unique(np.concatenate([np.asarray(us, np.int64), np.asarray(vs, np.int64), new]))
         if self.model.structure is None:
             return ends, new
@@ -452,11 +452,11 @@ class Live:
 
         `moved` are the nodes whose own rows changed, `ends` those whose neighbours did, and new ones.
         """
-        found = [moved]
+        computed = [moved]
         for k in range(count):
-            rows = self.rows.spread(found.pop(), also=ends) if k else found.pop()
-            found += [rows, self._write(f"{name}-{k}", rows, self._averaged(name, k, rows))]
-        return found
+            rows = self.rows.spread(computed.pop(), also=ends) if k else computed.pop()
+            computed += [rows, self._write(f"{name}-{k}", rows, self._averaged(name, k, rows))]
+        return computed
 
     def _share(self, ends: Ints, moved: Mapping[str, Ints]) -> float:
         """The numbers that following reads and writes, at most, over those of a full pass."""

@@ -32,7 +32,7 @@ def models_of(
     """The models that embed a graph with these features, by name, in the order of their columns.
 
     Without `check`, dense features are not searched for NaN in advance, but where they are read. `own` are the measures
-    of this graph where somebody has computed them for a model that is in its units.
+    of this graph where they are computed already, for a model that is in its units.
     """
     if isinstance(fitted, ExactModel):
         return _exact_models(fitted, graph, given, check=check, own=own)

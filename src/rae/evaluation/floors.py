@@ -45,7 +45,7 @@ def _symmetric(graph: Graph) -> sp.csr_array:
 def words_beside_means(graph: Graph, features: Matrix) -> Any:
     """A node's own words beside their mean over its neighbours and over theirs, each of length one.  -> (n, 3 d)
 
-    The node is in neither of the means' first step, so that own and near words are told apart.
+    The node is in neither of the means' first step, so that own and near words stay separate.
     """
     x = _scaled(_sparse(features), 1)
     mean = _mean_of_neighbors(graph)

@@ -162,8 +162,8 @@ def _best_choice(
         highest, worse = -1.0, 0
         for C in cs:
             scores = [
-                _fit(reader.set_params(C=C), fitted, known).score(other, asked)
-                for reader, (fitted, other, known, asked) in zip(readers, data, strict=True)
+                _fit(reader.set_params(C=C), fitted, known).score(other, wanted)
+                for reader, (fitted, other, known, wanted) in zip(readers, data, strict=True)
             ]
             score = 100 * float(np.mean(scores))
             highest, worse = max(highest, score), worse + 1 if score < highest else 0
@@ -203,8 +203,8 @@ def _coordinates(fitted: Any, other: Any, scaling: str) -> tuple[Any, Any]:
     fitted, other = _dense(fitted), _dense(other)
     products, others = fitted @ fitted.T, other @ fitted.T
     values, vectors = np.linalg.eigh(products)
-    kept = values > 1e-9 * max(values[-1], 1e-9)
-    vectors = vectors[:, kept] / np.sqrt(values[kept])
+    positive = values > 1e-9 * max(values[-1], 1e-9)
+    vectors = vectors[:, positive] / np.sqrt(values[positive])
     return products @ vectors, others @ vectors
 
 
@@ -236,14 +236,14 @@ def rone(z: Any, labels: Array, seed: int) -> tuple[float, float]:
 
 
 def clusters(z: Any, labels: Array, seed: int) -> dict[str, float]:
-    """Agreement in percent of k-means with the labels, told their number: vectors as they come, and standardised."""
+    """Agreement in percent of k-means with the labels, given their number: vectors as they come, and standardised."""
     rows = np.flatnonzero(labels >= 0)
     x = np.asarray(z, np.float64)
     scores = {}
     for name, vectors in (("", x), ("_standardised", StandardScaler().fit_transform(x))):
-        found = _k_means(vectors, len(np.unique(labels[rows])), seed)[rows]
-        scores[f"v_measure{name}"] = 100 * float(v_measure_score(labels[rows], found))
-        scores[f"ari{name}"] = 100 * float(adjusted_rand_score(labels[rows], found))
+        groups = _k_means(vectors, len(np.unique(labels[rows])), seed)[rows]
+        scores[f"v_measure{name}"] = 100 * float(v_measure_score(labels[rows], groups))
+        scores[f"ari{name}"] = 100 * float(adjusted_rand_score(labels[rows], groups))
     return scores
 
 
@@ -371,13 +371,13 @@ def silhouette(z: Array, labels: Array) -> float:
 def recovery(z: Array, labels: Array, seed: int) -> dict[str, float]:
     """GraphWave's protocol: standardise, five principal components, k-means with the true number of roles."""
     x = flat(z, 5)
-    found = _k_means(x, len(np.unique(labels)), seed)
-    homogeneity, completeness, v = homogeneity_completeness_v_measure(labels, found)
+    groups = _k_means(x, len(np.unique(labels)), seed)
+    homogeneity, completeness, v = homogeneity_completeness_v_measure(labels, groups)
     return {
         "v_measure": 100 * float(v),
         "homogeneity": 100 * float(homogeneity),
         "completeness": 100 * float(completeness),
-        "ari": 100 * float(adjusted_rand_score(labels, found)),
+        "ari": 100 * float(adjusted_rand_score(labels, groups)),
         "silhouette": silhouette(x, labels),
     }
 

@@ -111,9 +111,9 @@ def gap_on_nodes(ours: Array, other: Array) -> Gap:
 
     A test set is a sample of nodes too: one of 1,000 has an error of its own, which several runs on it do not lower.
     """
-    apart = 100 * (ours.mean(0) - other.mean(0))
-    error = float(apart.std(ddof=1)) / math.sqrt(len(apart))
-    return Gap(float(apart.mean()), error, 1.96 * error)
+    differences = 100 * (ours.mean(0) - other.mean(0))
+    error = float(differences.std(ddof=1)) / math.sqrt(len(differences))
+    return Gap(float(differences.mean()), error, 1.96 * error)
 
 
 def two_sample(a: Sequence[float], b: Sequence[float]) -> tuple[float, int, float]:

@@ -17,7 +17,7 @@ from typing import Any
 from rae.config import PRESETS, Config, ExactConfig, Settings
 
 FAMILIES = ("exact", "exact, one block", "untrained", "trained")  # of our rows
-KINDS = ("floor", "other", "ours", "ablation")  # of rows, in the order of a table; other: somebody else's method
+KINDS = ("floor", "other", "ours", "ablation")  # of rows, in the order of a table; other: a method of others
 
 
 @dataclass(frozen=True)

@@ -57,9 +57,9 @@ class PageRoles:
                 "profile": [_measure(name, values) for name, values in card["structure"].items()],
                 "features": [_feature(action, columns) for action in card["actions"]],
                 "edges": card["edges"].get("to", []),
-                "labels": said,
+                "labels": of_role,
             }
-            for card, rows, said in zip(self.cards, self.prototypes, labels, strict=True)
+            for card, rows, of_role in zip(self.cards, self.prototypes, labels, strict=True)
         ]
 
 
@@ -79,8 +79,8 @@ def page_roles(run: Run) -> PageRoles:
     record = run.role_record()
     ids, role, confidence, membership = run.role_table()
     cards = tuple(record["cards"])
-    grown = run.roles_behind > 0  # nodes that came later have roles by the same cards
-    if len(cards) != membership.shape[1] or (len(ids) != record["nodes"] and not grown):
+    has_new_nodes = run.roles_behind > 0  # nodes that came later have roles by the same cards
+    if len(cards) != membership.shape[1] or (len(ids) != record["nodes"] and not has_new_nodes):
         raise RunError(f"the roles in {run.path} do not fit together; find them again: rae roles {run.path} --force")
     run.warn_of_old_cards()
     weighing = (run.blocks, record.get("weights") or None) if run.blocks else ((), None)

@@ -1,6 +1,6 @@
 """What the page needs to weigh blocks anew: each block on its principal axes, in steps as fine as there is room for.
 
-A step is a share of how far apart near nodes are in its block, so that every block is told equally well; axes along
+A step is a share of how far apart near nodes are in its block, so that every block is equally fine; axes along
 which all nodes are within a step are dropped. What that costs is measured and said.
 """
 
@@ -72,8 +72,8 @@ def block_coordinates(
     counts = np.bincount(marks.of)
     trials = np.sort(generator(0, "coordinates").permutation(len(vectors))[:TRIALS])
     with libraries_alone("blas"):
-        found = [_turned(vectors, counts, block, trials) for block in blocks]
-        turned = [part for part in found if part is not None]
+        parts = [_turned(vectors, counts, block, trials) for block in blocks]
+        turned = [part for part in parts if part is not None]
         if len(turned) < 2:
             return Coordinates([], _arrays([], len(vectors)))
         fits = bisect_left(ERRORS, -float(MOST_BYTES), key=lambda e: -_deflated(turned, e))

@@ -23,8 +23,8 @@ def read_labels(
     path: str | os.PathLike[str], ids: pa.Array, columns: Sequence[str] = (), *, id_column: str | None = None
 ) -> tuple[Column, ...]:
     """The columns of this table (by default all but the id) in the order of `ids`; missing where a node has no row."""
-    found = read_node_columns(path, ids, columns, id_column=id_column)
-    return tuple(label_column(name, values) for name, values in found.items())
+    by_name = read_node_columns(path, ids, columns, id_column=id_column)
+    return tuple(label_column(name, values) for name, values in by_name.items())
 
 
 def labels_of_roles(labels: Sequence[Column], role: Ints, k: int) -> list[list[dict[str, Any]]]:

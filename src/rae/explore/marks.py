@@ -39,10 +39,10 @@ def find_marks(vectors: Floats, k: int) -> Marks:
     return marks
 
 
-def _nearest(vectors: Floats, first: Ints, asked: Ints, k: int) -> tuple[Ints, Floats]:
+def _nearest(vectors: Floats, first: Ints, queries: Ints, k: int) -> tuple[Ints, Floats]:
     """The marks nearest to those asked for and their distances.  (n, d), (m,), (q,) -> (q, k), (q, k)"""
     distinct = vectors[first]
-    neighbors, distance = nearest_rows(distinct, distinct[asked], k, skip=asked)
+    neighbors, distance = nearest_rows(distinct, distinct[queries], k, skip=queries)
     if len(first) < len(vectors):  # a unit is the typical distance of two nodes, not of two marks
         distance = distance * np.float32(Scale.of(distinct).unit / Scale.of(vectors).unit)
     return neighbors, np.asarray(distance, np.float32)
@@ -61,8 +61,8 @@ def _joined(vectors: Floats, marks: Marks) -> Marks:
     touched = several | (several[marks.neighbors] & (marks.neighbors >= 0)).any(axis=1)
     neighbors = np.where(marks.neighbors >= 0, group[marks.neighbors], -1)[old]
     distance = marks.distance[old]
-    asked = np.flatnonzero(np.bincount(group, touched) > 0)
-    neighbors[asked], distance[asked] = _nearest(vectors, first, asked, k)
+    stale = np.flatnonzero(np.bincount(group, touched) > 0)
+    neighbors[stale], distance[stale] = _nearest(vectors, first, stale, k)
     return Marks(of, first, neighbors, distance)
 
 

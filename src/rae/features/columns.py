@@ -85,19 +85,19 @@ def encode(
         raise FeatureError(f"the model knows none of the columns of this table, first {names[0]!r}")
     values = {i: _values(columns[i]) for i in chosen if kinds[i] == "category"}
     if like is None:
-        _refuse_crowds({names[i]: found for i, found in values.items()}, len(ids))
+        _refuse_crowds({names[i]: distinct for i, distinct in values.items()}, len(ids))
     numbers = _numbers(ids, [(names[i], columns[i]) for i in chosen if i not in values])
-    texts = {i: found.texts() for i, found in values.items()}
+    texts = {i: distinct.texts() for i, distinct in values.items()}
     labels = [[f"{names[i]}={text}" for text in texts[i]] if i in texts else [names[i]] for i in chosen]
-    made = tuple(label for group in labels for label in group)
-    if texts and len(set(made)) < len(made):
-        twice = next(label for label, times in Counter(made).items() if times > 1)
+    all_labels = tuple(label for group in labels for label in group)
+    if texts and len(set(all_labels)) < len(all_labels):
+        twice = next(label for label, times in Counter(all_labels).items() if times > 1)
         raise FeatureError(f"two columns would be called {twice!r}; rename one of those that make it")
     encodings = tuple(Encoding(names[i], kinds[i] or "", len(texts.get(i, ()))) for i in chosen if kinds[i] != "number")
     if like is None:
         _say(encodings, numbers, [names[i] for i in chosen if i not in texts])
     codes = [values[i].filled() if i in values else None for i in chosen]
-    return Encoded(_matrix(numbers, codes, labels), made, encodings)
+    return Encoded(_matrix(numbers, codes, labels), all_labels, encodings)
 
 
 def category_of(name: str, columns: Collection[str]) -> str | None:
@@ -116,7 +116,7 @@ def is_category(name: str, like: Collection[str]) -> bool:
 
 
 def known_columns(names: Sequence[str], like: Collection[str] | None) -> list[int]:
-    """The positions of the columns that a model knows; others are left out aloud, whatever they hold.
+    """The positions of the columns that a model knows; others are left out, with a warning, whatever they hold.
 
     Where the model needs a column that is not here, all stay: `with_columns` refuses the table and names the nearest.
     """
@@ -142,14 +142,14 @@ def _kind(name: str, kind: pa.DataType, categories: Collection[str], like: Colle
     by_value = name in categories or (like is not None and is_category(name, like))
     if by_value and pa.types.is_null(kind):  # tomorrow nobody may have a value
         return "category"
-    found = _natural_kind(name, kind)
+    natural = _natural_kind(name, kind)
     if by_value:
         return "category"
-    if found == "category" and like is not None:
+    if natural == "category" and like is not None:
         if name in like:
             raise FeatureError(f"column {name!r} holds numbers or dates in the model, here it holds text; mend it")
         return None
-    return found
+    return natural
 
 
 def _natural_kind(name: str, kind: pa.DataType) -> str:
@@ -174,7 +174,7 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _refuse_crowds(columns: Mapping[str, Values], n_rows: int) -> None:
-    """Refuse columns of too many values: leaving them out unasked would make a fit depend on a limit in silence."""
+    """Refuse columns of too many values: leaving them out without a word would make a fit depend on a limit."""
     if crowds := [name for name, values in columns.items() if values.count > MAX_VALUES]:
         refuse_crowds(crowds, columns[crowds[0]].count)
     for name, values in columns.items():
@@ -272,10 +272,10 @@ class Values:
 def _values(column: pa.ChunkedArray) -> Values:
     """The values of a column, chunk by chunk and without a Python object per row."""
     parts = [_dictionary(chunk) for chunk in _whole(column).chunks]
-    found = (
+    distinct = (
         pa.concat_arrays([values for _, values in parts]).unique().drop_null() if parts else pa.array([], pa.string())
     )
-    ordered = found.take(pc.array_sort_indices(found))
+    ordered = distinct.take(pc.array_sort_indices(distinct))
     out, start = np.empty(len(column), np.int32), 0
     for codes, values in parts:
         place = pc.fill_null(pc.index_in(values, value_set=ordered), -1).to_numpy(zero_copy_only=False)
@@ -321,19 +321,19 @@ def _whole(column: pa.ChunkedArray) -> pa.ChunkedArray:
 # ------------------------------------------------------------------------------------- side by side
 
 
-def _matrix(numbers: Floats, coded: Sequence[Ints | None], labels: Sequence[Sequence[str]]) -> Matrix:
+def _matrix(numbers: Floats, by_column: Sequence[Ints | None], labels: Sequence[Sequence[str]]) -> Matrix:
     """The numbers and the 0/1 columns, in the order of the table."""
-    if all(codes is None for codes in coded):
+    if all(codes is None for codes in by_column):
         return numbers
-    n, k = len(numbers), len(coded)
+    n, k = len(numbers), len(by_column)
     starts = np.cumsum([0, *map(len, labels)])
     dense_bytes, sparse_bytes = 4 * n * int(starts[-1]), 8 * n * (k + 1)
-    return _sparse(numbers, coded, starts) if sparse_bytes < dense_bytes else _dense(numbers, coded, starts)
+    return _sparse(numbers, by_column, starts) if sparse_bytes < dense_bytes else _dense(numbers, by_column, starts)
 
 
-def _dense(numbers: Floats, coded: Sequence[Ints | None], starts: Any) -> Floats:
+def _dense(numbers: Floats, by_column: Sequence[Ints | None], starts: Any) -> Floats:
     out, number = np.zeros((len(numbers), int(starts[-1])), np.float32), 0
-    for start, codes in zip(starts[:-1], coded, strict=True):
+    for start, codes in zip(starts[:-1], by_column, strict=True):
         if codes is None:
             out[:, start] = numbers[:, number]
             number += 1
@@ -342,10 +342,10 @@ def _dense(numbers: Floats, coded: Sequence[Ints | None], starts: Any) -> Floats
     return out
 
 
-def _sparse(numbers: Floats, coded: Sequence[Ints | None], starts: Any) -> Any:
-    n, k, number = len(numbers), len(coded), 0
+def _sparse(numbers: Floats, by_column: Sequence[Ints | None], starts: Any) -> Any:
+    n, k, number = len(numbers), len(by_column), 0
     data, columns = np.ones((n, k), np.float32), np.empty((n, k), np.int32)
-    for j, (start, codes) in enumerate(zip(starts[:-1], coded, strict=True)):
+    for j, (start, codes) in enumerate(zip(starts[:-1], by_column, strict=True)):
         if codes is None:
             columns[:, j], data[:, j] = start, numbers[:, number]
             number += 1

@@ -25,10 +25,10 @@ class EditedFeatures(Features):
         """The same features with these rows (ascending) replaced, or added after the last."""
         if self.patch is None:
             return replace(self, changed=np.asarray(rows, np.int64), patch=values)
-        kept = ~np.isin(self.changed, rows)
-        changed = np.concatenate([self.changed[kept], np.asarray(rows, np.int64)])
+        stays = ~np.isin(self.changed, rows)
+        changed = np.concatenate([self.changed[stays], np.asarray(rows, np.int64)])
         order = np.argsort(changed)
-        return replace(self, changed=changed[order], patch=_stacked(self.patch[kept], values)[order])
+        return replace(self, changed=changed[order], patch=_stacked(self.patch[stays], values)[order])
 
     def take(self, index: Any) -> Matrix:
         index = np.asarray(index)

@@ -44,7 +44,7 @@ def ego_graph(graph: Graph, nodes: Any, hops: int) -> Graph:
     known = {name: getattr(measures, name)(graph)[rows] for name in CARRIED} | {"estimated": False}
     for name in graph.channels:
         known[f"strengths {name}"] = tuple(values[rows] for values in measures.strengths(graph, name))
-    part.__dict__["measures"] = known
+    part.measures.update(known)
     return part
 
 

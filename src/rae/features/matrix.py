@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_right
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,7 @@ import scipy.sparse as sp
 
 from rae.errors import FeatureError
 from rae.graph.frames import is_frame, without_ids
-from rae.memory import forget, mapped
+from rae.memory import forget, mapped, row_runs
 
 Matrix = np.ndarray[Any, np.dtype[np.float32 | np.float16]] | sp.csr_array
 
@@ -87,7 +86,7 @@ def check_csr(x: Any) -> Any:
         sound = sound and int(columns.min()) >= 0 and int(columns.max()) < n_columns
         forget(matrix.indices)
     if not sound:
-        raise FeatureError(f"the sparse features are damaged: entries lie outside of their {n_columns:,} columns")
+        raise FeatureError(f"the sparse matrix is damaged: entries lie outside of its {n_columns:,} columns")
     return matrix
 
 
@@ -103,20 +102,11 @@ def _as_csr(x: Any) -> Any:
 def _is_canonical(matrix: Any) -> bool:
     if mapped(matrix.indices) is None:
         return bool(matrix.has_canonical_format)
-    for a, b in _row_chunks(matrix.indptr):
+    for a, b in row_runs(matrix.indptr, CHUNK):
         if not csr_rows(matrix, a, b).has_canonical_format:
             return False
         forget(matrix.indices, matrix.data)
     return True
-
-
-def _row_chunks(indptr: Any) -> Iterator[tuple[int, int]]:
-    """Row ranges (a, b) of CHUNK entries or fewer; a longer row is alone."""
-    a, n = 0, len(indptr) - 1
-    while a < n:
-        b = max(a + 1, bisect_right(indptr, int(indptr[a]) + CHUNK) - 1)
-        yield a, b
-        a = b
 
 
 def _refuse_not_finite(matrix: Any) -> None:

@@ -58,7 +58,7 @@ def core_numbers(graph: Graph) -> Ints:
 
 def strengths(graph: Graph, channel: str) -> tuple[Ints, Doubles]:
     """How many edges each node has in a channel, and the sum of their weights.  -> (n,), (n,)"""
-    known: dict[str, Any] = graph.__dict__.setdefault("measures", {})
+    known = graph.measures
     name = f"strengths {channel}"
     if name not in known:
         counts, sums = structure.strengths(graph.offsets, graph.channel(channel))
@@ -78,21 +78,20 @@ def clustering(graph: Graph, triangle_counts: Ints | None = None) -> Doubles:
 
 def is_estimated(graph: Graph) -> bool:
     """Whether counting cycles of this graph costs too much, so that they are estimated."""
-    known = graph.__dict__.setdefault("measures", {})
-    return bool(known["estimated"] if "estimated" in known else paths_counted(graph) > MOST_PATHS)
+    known = graph.measures.get("estimated")
+    return paths_counted(graph) > MOST_PATHS if known is None else bool(known)
 
 
 def estimate_as(copy: Graph, graph: Graph) -> None:
     """Count or estimate the cycles of a copy of a graph as those of the graph itself."""
-    copy.__dict__.setdefault("measures", {})["estimated"] = is_estimated(graph)
+    copy.measures["estimated"] = is_estimated(graph)
 
 
 def paths_counted(graph: Graph) -> int:
     """Paths of two edges that counting triangles and 4-cycles looks at: each edge from its end of higher degree."""
-    known = graph.__dict__.setdefault("measures", {})
-    if "paths" not in known:
-        known["paths"] = structure.paths_counted(graph.offsets, graph.targets)
-    return int(known["paths"])
+    if "paths" not in graph.measures:
+        graph.measures["paths"] = structure.paths_counted(graph.offsets, graph.targets)
+    return int(graph.measures["paths"])
 
 
 def shares_of_counts(graph: Graph) -> int:
@@ -142,7 +141,7 @@ def share_shape(graph: Graph, share: int) -> tuple[int, int]:
 
 def kept(graph: Graph, name: str, key: bytes, compute: Callable[[], Any]) -> Any:
     """What `compute` gives for this graph, kept with it under a name until another key is asked for."""
-    known = graph.__dict__.setdefault("measures", {})
+    known = graph.measures
     if name not in known or known[name][0] != key:
         known[name] = key, compute()
     return known[name][1]
@@ -150,7 +149,7 @@ def kept(graph: Graph, name: str, key: bytes, compute: Callable[[], Any]) -> Any
 
 def _counted(graph: Graph, name: str) -> Ints:
     """A count per node; all of them are made at the first call for this graph and kept with it.  -> (n,)"""
-    known: dict[str, Any] = graph.__dict__.setdefault("measures", {})
+    known = graph.measures
     if name not in known:
         if graph.reach is not None:
             raise GraphError(
@@ -165,7 +164,7 @@ def _counted(graph: Graph, name: str) -> Ints:
 
 
 def _estimates(graph: Graph) -> tuple[Ints, Ints, Ints]:
-    if "estimated" not in graph.__dict__["measures"]:  # said once, not of every view
+    if "estimated" not in graph.measures:  # said once, not of every view
         log.warning(
             "triangles and 4-cycles are estimated from %d pairs of neighbours a node, off by about 13 %%: counting "
             "them would look at %.1e paths",

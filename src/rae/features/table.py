@@ -19,7 +19,7 @@ from rae.features.matrix import Matrix, check_matrix, is_sparse
 from rae.graph import Graph
 from rae.graph.column_names import ID, position, usual
 from rae.graph.frames import as_table, float_column, own_index
-from rae.graph.ids import coded, distinct, doubled, id_array, in_words, index_in, is_text, shown
+from rae.graph.ids import codes_and_ids, distinct, doubled, id_array, in_words, index_in, is_text, shown
 
 log = logging.getLogger("rae.inputs")  # what the command line shows: notes on the inputs
 
@@ -99,8 +99,8 @@ class FeatureTable:
         refuse_doubled(ids, *pairs_advice([names[i] for i in chosen], [table.schema.types[i] for i in chosen]))
         chosen = [chosen[i] for i in known_columns([names[i] for i in chosen], like)]
         columns = [table.column(i) for i in chosen]
-        made = encode(ids, [names[i] for i in chosen], columns, categories=by_value, like=like)
-        return cls(ids, made.matrix, made.names, encodings=made.encodings)
+        encoded = encode(ids, [names[i] for i in chosen], columns, categories=by_value, like=like)
+        return cls(ids, encoded.matrix, encoded.names, encodings=encoded.encodings)
 
     @classmethod
     def from_pairs(cls, ids: pa.Array, words: pa.Array, values: Any = None, *, rows: Any = None) -> FeatureTable:
@@ -113,7 +113,7 @@ class FeatureTable:
         """
         values = np.ones(len(ids)) if values is None else np.asarray(values, np.float64)
         refuse_gaps(values[:, None], ids, ["value"])
-        column, names = coded(words)
+        column, names = codes_and_ids(words)
         try:
             texts = names.cast(pa.string()).to_pylist()
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):

@@ -22,7 +22,7 @@ TARGET = {target for _, target in PAIRS} | {"dest", "destination"}
 # Also names of ends, but as often of times, so that they count in the first two columns only.
 OPENING, CLOSING = {"start", "begin"}, {"end", "stop"}
 ID = {"id", "node", "nodeid", "vertex", "vertexid"}
-# Names that speak for themselves, of columns that are read only where somebody says so.
+# Usual names of columns that are read only where an option names them.
 WEIGHT = {
     "weight",
     "amount",

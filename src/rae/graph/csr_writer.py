@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -14,8 +12,9 @@ import numpy as np
 
 from rae.errors import GraphError
 from rae.graph.id_numbering import Lookup, Report, index_type
+from rae.memory import row_runs
 from rae.ops import build
-from rae.runtime import threads
+from rae.runtime import run_ahead, threads
 from rae.storage.atomic import writing
 from rae.storage.spill_buffer import Array, SpillBuffer
 
@@ -262,20 +261,18 @@ def _in_order(work: Callable[[S, Space], T], items: Sequence[S]) -> Iterator[T]:
 
     A result may lie in its space, which is reused when the next result is asked for.
     """
-    if len(items) <= 1 or threads() == 1:
-        space = Space(HUGE_PAGES if len(items) > 1 else 0)
-        yield from (work(item, space) for item in items)
+    if len(items) <= 1:
+        yield from (work(item, Space(0)) for item in items)
         return
-    free, running = [Space() for _ in range(threads() + 1)], deque[tuple[Future[T], Space]]()
-    with ThreadPoolExecutor(threads()) as pool:
-        for item in items:
-            space = free.pop()
-            running.append((pool.submit(work, item, space), space))
-            if not free:
-                yield running[0][0].result()
-                free.append(running.popleft()[1])
-        for future, _ in running:
-            yield future.result()
+    free = [Space() for _ in range(threads() + 1)]  # as many as are at work, and one whose result is in use
+
+    def in_free_space(item: S) -> tuple[T, Space]:
+        space = free.pop()
+        return work(item, space), space
+
+    for result, space in run_ahead(in_free_space, items, threads()):
+        yield result
+        free.append(space)
 
 
 def _pieces(keys: StripeKeys, n: int) -> Iterator[Piece]:
@@ -360,13 +357,3 @@ def _sorted_by_neighbor(
             build.sort_digit(keys, shift, cursor, spare)
         keys, spare = spare, keys
     return keys, weights, (spare, other)
-
-
-def row_runs(offsets: Array, most: int) -> Iterator[tuple[int, int]]:
-    """Runs of rows with at most so many entries; a row that has more is alone."""
-    a, n = 0, len(offsets) - 1
-    while a < n:
-        b = int(np.searchsorted(offsets, offsets[a] + most, "right")) - 1
-        b = min(max(b, a + 1), n)
-        yield a, b
-        a = b

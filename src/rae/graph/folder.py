@@ -141,7 +141,7 @@ def open_graph(path: str | os.PathLike[str], *, verify: bool = False, checked: b
     """The graph in this folder, memory-mapped; `verify` also reads every byte against its checksum.
 
     Whatever the files say, no row points outside the graph: that is checked each time. One in an object store is
-    copied to this machine first. `checked` says that whoever names this folder has just done that.
+    copied to this machine first. `checked` skips that, for a caller that has just done it.
     """
     if is_url(path):
         with scratch_folder() as scratch:  # what is mapped outlives its name

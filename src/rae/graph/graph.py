@@ -33,7 +33,7 @@ from rae.graph.channels import (
 from rae.graph.csr_writer import Counts, MemorySink
 from rae.graph.given_edges import frame_columns, two_columns
 from rae.graph.id_numbering import ONE_KIND, index_type
-from rae.graph.ids import distinct, find_sorted, id_array, index_in, one_kind, shown, sorting_order
+from rae.graph.ids import cast_to_kind, distinct, find_sorted, id_array, index_in, shown, sorting_order
 from rae.memory import mapped
 from rae.ops.sampling import adjacent
 from rae.reading import EdgeOptions
@@ -78,7 +78,7 @@ class Graph:
     reach: Ints | None = None  # (n,) of a part of a graph: how many edges around each row nothing is missing
 
     def __post_init__(self) -> None:
-        """Refuse arrays that do not make a graph: the hot loops read what they are told to read."""
+        """Refuse arrays that do not make a graph: the hot loops do not check what they read."""
         offsets, targets = self.offsets, self.targets
         fits = (
             offsets.dtype == np.int64
@@ -160,6 +160,11 @@ class Graph:
     def degrees(self) -> Ints:
         """(n,) number of neighbours of each node."""
         return _read_only(np.diff(self.offsets))
+
+    @cached_property
+    def measures(self) -> dict[str, Any]:
+        """What `rae.features.measures` has counted of this graph, kept with it by name."""
+        return {}
 
     @property
     def n_isolated(self) -> int:
@@ -270,12 +275,12 @@ class Graph:
         stays = targets >= 0
         if not self.channels:
             once = stays & (sources < targets)
-            part = self._from_rows(sources[once], targets[once], column)
+            part = self.from_rows(sources[once], targets[once], column)
             return part if self.reach is None else replace(part, reach=np.zeros(len(rows), np.int64))
         order = np.lexsort((targets[stays], sources[stays]))
         offsets = np.concatenate([[0], np.cumsum(np.bincount(sources[stays], minlength=len(rows)))])
-        kept = entries[stays][order]
-        channels = {name: _read_only(array[kept]) for name, array in self.channels.items()}
+        chosen = entries[stays][order]
+        channels = {name: _read_only(array[chosen]) for name, array in self.channels.items()}
         part = Graph(
             _read_only(offsets.astype(np.int64)),
             _read_only(targets[stays][order].astype(self.targets.dtype)),
@@ -393,8 +398,8 @@ class Graph:
     def _values_in_words(self) -> list[str]:
         """What the edges have beside their ends."""
         kinds = ", ".join(self.kinds)
-        said = ((self.directed, "directed"), (self.weighted, "weighted"), (kinds, f"kinds: {kinds}"))
-        return [text for there, text in said if there]
+        words = ((self.directed, "directed"), (self.weighted, "weighted"), (kinds, f"kinds: {kinds}"))
+        return [text for there, text in words if there]
 
     def picture(self) -> str:
         """The degrees as a small SVG: how many nodes have 0, 1, 2 to 3, 4 to 7, ... neighbours."""
@@ -477,13 +482,10 @@ class Graph:
         coo = sp.coo_array(matrix)
         n = coo.shape[0]
         present = coo.data != 0
-        column = id_array(np.arange(n, dtype=np.int64) if ids is None else ids)
-        if len(column) != n:
-            raise GraphError(f"ids must have one entry per row ({n:,}), got {len(column):,}")
-        refuse_doubled(column)
+        column = _ids_of_rows(ids, n)
         values = EdgeValues(weighted, directed, doubled="max" if weighted and not directed else None)
         weight = coo.data[present] if weighted else None
-        return cls._from_rows(coo.row[present], coo.col[present], column, values, weight)
+        return cls.from_rows(coo.row[present], coo.col[present], column, values, weight)
 
     @classmethod
     def from_networkx(
@@ -503,7 +505,7 @@ class Graph:
         values = EdgeValues(weight is not None, directed, kind is not None)
         weights = None if weight is None else [w for *_, w in graph.edges(data=weight, default=1)]
         kinds = None if kind is None else [k for *_, k in graph.edges(data=kind)]
-        return cls._from_rows(pairs[:, 0], pairs[:, 1], ids, values, weights, kinds)
+        return cls.from_rows(pairs[:, 0], pairs[:, 1], ids, values, weights, kinds)
 
     @classmethod
     def from_pyg(cls, data: Any, ids: Any = None) -> Graph:
@@ -517,15 +519,13 @@ class Graph:
             raise GraphError(f"edge_index must have shape (2, m), got {tuple(ends.shape)}")
         if ends.size and not 0 <= int(ends.min()) <= int(ends.max()) < n:
             raise GraphError(f"edge_index must name nodes 0..{n - 1}, got {int(ends.min())}..{int(ends.max())}")
-        column = id_array(np.arange(n, dtype=np.int64) if ids is None else ids)
-        if len(column) != n:
-            raise GraphError(f"ids must have one entry per node ({n:,}), got {len(column):,}")
-        refuse_doubled(column)
-        return cls._from_rows(ends[0], ends[1], column)
+        return cls.from_rows(ends[0], ends[1], _ids_of_rows(ids, n))
 
     def with_nodes(self, ids: Any) -> Graph:
         """The same graph and, after its nodes, those of `ids` it did not have, as isolated nodes."""
-        given = self._as_own_kind(id_array(ids))
+        given = cast_to_kind(column := id_array(ids), self.id_column.type)
+        if given is None:
+            raise GraphError(f"the new ids are {column.type}, the graph's are {self.id_column.type}; {ONE_KIND}")
         new = distinct(given.filter(pc.is_null(index_in(given, self.id_column))))
         if len(new) == 0:
             return self
@@ -533,14 +533,6 @@ class Graph:
         reach = None if self.reach is None else np.concatenate([self.reach, np.zeros(len(new), np.int64)])
         ids = pa.concat_arrays([self.id_column, new])
         return replace(self, offsets=_read_only(offsets), id_column=ids, reach=reach)
-
-    def _as_own_kind(self, ids: pa.Array) -> pa.Array:
-        try:
-            if one_kind(ids, self.id_column) is not None:
-                return ids.cast(self.id_column.type) if ids.type != self.id_column.type else ids
-        except pa.ArrowInvalid:
-            pass
-        raise GraphError(f"the new ids are {ids.type}, the graph's are {self.id_column.type}; {ONE_KIND}")
 
     @classmethod
     def disjoint_union(cls, graphs: Sequence[Graph]) -> Graph:
@@ -590,7 +582,7 @@ class Graph:
         return cls._of(build_rows(batches, sink, ids=ids, values=values), sink, values)
 
     @classmethod
-    def _from_rows(
+    def from_rows(
         cls,
         source: Ints,
         target: Ints,
@@ -612,6 +604,15 @@ class Graph:
         return cls(
             _read_only(rows.offsets), _read_only(sink.targets), rows.ids, rows.counts, channels, weighted, doubled
         )
+
+
+def _ids_of_rows(ids: Any, n: int) -> pa.Array:
+    """These ids as those of n rows, or 0, 1, 2, ..."""
+    column = id_array(np.arange(n, dtype=np.int64) if ids is None else ids)
+    if len(column) != n:
+        raise GraphError(f"ids must have one entry per row ({n:,}), got {len(column):,}")
+    refuse_doubled(column)
+    return column
 
 
 def _hashable(value: Any) -> Any:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rae.errors import GraphError
-from rae.graph.ids import coded, index_in, is_text, one_kind, refuse_too_many, shown
+from rae.graph.ids import codes_and_ids, index_in, is_text, one_kind, refuse_too_many, shown
 from rae.ops import build
 from rae.runtime import in_ranges
 from rae.storage.spill_buffer import Array, SpillBuffer
@@ -92,7 +92,7 @@ class IntegerNumbering(Numbering):
             ends = self.ends.part(i)
             most = count + len(ends)
             if most > len(keys):
-                table, keys = _grown(keys[:count], most)
+                table, keys = _larger_table(keys[:count], most)
             count = build.number_ids(ends, table, keys, count, ends)
             report("number", i + 1, 2 * batches)
         ids = keys[:count]
@@ -159,7 +159,7 @@ class ArrowNumbering(Numbering):
         self.rows += self.lengths[-1] // 2
 
     def finish(self, report: Report) -> tuple[pa.Array, Lookup]:
-        codes, ids = coded(pa.concat_arrays(self.columns))
+        codes, ids = codes_and_ids(pa.concat_arrays(self.columns))
         for ends in np.split(codes, np.cumsum(self.lengths)[:-1]):
             self.ends.append(ends)
         self.columns = []
@@ -215,7 +215,7 @@ def copy_rows(ends: Array, out: Array) -> None:
     out[:] = ends
 
 
-def _grown(keys: Array, most: int) -> tuple[Array, Array]:
+def _larger_table(keys: Array, most: int) -> tuple[Array, Array]:
     """A hash table with room for `most` ids, and its keys, those of before at their positions."""
     size = 1 << (2 * most - 1).bit_length()
     table, larger = np.full(size, -1, index_type(most)), np.empty(size // 2, np.int64)

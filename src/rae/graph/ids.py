@@ -93,10 +93,10 @@ def _find_integers(wanted: pa.Array, column: pa.Array, order: Any) -> pa.Array:
     kinds = {wanted.type, column.type}
     if pa.uint64() in kinds and len(kinds) > 1:  # NumPy would compare them as floats
         return index_in(wanted, column)
-    values, sought = column.to_numpy(), wanted.to_numpy()
-    place = np.minimum(np.searchsorted(values, sought, sorter=order), len(values) - 1)
+    values, numbers = column.to_numpy(), wanted.to_numpy()
+    place = np.minimum(np.searchsorted(values, numbers, sorter=order), len(values) - 1)
     rows = place if order is None else order[place]
-    return pa.array(rows, pa.int32(), mask=values[rows] != sought)
+    return pa.array(rows, pa.int32(), mask=values[rows] != numbers)
 
 
 def refuse_too_many(count: int) -> None:
@@ -108,7 +108,7 @@ def refuse_too_many(count: int) -> None:
         )
 
 
-def coded(column: pa.Array) -> tuple[np.ndarray[Any, np.dtype[np.int64]], pa.Array]:
+def codes_and_ids(column: pa.Array) -> tuple[np.ndarray[Any, np.dtype[np.int64]], pa.Array]:
     """For each id its position among the distinct ones, and those, ascending.  (m,) -> (m,), (n,)"""
     encoded = _storage(column).dictionary_encode()
     order = pc.array_sort_indices(encoded.dictionary)
@@ -150,6 +150,27 @@ def one_kind(first: pa.Array, second: pa.Array) -> tuple[pa.Array, pa.Array] | N
     return _cast_both(first, second, kinds)
 
 
+def cast_to_kind(ids: pa.Array, kind: pa.DataType) -> pa.Array | None:
+    """These ids in this type, None where the two are not of one kind: text, whole numbers, dates, ...
+
+    >>> cast_to_kind(pa.array([7]), pa.int32()).type, cast_to_kind(pa.array(["7"]), pa.int32())
+    (DataType(int32), None)
+    """
+    both = (ids.type, kind)
+    if len(ids) == 0:
+        return pa.array([], kind)
+    alike = (
+        ids.type == kind
+        or all(map(is_text, both))
+        or all(map(pa.types.is_integer, both))
+        or (ids.type.id == kind.id and bool(pa.types.is_temporal(kind) or pa.types.is_decimal(kind)))
+    )
+    try:
+        return ids.cast(kind) if alike else None
+    except pa.ArrowInvalid:
+        return None
+
+
 def is_text(kind: pa.DataType) -> bool:
     """Whether ids of this kind are text."""
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
@@ -162,6 +183,11 @@ def in_words(kind: pa.DataType) -> str:
     ('whole numbers', 'text', 'float')
     """
     return "text" if is_text(kind) else "whole numbers" if pa.types.is_integer(kind) else str(kind)
+
+
+def json_id(value: Any) -> Any:
+    """An id as JSON holds it: ids of types that JSON lacks become text."""
+    return value if isinstance(value, int | str | float) else str(value)
 
 
 def shown(column: pa.Array, most: int = 3) -> str:

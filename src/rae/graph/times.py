@@ -64,9 +64,9 @@ class TimeWindow:
         """The error of a table without a row in the window: it says which times the column has."""
         times = pc.min_max(self._times(column))
         bounds = {" from {} on": self.since, " before {}": self.until}
-        asked = " and".join(text.format(bound) for text, bound in bounds.items() if bound is not None)
+        window = " and".join(text.format(bound) for text, bound in bounds.items() if bound is not None)
         return GraphError(
-            f"no row has a time{asked}: those of the {len(column):,} rows are from {times['min']} to {times['max']}; ",
+            f"no row has a time{window}: those of the {len(column):,} rows are from {times['min']} to {times['max']}; ",
             *("pass another ", Argument("since"), " or ", Argument("until")),
         )
 

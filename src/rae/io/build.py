@@ -10,10 +10,10 @@ from typing import Any
 from rae.errors import Argument, ConfigError
 from rae.graph import Graph
 from rae.graph.folder import INFO, open_graph
-from rae.graph.folder_builder import build_folder, check_free_store, check_writable, discard_build
+from rae.graph.folder_builder import check_free_store, check_writable, discard_build
 from rae.graph.id_numbering import Report
 from rae.graph.row_order import ORDERS
-from rae.io.edges import EdgeFile, open_edges
+from rae.io.edges import open_edges
 from rae.reading import EdgeOptions
 from rae.storage.objects import ObjectPath, place
 from rae.storage.scratch import scratch_folder
@@ -53,21 +53,4 @@ def build_graph(
     opened = open_edges(edges, reading)
     if (suggestion := opened.suggestion) is not None:
         log.info(suggestion)
-    return build_opened(opened, folder, order=order, force=force, report=report)
-
-
-def build_opened(
-    opened: EdgeFile,
-    folder: Path,
-    *,
-    order: str = "none",
-    force: bool = False,
-    report: Report | None = None,
-    room: int | None = None,
-) -> Graph:
-    """The same for an opened edge file; edges are buffered in `room` bytes of memory, if that is less than usual."""
-    graph = build_folder(
-        opened.feed, folder, order=order, force=force, report=report, memory=room, values=opened.values
-    )
-    opened.log_counts(graph.counts)
-    return graph
+    return opened.build(folder, order=order, force=force, report=report)

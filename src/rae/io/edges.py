@@ -8,6 +8,7 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -20,6 +21,7 @@ from rae.graph.builder import Batch, in_batches
 from rae.graph.channels import EdgeValues, WeightError, checked_weights, other_way, weight_in_words
 from rae.graph.column_names import edge_columns, is_like_a_node_table, named_columns, suggested_columns
 from rae.graph.folder import is_graph_folder, open_graph
+from rae.graph.folder_builder import build_folder
 from rae.graph.ids import id_array, is_text
 from rae.graph.times import TimeError, TimeWindow
 from rae.io.files import check_path
@@ -63,12 +65,12 @@ class EdgeFile:
     @property
     def suggestion(self) -> Sentence | None:
         """Which options the other columns of the table could be read with, where their names speak for themselves."""
-        found = suggested_columns(self.table.names, self.ends)
-        columns = {what: name for what, name in found.items() if what != "directed" and what not in self.others}
-        if not columns or self.values:  # somebody who asks for something knows what there is
+        suggested = suggested_columns(self.table.names, self.ends)
+        columns = {what: name for what, name in suggested.items() if what != "directed" and what not in self.others}
+        if not columns or self.values:  # the user knows the other columns
             return None
         parts: list[str | Argument] = []
-        if "directed" in found:
+        if "directed" in suggested:
             parts += [Argument("directed", True), " "]
         for what in ("weight", "kind"):
             if what in columns:
@@ -103,6 +105,12 @@ class EdgeFile:
         graph = self.feed(build, ids=nodes, as_text=as_text)
         self.log_counts(graph.counts)
         self.log_missing_words(graph)
+        return graph
+
+    def build(self, folder: Path, **options: Any) -> Graph:
+        """The graph of its edges, mapped from the folder that it was written to; `options` as in `build_folder`."""
+        graph = build_folder(self.feed, folder, values=self.values, **options)
+        self.log_counts(graph.counts)
         return graph
 
     def feed(self, build: Callable[[Iterable[Batch]], T], *, ids: pa.Array | None = None, as_text: bool = False) -> T:

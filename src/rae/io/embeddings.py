@@ -27,6 +27,7 @@ from rae.storage.documents import expect, parse_json
 FORMAT = 1
 GROUP_BYTES = 1 << 26
 DTYPES = ("float32", "float16")
+SUFFIXES = (".parquet", ".csv")
 
 Floats = np.ndarray[Any, np.dtype[np.float32]]
 
@@ -58,7 +59,7 @@ def write_embeddings(
 def check_writable(path: str | os.PathLike[str], ids: pa.Array, dtype: str = "float32") -> None:
     """Refuse a suffix, a type of ids or a precision that embeddings cannot be written with."""
     suffix = Path(path).suffix.lower()
-    if suffix not in (".parquet", ".csv"):
+    if suffix not in SUFFIXES:
         raise FileError(f"embeddings are written as .parquet or .csv, since ids go with them; got {path}")
     if suffix == ".csv" and not _fits_csv(ids.type):
         raise FileError(f"ids of type {ids.type} cannot be written as CSV; write .parquet")

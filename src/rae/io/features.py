@@ -17,7 +17,6 @@ import scipy.sparse as sp
 from rae.errors import Argument, FeatureError, FileError, GraphError, one_line
 from rae.features import FeatureTable, Matrix, check_matrix
 from rae.features.columns import MAX_VALUES, encode, is_category, known_columns, refuse_crowds, refuse_gaps
-from rae.features.matrix import CHUNK
 from rae.features.table import column_number, pairs_advice, refuse_doubled
 from rae.graph.column_names import ID, usual
 from rae.graph.frames import float_column
@@ -28,7 +27,7 @@ from rae.io.json_features import read_json
 from rae.io.npz import DAMAGED, LEAST_MAPPED, open_npz
 from rae.io.tables import Table, open_table, read_ids
 from rae.io.text import TextTable
-from rae.memory import forget, mapped, row_chunks
+from rae.memory import mapped
 from rae.storage.npy import map_array
 from rae.storage.objects import on_disk, place
 
@@ -129,7 +128,7 @@ def _read_wide(
         by_value = {name for name in names if name in categories or (like is not None and is_category(name, like))}
         columns = table.read(_text_kinds(table, chosen, by_value, is_known=like is not None))
     else:
-        columns = table.read(chosen, coded=True)
+        columns = table.read(chosen, as_dictionaries=True)
     lists = [name for name, column in zip(names, columns, strict=True) if _is_list(column.type)]
     if lists and len(names) > 1:
         alone = Argument("columns", lists[:1])
@@ -138,8 +137,8 @@ def _read_wide(
         matrix = list_matrix(columns[0], names[0])
         refuse_gaps(matrix, ids, None)
         return FeatureTable(ids, matrix)
-    made = encode(ids, names, columns, categories=categories, like=like)
-    return FeatureTable(ids, made.matrix, made.names, encodings=made.encodings)
+    encoded = encode(ids, names, columns, categories=categories, like=like)
+    return FeatureTable(ids, encoded.matrix, encoded.names, encodings=encoded.encodings)
 
 
 def _kinds(table: Table, chosen: Sequence[int]) -> list[pa.DataType]:
@@ -289,7 +288,7 @@ def _dense(arrays: dict[str, Any]) -> Any:
 
 
 def _sparse(path: Path, arrays: dict[str, Any]) -> Any:
-    """The SciPy matrix of the file, with checked indices: the kernels do not check them."""
+    """The SciPy matrix of the file."""
     for name in ("indices", "indptr", "row", "col", "offsets"):
         if name in arrays and arrays[name].dtype.kind != "i":
             raise FeatureError(f"{name} of a sparse matrix must be whole numbers, got {arrays[name].dtype}")
@@ -334,7 +333,10 @@ def _shape(arrays: dict[str, Any]) -> tuple[int, int]:
 
 
 def _csr(path: Path, arrays: dict[str, Any]) -> Any:
-    """The CSR of these arrays, not copied where their types allow it; ValueError if they do not fit."""
+    """The CSR of these arrays, not copied where their types allow it; ValueError if they do not fit.
+
+    That its entries lie inside it is checked by `check_matrix`.
+    """
     data, indices, indptr = (arrays[name] for name in ("data", "indices", "indptr"))
     n, width = _shape(arrays)
     if (data.ndim, indices.ndim, indptr.shape) != (1, 1, (n + 1,)):
@@ -345,21 +347,11 @@ def _csr(path: Path, arrays: dict[str, Any]) -> Any:
     kind = np.int64 if max(last, width, n) > np.iinfo(np.int32).max or indices.dtype == np.int64 else np.int32
     rows: Any = sp.csr_array((n, width), dtype=np.float32)
     rows.data, rows.indices, rows.indptr = data[:last], indices[:last].astype(kind, copy=False), indptr.astype(kind)
-    _refuse_outside(rows.indices, width)
     if mapped(indices) is None and indices.nbytes >= LEAST_MAPPED:
         log.info("%s is packed and read into memory; save_npz(compressed=False) lets it be mapped", path)
     elif mapped(data) is not None and data.dtype != np.float32:
         log.info("%s holds %s and its values are read into memory; those of float32 are mapped", path, data.dtype)
     return rows
-
-
-def _refuse_outside(indices: Any, width: int) -> None:
-    """Refuse column indices outside the matrix, one chunk in memory at a time."""
-    for start, stop in row_chunks(len(indices), CHUNK):
-        part = indices[start:stop]
-        if part.min() < 0 or part.max() >= width:
-            raise ValueError(f"column indices must be from 0 to {width - 1:,}, got {part.min():,} to {part.max():,}")
-        forget(indices)
 
 
 # ------------------------------------------------------------------------------------- errors and columns

@@ -36,8 +36,8 @@ def read_node_columns(
     """
     is_file = isinstance(source, (str, os.PathLike))
     path = place(source) if is_file else f"the {what}s"
-    keys, found = (_of_file if is_file else _of_frame)(source, columns, id_column, what)
-    if not found:
+    keys, by_name = (_of_file if is_file else _of_frame)(source, columns, id_column, what)
+    if not by_name:
         raise FileError(f"{path} has only ids, expected one column of {what}s or more")
     rows = index_in(ids, keys)
     if rows.null_count == len(ids):
@@ -55,7 +55,7 @@ def read_node_columns(
     ):
         if count:
             log.warning("%s: %s %s", path, f"{count:,}", words)
-    return {name: values.take(rows) for name, values in found.items()}
+    return {name: values.take(rows) for name, values in by_name.items()}
 
 
 Found = tuple[pa.Array, dict[str, pa.Array]]  # the ids of a table, and the columns by name
@@ -92,8 +92,8 @@ def node_names(names: Any, ids: pa.Array, *, column: str | None = None, id_colum
     if isinstance(names, (str, os.PathLike)) or is_frame(names):
         there = as_table(names).column_names if is_frame(names) else open_table(names).names
         chosen = [column] if column is not None else [c for c in ("name",) if c in there]
-        found = read_node_columns(names, ids, chosen, id_column=id_column, what="name")
-        return as_text(next(iter(found.values())))
+        by_name = read_node_columns(names, ids, chosen, id_column=id_column, what="name")
+        return as_text(next(iter(by_name.values())))
     if isinstance(names, Mapping):
         rows = index_in(ids, id_array(list(names)))
         return as_text(pa.array(list(names.values()), from_pandas=True)).take(rows)

@@ -35,10 +35,10 @@ class ArrowTable:
     def names(self) -> tuple[str, ...]:
         return tuple(self.schema.names)
 
-    def read(self, positions: Sequence[int], *, coded: bool = False) -> list[pa.ChunkedArray]:
-        """The columns at these positions, as they are stored; with `coded`, text in Parquet as dictionaries."""
+    def read(self, positions: Sequence[int], *, as_dictionaries: bool = False) -> list[pa.ChunkedArray]:
+        """The columns at these positions, as they are stored, or text in Parquet as dictionaries."""
         wanted = self._wanted(positions)
-        texts = [self.names[i] for i in positions if coded and is_text(self.schema.types[i])]
+        texts = [self.names[i] for i in positions if as_dictionaries and is_text(self.schema.types[i])]
         tables = []
         for file in self.files:
             with file_errors(file.path), file.open() as stream:

@@ -84,7 +84,7 @@ class Copies:
 
 def copies(device: torch.device) -> Copies:
     """The copies of the work that is in force, or new ones."""
-    return runtime.kept_on_device(lambda: Copies(device)) if runtime.device() != "cpu" else Copies(device)
+    return runtime.cached_on_device(lambda: Copies(device)) if runtime.device() != "cpu" else Copies(device)
 
 
 # ----------------------------------------------------------------------------- gathering rows

@@ -43,7 +43,7 @@ class EditedRows:
     channels: Sequence[Floats] = ()
     extra_weights: Floats = field(init=False)  # (channels, as many as `extra`)
     _marks: Bytes = field(init=False)
-    _found: Ints = field(init=False)
+    _near: Ints = field(init=False)
     _work: tuple[Any, ...] = field(init=False)
     _bases: Any = field(init=False)  # where each channel begins
     _places: Any = field(init=False, default=None)  # what `_rows_of` gives, while it is so
@@ -69,7 +69,7 @@ class EditedRows:
 
     def _make_workspace(self) -> None:
         n = len(self.starts)
-        self._marks, self._found = np.zeros(n, np.uint8), np.empty(n, np.int64)
+        self._marks, self._near = np.zeros(n, np.uint8), np.empty(n, np.int64)
         # touched, changed, kept, scratch, flags: memory is taken where it is written
         self._work = (
             *(np.zeros(n, np.uint8), np.empty(n, np.int64), np.empty((n, KEPT), np.int64)),
@@ -135,9 +135,9 @@ class EditedRows:
         marks[own] = 1
         if is_native(self.targets):
             for nodes in map(int64, groups):
-                found = self._found[count:]
-                count += call("spread_rows", *self._rows_of, nodes, len(nodes), marks, found, index=self.targets)
-            near = self._found[:count]
+                room = self._near[count:]
+                count += call("spread_rows", *self._rows_of, nodes, len(nodes), marks, room, index=self.targets)
+            near = self._near[:count]
         else:
             near = np.unique(np.concatenate([own[:0], *(self.lists(nodes)[1] for nodes in groups)]))
             near = near[marks[near] == 0]
@@ -155,7 +155,7 @@ class EditedRows:
         values = None if not self.channels else np.ascontiguousarray(values, np.float32)
         if not is_native(self.targets):
             return self._edit_plainly(us, vs, edits, values)
-        touched, changed, kept, scratch, flags = self._work
+        touched, changed, before, scratch, flags = self._work
         ends, done = np.array([self.used, 0]), 0
         rows = self.starts, self.degrees, self.triangles, self.cycles, self.core
         while done < len(us):
@@ -163,13 +163,13 @@ class EditedRows:
             weights = (self._bases, self.extra_weights, values) if self.channels else (None, None, None)
             done = call(
                 "edit_edges", self.targets, len(self.targets), self.extra, len(self.extra), *rows, us, vs, edits, done,
-                len(us), touched, changed, kept, ends, scratch, flags, self.capacity, *weights, len(self.channels),
+                len(us), touched, changed, before, ends, scratch, flags, self.capacity, *weights, len(self.channels),
                 index=self.targets,
             )  # fmt: skip
             self.used = int(ends[0])
         nodes = changed[: ends[1]].copy()
         touched[nodes] = 0
-        return nodes, kept[: ends[1]].copy()
+        return nodes, before[: ends[1]].copy()
 
     def _edit_plainly(self, us: Ints, vs: Ints, edits: Bytes, values: Any) -> tuple[Ints, Ints]:
         """`edit` without the library: rows are written anew, and all is counted anew."""
@@ -202,10 +202,10 @@ class EditedRows:
     def _numbers(self) -> Ints:
         return np.stack([self.degrees, self.triangles, self.cycles, self.core, self.starts], 1)
 
-    def undo(self, nodes: Ints, kept: Ints, used: int) -> None:
+    def undo(self, nodes: Ints, before: Ints, used: int) -> None:
         """Take back what `edit` did: the nodes it gave, what those were, and `used` as it was before."""
         for column, array in enumerate((self.degrees, self.triangles, self.cycles, self.core, self.starts)):
-            array[nodes] = kept[:, column]
+            array[nodes] = before[:, column]
         self.used = used
 
     def _make_room(self, entries: int) -> None:

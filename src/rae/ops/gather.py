@@ -90,7 +90,7 @@ def average(x: Tensor, block: Any) -> Tensor:
 
 
 def _check_block(block: Any, n_below: int) -> None:
-    """Refuse a block that names rows or lists which are not there: the library reads what it is told to read."""
+    """Refuse a block that names rows or lists which are not there: the library does not check what it reads."""
     n_lists, offsets = len(block.offsets) - 1, block.offsets.numpy()
     rows = ((block.ego, n_below), (block.neighbors, n_below), (block.lists, n_lists))
     inside = all(index is None or not len(index) or _is_within(index.numpy(), bound) for index, bound in rows)

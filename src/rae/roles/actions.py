@@ -15,7 +15,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from rae.features import Matrix
-from rae.roles.vectors import Doubles, Ints, chunks
+from rae.memory import row_chunks
+from rae.roles.vectors import CHUNK_ROWS, Doubles, Ints
 
 PRIOR = 3
 LEAST_LIFT, LEAST_SHIFT, LEAST_MEMBERS = 1.25, 0.25, 3
@@ -61,7 +62,7 @@ def _count_by_role(features: Matrix, labels: Ints, k: int) -> tuple[Doubles, Dou
     """By role, members that have each feature and its sum; its sum of squares.  -> (k, f), (k, f), (f,)"""
     width = features.shape[1]
     present, sums, squares = np.zeros((k, width)), np.zeros((k, width)), np.zeros(width)
-    for start, stop in chunks(features.shape[0]):
+    for start, stop in row_chunks(features.shape[0], CHUNK_ROWS):
         rows: Any = features[start:stop]
         size = stop - start
         by_role = sp.csr_array((np.ones(size), (labels[start:stop], np.arange(size))), shape=(k, size))

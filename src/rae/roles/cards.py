@@ -15,10 +15,12 @@ from rae.features import check_matrix
 from rae.features.measures import clustering, core_numbers, degrees, strengths, triangles
 from rae.graph import Graph
 from rae.graph.channels import IN, OUT, split_name
+from rae.graph.ids import json_id
 from rae.io.node_columns import node_names
+from rae.memory import row_chunks
 from rae.roles.actions import distinctive_features
 from rae.roles.summary import summarize_roles
-from rae.roles.vectors import Doubles, Ints, checked_ids, chunks
+from rae.roles.vectors import CHUNK_ROWS, Doubles, Ints, checked_ids
 
 if TYPE_CHECKING:
     from rae.roles.model import Assignment
@@ -59,7 +61,7 @@ class Card:
     def as_dict(self) -> dict[str, Any]:
         """The card as JSON holds it; ids of types that JSON lacks become text."""
         card = asdict(self)
-        card["prototypes"] = [i if isinstance(i, int | str | float) else str(i) for i in self.prototypes]
+        card["prototypes"] = [json_id(i) for i in self.prototypes]
         card["actions"], card["names"] = list(card["actions"]), list(card["names"])
         return card
 
@@ -193,7 +195,7 @@ def _neighbor_degrees(graph: Graph) -> Doubles:
     """The mean degree of each node's neighbours; 0 without neighbours.  -> (n,)"""
     degree = degrees(graph)
     means = np.empty(graph.n_nodes)
-    for start, stop in chunks(graph.n_nodes):
+    for start, stop in row_chunks(graph.n_nodes, CHUNK_ROWS):
         rows = np.repeat(np.arange(stop - start), degree[start:stop])
         around = degree[graph.targets[graph.offsets[start] : graph.offsets[stop]]]
         means[start:stop] = np.bincount(rows, around, stop - start) / np.maximum(degree[start:stop], 1)
@@ -270,7 +272,7 @@ def _plain_number(value: Any) -> float | int:
 def edges_between(graph: Graph, labels: Ints, k: int) -> Ints:
     """Ends of edges at role i that lead to role j; symmetric, edges inside a role counted twice.  -> (k, k)"""
     table = np.zeros(k * k, np.int64)
-    for start, stop in chunks(graph.n_nodes):
+    for start, stop in row_chunks(graph.n_nodes, CHUNK_ROWS):
         here = np.repeat(labels[start:stop].astype(np.int64), graph.degrees[start:stop])
         there = labels[graph.targets[graph.offsets[start] : graph.offsets[stop]]]
         table += np.bincount(here * k + there, minlength=k * k)

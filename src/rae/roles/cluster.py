@@ -22,9 +22,9 @@ import numpy as np
 from rae.engine.cluster import Cluster
 from rae.engine.ray_executor import connected
 from rae.io.embeddings import GroupsOfRows, groups_of_rows
-from rae.roles.model import ASSIGN_ROWS, SAMPLE_ROWS, Assignment, Parameters, Roles
+from rae.roles.model import SAMPLE_ROWS, Assignment, Parameters, Roles
 from rae.roles.storage import load_parameters, save_parameters
-from rae.roles.vectors import Floats, Ints, check_vectors, drawn_places
+from rae.roles.vectors import CHUNK_ROWS, Floats, Ints, check_vectors, drawn_places
 from rae.storage.objects import on_disk, place, to_store
 from rae.storage.parts import Parts
 from rae.version import versions_of
@@ -92,7 +92,7 @@ def _parameters(path: str, _: str) -> Parameters:
 
 
 def _bounds(n: int, part: int) -> tuple[int, int]:
-    return part * AT_A_TIME * ASSIGN_ROWS, min((part + 1) * AT_A_TIME * ASSIGN_ROWS, n)
+    return part * AT_A_TIME * CHUNK_ROWS, min((part + 1) * AT_A_TIME * CHUNK_ROWS, n)
 
 
 def first_numbers(z: Floats) -> Array:
@@ -145,7 +145,7 @@ class VectorsByParts:
         return Assignment(labels, confidence, memberships, distances)
 
     def _run(self, kind: str) -> list[RolesTask]:
-        tasks = [RolesTask(kind, part) for part in range(-(-self.n_rows // (AT_A_TIME * ASSIGN_ROWS)))]
+        tasks = [RolesTask(kind, part) for part in range(-(-self.n_rows // (AT_A_TIME * CHUNK_ROWS)))]
         for _ in self.executor.run(self, tasks):
             pass
         return tasks

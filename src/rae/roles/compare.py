@@ -10,9 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rae.errors import GraphError
-from rae.graph.ids import id_array, index_in, shown
+from rae.graph.ids import id_array, index_in, json_id, shown
+from rae.memory import row_chunks
 from rae.roles.model import Assignment, Roles
-from rae.roles.vectors import Doubles, Floats, Ints, check_vectors, chunks
+from rae.roles.vectors import CHUNK_ROWS, Doubles, Floats, Ints, check_vectors
 
 NAMED_MOVERS = 10
 
@@ -65,10 +66,7 @@ class Comparison:
                 }
                 for r in range(k)
             ],
-            "movers": [
-                {"id": i if isinstance(i, int | str | float) else str(i), "from": a, "to": b, "confidence": round(c, 4)}
-                for i, a, b, c in self.movers
-            ],
+            "movers": [{"id": json_id(i), "from": a, "to": b, "confidence": round(c, 4)} for i, a, b, c in self.movers],
         }
 
 
@@ -119,7 +117,7 @@ def _drift(roles: Roles, z: Floats, before: Assignment, other_z: Floats, after: 
 def _role_means(roles: Roles, z: Floats, assignment: Assignment) -> Doubles:
     """The mean of each role's members in the projection; NaN for a role without members.  -> (k, p)"""
     sums = np.zeros(roles.parameters.centers.shape)
-    for start, stop in chunks(len(z)):
+    for start, stop in row_chunks(len(z), CHUNK_ROWS):
         np.add.at(sums, assignment.labels[start:stop], roles.parameters.project(z[start:stop]))
     sizes = assignment.sizes[:, None]
     means: Doubles = np.where(sizes > 0, sums / np.maximum(sizes, 1), np.nan)

@@ -82,12 +82,12 @@ def label_table(roles: Any, labels: Any, k: int, *, column: str = "label") -> La
     role = np.asarray(roles, np.int64)
     if len(values) != len(role):
         raise FeatureError(f"labels must have one entry per node ({len(role):,}), got {len(values):,}")
-    coded = values.dictionary_encode()
-    has_label = pc.is_valid(coded).to_numpy(zero_copy_only=False)
+    encoded = values.dictionary_encode()
+    has_label = pc.is_valid(encoded).to_numpy(zero_copy_only=False)
     if not has_label.any():
         raise FeatureError("expected labels, got none: every entry is missing")
-    code = pc.fill_null(coded.indices, 0).to_numpy(zero_copy_only=False).astype(np.int64)
-    names, n = coded.dictionary.to_pylist(), len(coded.dictionary)
+    code = pc.fill_null(encoded.indices, 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    names, n = encoded.dictionary.to_pylist(), len(encoded.dictionary)
     counts = np.bincount(role[has_label] * n + code[has_label], minlength=k * n).reshape(k, n)
     order = sorted(range(n), key=lambda i: (-counts[:, i].sum(), names[i]))
     missing = np.bincount(role[~has_label], minlength=k)

@@ -14,15 +14,16 @@ from rae import display
 from rae.blocks import Block, Weights, parse_weights, weighted
 from rae.errors import ConfigError, FeatureError, NotFittedError, RunError
 from rae.graph.frames import to_pandas
+from rae.memory import row_chunks
 from rae.roles.number import Choice, check_given, choose_number, find_positions, fit_kmeans
 from rae.roles.vectors import (
+    CHUNK_ROWS,
     Doubles,
     Floats,
     Ints,
     Projection,
     check_vectors,
     checked_ids,
-    chunks,
     sample_rows,
     split_ids,
 )
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from rae.roles.labels import LabelTable
 
 SAMPLE_ROWS = 20_000  # rows that roles are fitted on; every row is assigned
-ASSIGN_ROWS = 65_536  # rows assigned at a time
 LEAST_RADIUS = 0.1  # of the distance between the two nearest centres
 
 
@@ -82,7 +82,7 @@ class Parameters:
         n, k = len(z), len(self.centers)
         labels, confidence = np.empty(n, np.int32), np.empty(n, np.float32)
         memberships, distances = np.empty((n, k), np.float32), np.empty(n, np.float32)
-        for start, stop in chunks(n, ASSIGN_ROWS):
+        for start, stop in row_chunks(n, CHUNK_ROWS):
             squared = euclidean_distances(self.project(z[start:stop]), self.centers, squared=True)
             nearest = squared.argmin(1)
             least = squared[np.arange(stop - start), nearest]

@@ -21,10 +21,11 @@ from rae.errors import CheckpointError, FileError, RaeError, one_line
 from rae.graph.frames import float_column
 from rae.io.features import list_matrix
 from rae.io.tables import open_table, read_ids
+from rae.memory import row_chunks
 from rae.roles.cards import Card
 from rae.roles.model import Assignment, Parameters, Roles
 from rae.roles.number import STRONG, Choice
-from rae.roles.vectors import Floats, Ints, Projection, chunks
+from rae.roles.vectors import Floats, Ints, Projection
 from rae.storage.atomic import atomic_path, write_json
 from rae.storage.documents import expect, read_json
 from rae.storage.tensors import read_tensors, write_tensors
@@ -143,7 +144,7 @@ def write_table(path: Path, ids: pa.Array, assignment: Assignment) -> None:
     """Write id, role, confidence and membership of every node, atomically."""
     schema = assignment_table(ids, assignment, 0, 0).schema
     with atomic_path(path) as temporary, pq.ParquetWriter(temporary, schema) as writer:
-        for start, stop in chunks(len(ids), TABLE_ROWS):
+        for start, stop in row_chunks(len(ids), TABLE_ROWS):
             writer.write_table(assignment_table(ids, assignment, start, stop))
 
 

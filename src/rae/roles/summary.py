@@ -44,10 +44,10 @@ def summarize_roles(structure: Facts, edges: Facts, actions: Sequence[Facts]) ->
 def _line(
     role: int, names: Sequence[tuple[str, frozenset[str]]], structure: Facts, edges: Profile, actions: Facts
 ) -> str:
-    doing, profile, (name, told) = _actions(actions), structure[role], names[role]
+    doing, profile, (name, used) = _actions(actions), structure[role], names[role]
     if not profile:
         return doing or ("nothing is known about its members but their vectors" if not any(structure) else "no members")
-    facts = [_isolated(profile["degree"]), _flow(profile), _amounts(profile), *_telling_facts(profile, told)]
+    facts = [_isolated(profile["degree"]), _flow(profile), _amounts(profile), *_telling_facts(profile, used)]
     facts.append(_edges(role, profile, edges))
     if doing and _is_sized(profile) and profile["degree"].get("others", 0) > TELLING:  # what they do says more
         facts = [fact for fact in facts if fact and fact != _ranked(profile)]
@@ -61,7 +61,7 @@ def _line(
 
 
 def _names(structure: Facts, edges: Facts) -> list[tuple[str, frozenset[str]]]:
-    """Per role its name and the measures whose ranges are in it; equal names are told apart by a range."""
+    """Per role its name and the measures whose ranges are in it; a range separates equal names."""
     tied = [bool(profile) and _in_tight_groups(profile) for profile in structure]
     nouns = [
         (_noun(profile, structure, _leads_to(to, tied)), _surroundings(profile)) if profile else ("", "")
@@ -71,13 +71,13 @@ def _names(structure: Facts, edges: Facts) -> list[tuple[str, frozenset[str]]]:
     for noun, where in dict.fromkeys(nouns):
         same = [role for role, other in enumerate(nouns) if other == (noun, where) and structure[role]]
         if len(same) > 1:
-            _tell_apart(same, "nodes" if noun in SIZES else noun, where, named, structure)
+            _separate(same, "nodes" if noun in SIZES else noun, where, named, structure)
         elif same and _is_sized(structure[same[0]]):
             named[same[0]] = (f"{noun}{where} ({_degree(structure[same[0]]['degree'])})", frozenset({"degree"}))
     return named
 
 
-def _tell_apart(
+def _separate(
     same: list[int], base: str, where: str, named: list[tuple[str, frozenset[str]]], structure: Facts
 ) -> None:
     """Add to these roles' name the range in which they overlap least, until no two are equal or no range helps."""
@@ -96,7 +96,7 @@ def _tell_apart(
         for role in equal:
             named[role] = (name, used | {measure})
         if len(equal) > 1:
-            _tell_apart(equal, name, "", named, structure)
+            _separate(equal, name, "", named, structure)
 
 
 def _overlap(profiles: Facts) -> int:
@@ -199,10 +199,10 @@ def _neighbors(profile: Profile) -> str:
 # ----------------------------------------------------------------------------------------- facts
 
 
-def _telling_facts(profile: Profile, told: frozenset[str]) -> list[str]:
+def _telling_facts(profile: Profile, used: frozenset[str]) -> list[str]:
     """The ranges that few nodes of other roles are in, the most telling first; always that of a hub's degree."""
     degree = profile["degree"]
-    ranges = {name: profile[name].get("others", 1.0) for name in TOLD if name not in told}
+    ranges = {name: profile[name].get("others", 1.0) for name in TOLD if name not in used}
     if degree["quartiles"][2] <= 1 or _is_chain(profile):
         ranges.pop("degree", None)
     if degree["quartiles"][2] < 2 or degree["quartiles"][1] < 2:

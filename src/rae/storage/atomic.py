@@ -79,7 +79,7 @@ def _locked(hidden: Path) -> int | None:
         return None
     try:
         handle = os.open(hidden, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-    except OSError:  # whoever writes to the random name says why it cannot be written
+    except OSError:  # writing to the random name then says why
         return None
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

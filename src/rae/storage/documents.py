@@ -28,11 +28,11 @@ def read_json(path: Path) -> Any:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) < len(pairs):
+    value = dict(pairs)
+    if len(value) < len(pairs):
         keys = [key for key, _ in pairs]
-        raise ValueError(f"{next(key for key in made if keys.count(key) > 1)!r} is there twice")
-    return made
+        raise ValueError(f"{next(key for key in value if keys.count(key) > 1)!r} is there twice")
+    return value
 
 
 def _refuse(name: str) -> Any:

@@ -29,8 +29,8 @@ def exclusive_lock(path: Path) -> Iterator[bool]:
     try:
         yield True
     finally:
-        # Removed while it is locked: filelock refuses a lock file that was removed after it was opened, so whoever
-        # opened this one tries again with a new file. Windows removes no open file; there it stays.
+        # Removed while it is locked: filelock refuses a lock file that was removed after it was opened, so a process
+        # that has opened this one tries again with a new file. Windows removes no open file; there it stays.
         with contextlib.suppress(OSError):
             path.unlink()
         lock.release()

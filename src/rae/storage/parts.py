@@ -134,8 +134,8 @@ class Parts:
         if not self.folder.is_dir():
             return
         names = sorted(path.name for path in self.folder.iterdir())
-        kept = [n for n in names if not (n[0] == "." and n[-4:] == ".tmp")]  # a killed writer may leave its hidden file
-        foreign = [n for n in kept if n != INFO and not (n.endswith(SUFFIX) and INFO in kept)]
+        own = [n for n in names if not (n[0] == "." and n[-4:] == ".tmp")]  # a killed writer may leave its hidden file
+        foreign = [n for n in own if n != INFO and not (n.endswith(SUFFIX) and INFO in own)]
         if foreign:
             raise FileError(f"{self.folder} must be free for intermediate files, it holds {foreign[0]}; move it away")
         ends = [n for n in (INFO, last) if n in names]  # what says that it is ours
