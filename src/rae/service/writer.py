@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import logging
 import os
@@ -33,6 +34,7 @@ log = logging.getLogger("rae")
 FOLD_SHARE = 4  # rows of vectors in the log, over those of the graph, above which all is written anew
 LONGEST_LOG = 5_000  # updates that are kept apart; then all of them are written into the files of the run
 FOLDED_AT_STOP = 4_000_000  # numbers in all vectors up to which a service that stops writes embeddings.parquet anew
+UPDATES_KEPT = 50  # updates after which memory that they took and freed goes back to the system
 NICENESS = 10  # of a process that updates: the one that answers goes first
 RETRY = 60.0  # seconds after which a log that could not be folded in is tried again
 REST = 1.0  # after a part of the log was folded in, over the time that it took
@@ -250,13 +252,17 @@ def main() -> None:
         with Writer.of(Run.open(sys.argv[1])) as writer:
             give_back()
             _reply(replies, {})
-            while "close" not in (request := _next(requests, writer)):
+            for done in itertools.count(1):
+                if "close" in (request := _next(requests, writer)):
+                    break
                 try:
                     answer = writer.edges(**request)
                 except Exception as error:
                     answer = _line_of(error)
                 _reply(replies, answer)
                 writer.begin_to_tidy()
+                if done % UPDATES_KEPT == 0:
+                    give_back()
     except Exception as error:
         _reply(replies, _line_of(error))
 
