@@ -600,7 +600,7 @@ def test_an_encoder_reads_sparse_rows_of_any_kind(make, dtype):
 def test_a_damaged_csr_is_refused():
     damaged = sp.csr_array((np.ones(4, np.float32), np.array([0, 1, 2, 10**7], np.int32), np.arange(5)), shape=(4, 3))
 
-    with pytest.raises(FeatureError, match="entries lie outside of their 3 columns"):
+    with pytest.raises(FeatureError, match="entries lie outside of its 3 columns"):
         RAE(steps=1).fit(Graph.from_edges([(0, 1), (1, 2), (2, 3)]), features=damaged)
 
 

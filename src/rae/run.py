@@ -558,8 +558,12 @@ class Run:
 
     @contextlib.contextmanager
     def _not_updated(self) -> Iterator[None]:
-        """No other process updates the run during the block: it would give nodes roles of which some are replaced."""
-        with contextlib.nullcontext() if "_is_alone" in self.__dict__ else self._updates.alone():
+        """No other process updates the run during the block: it would give nodes roles of which some are replaced.
+
+        A run without a folder of updates has none, and a killed call leaves none there.
+        """
+        free = "_is_alone" in self.__dict__ or not self._updates.folder.is_dir()
+        with contextlib.nullcontext() if free else self._updates.alone():
             yield
 
     def _drop_page(self, what: str = "the old roles") -> None:
