@@ -7,9 +7,9 @@ The service is a process of its own, this program another one. Reads arrive at r
 who came meanwhile. Of the reads 2 % (`--embeds`) embed a new node that has the neighbours of a node of the graph; of
 the others 74 % ask for look-alikes, 16 % for a role, 5 % each for a card and a search. Beside them `--updates` a
 second post 10 edges between nodes without hubs around them, one of them to a new node; every second update takes
-the edges of the one before away again. The memory of the service is what its processes have in memory, after a tenth
-and a half XX ends it by SIGKILL under load instead of SIGTERM. Afterwards the run is opened,
-and every update that was acknowledged must be in it.
+the edges of the one before away again. The memory of the service is what its processes have in memory, after a
+tenth of the time, after half of it and at the end. --kill ends it by SIGKILL under load instead of SIGTERM.
+Afterwards the run is opened, and every update that was acknowledged must be in it.
 
 --run is a run of web-Google, which is updated; else one is fitted in a temporary folder, with roles (k = 12).
 """
@@ -166,7 +166,7 @@ def resources(pid: int) -> tuple[float, float]:
 @contextlib.contextmanager
 def service(folder: Path):
     """A service of this run, and its address."""
-    command = [sys.executable, "-m", "rae", "serve", str(folder), "--port", "0", "--concurrency", "1000"]
+    command = [sys.executable, "-m", "rae", "serve", str(folder), "--port", "0"]
     began = time.perf_counter()
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:

@@ -37,6 +37,8 @@ from rae.errors import (
     RunError,
     UnknownIdError,
 )
+from rae.graph.channels import WeightError
+from rae.graph.times import TimeError
 from rae.run import Run
 from rae.search import Scale, nearest_rows
 from rae.service import neighbors as neighbors_module
@@ -46,7 +48,7 @@ from rae.service.names import Names
 from rae.service.neighbors import Neighbors
 from rae.service.present import Present
 from rae.service.rows import SPARE_LEAST, Rows
-from rae.service.writer import WriterApart, WriterEndedError
+from rae.service.writer import WriterApart, WriterEndedError, _error_of, _line_of
 from rae.updates import UpdateFolder
 
 ODD = "a/b c?é\n#"
@@ -818,7 +820,8 @@ def ask(app, method="GET", path="/roles", body=(), headers=()) -> tuple[int, byt
     async def send(message):
         sent.append(message)
 
-    named = [(b"host", b"localhost"), (b"content-type", b"application/json"), *headers]
+    chunked = [(b"transfer-encoding", b"chunked")] if body else []
+    named = [(b"host", b"localhost"), (b"content-type", b"application/json"), *chunked, *headers]
     scope = {"type": "http", "method": method, "path": path, "raw_path": path.encode(), "headers": named,
              "query_string": b"", "http_version": "1.1", "scheme": "http", "root_path": ""}  # fmt: skip
     return app(scope, receive, send), sent
@@ -830,6 +833,34 @@ def test_a_request_that_does_not_arrive_is_given_up(answers):
     asyncio.run(call)
     assert sent[0]["status"] == 408
     assert b"did not arrive within 0.05 s" in sent[1]["body"]
+
+
+def test_bodies_that_come_slowly_keep_no_question_from_its_answer(answers):
+    app = make_app(answers, limits=Limits(requests=2, seconds=1))
+
+    async def trial():
+        slow = [ask(app, "POST", "/edges", [(0, b"{"), (5, b"}")]) for _ in range(2)]
+        waiting = [asyncio.ensure_future(call) for call, _ in slow]
+        await asyncio.sleep(0.05)
+        others = [ask(app, path="/role/u1"), ask(app, "POST", "/edges", [(0, b"{}")])]
+        for call, _ in others:
+            await call
+        await asyncio.gather(*waiting)
+        return [sent[0]["status"] for _, sent in (*others, *slow)], others[1][1]
+
+    statuses, refused = asyncio.run(trial())
+    assert statuses == [200, 503, 408, 408]
+    assert (b"connection", b"close") in refused[0]["headers"]
+
+
+@pytest.mark.parametrize(
+    "error", [WeightError(3, 1, -2.0, 1), TimeError(2, None, "dates"), RunError("y"), ValueError("z")]
+)
+def test_an_error_of_the_process_that_updates_is_of_the_same_family(error):
+    came = _error_of(json.loads(json.dumps(_line_of(error))))
+    assert str(came) == str(error)
+    assert isinstance(came, RaeError) == isinstance(error, RaeError)
+    assert isinstance(came, GraphError) == isinstance(error, GraphError)
 
 
 def test_more_requests_than_can_be_answered_are_told_to_come_back(answers, monkeypatch):

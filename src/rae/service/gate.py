@@ -28,7 +28,7 @@ class Limits:
 
     body: int = 1_000_000  # bytes
     seconds: float = 30.0  # until the body of a request is here
-    requests: int = 64  # that are being answered
+    requests: int = 64  # that are being answered; as many whose bodies are on their way
     updates: int = 8  # that are being written or wait; as many questions that take long
 
 
@@ -65,7 +65,7 @@ class Gate:
         self.app, self.limits, self.metrics = app, limits, metrics
         self._token = None if token is None else token.encode()
         self._only_here = only_here  # whether it listens to this machine alone
-        self._now = 0
+        self._now = self._arriving = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
@@ -79,21 +79,22 @@ class Gate:
             status = message.get("status", status)
             await send(message)
 
-        self._now += 1
-        self.metrics.waiting.set(self._now)
         try:
             refusal = self._refusal(scope)
-            if refusal is None:
-                body = await self._body(scope, receive)
-                if isinstance(body, bytes):
-                    await self.app(scope, _given(body, receive), counted)
-                else:
-                    refusal = body
-            if refusal is not None:
-                await _answer(counted, *refusal)
-        finally:
-            self._now -= 1
+            body = refusal if refusal is not None else await self._body(scope, receive)
+            if isinstance(body, bytes) and self._now >= self.limits.requests and scope["path"] not in OPEN:
+                body = self._busy()
+            if not isinstance(body, bytes):
+                await _answer(counted, *body)
+                return
+            self._now += 1
             self.metrics.waiting.set(self._now)
+            try:
+                await self.app(scope, _given(body, receive), counted)
+            finally:
+                self._now -= 1
+                self.metrics.waiting.set(self._now)
+        finally:
             verb = getattr(scope.get("route"), "path", "none").split("/")[1:2] or ["none"]
             self.metrics.seconds.labels(verb[0] or "none", str(status)).observe(time.perf_counter() - began)
 
@@ -110,8 +111,6 @@ class Gate:
             kind, _, given = headers.get(b"authorization", b"").partition(b" ")
             if kind.lower() != b"bearer" or not hmac.compare_digest(given.strip(), self._token):
                 return 401, "a token is needed: send the header `Authorization: Bearer TOKEN`"
-        if self._now > self.limits.requests:
-            return 503, f"more than {self.limits.requests} requests at once; ask again in a second"
         if (
             scope["method"] == "POST"
             and headers.get(b"content-type", b"").split(b";")[0].strip() != b"application/json"
@@ -119,8 +118,23 @@ class Gate:
             return 415, "send JSON, with the header `Content-Type: application/json`"
         return None
 
+    def _busy(self) -> tuple[int, str]:
+        return 503, f"more than {self.limits.requests} requests at once; ask again in a second"
+
     async def _body(self, scope: Scope, receive: Receive) -> bytes | tuple[int, str]:
-        """The body of a request, or why it is refused."""
+        """The body of a request, or why it is refused; those on their way keep no other request from its answer."""
+        headers: dict[bytes, bytes] = dict(scope["headers"])
+        if headers.get(b"content-length", b"0") == b"0" and b"transfer-encoding" not in headers:
+            return b""
+        if self._arriving >= self.limits.requests:
+            return self._busy()
+        self._arriving += 1
+        try:
+            return await self._arrived(scope, receive)
+        finally:
+            self._arriving -= 1
+
+    async def _arrived(self, scope: Scope, receive: Receive) -> bytes | tuple[int, str]:
         most = self.limits.body
         declared = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
         large = 413, f"a request has at most {size(most)}; send it in parts, or start the service with --max-body"
@@ -162,7 +176,7 @@ async def _answer(send: Send, status: int, sentence: str) -> None:
         headers.append((b"www-authenticate", b"Bearer"))
     if status == 503:
         headers.append((b"retry-after", b"1"))
-    if status in (408, 413):  # the rest of the request may still come
+    if status in (401, 403, 408, 413, 415, 503):  # the rest of the request may still come
         headers.append((b"connection", b"close"))
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

@@ -300,7 +300,8 @@ def _line_of(error: Exception) -> dict[str, Any]:
     if isinstance(error, RaeError):
         parts = [[p.name, p.value is ..., None if p.value is ... else p.value, p.function] if isinstance(p, Argument)
                  else p for p in error.sentence.parts]  # fmt: skip
-        return {"error": type(error).__name__, "parts": json.loads(json.dumps(parts, default=str)), "errno": number}
+        family = next(kind.__name__ for kind in type(error).__mro__ if hasattr(errors, kind.__name__))
+        return {"error": family, "parts": json.loads(json.dumps(parts, default=str)), "errno": number}
     if not isinstance(error, OSError):
         traceback.print_exception(error)
     return {"error": "", "parts": [one_line(error)], "errno": number}
