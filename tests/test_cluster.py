@@ -9,6 +9,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -496,6 +497,17 @@ def test_ray_gives_the_bytes_of_one_machine_and_a_killed_worker_changes_none(clu
     assert {path.name for path in folder.iterdir()} == {
         *("edges.parquet", "run", "one.parquet", "ray.parquet", "vectors", "graph", "on_ray")
     }
+
+
+@pytest.mark.parametrize("scheme", ["", "ray://"])
+def test_an_address_where_nothing_listens_is_refused_at_once(scheme):
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+        on_ray._check_listener(f"{scheme}127.0.0.1:{port}")
+    with pytest.raises(ConnectionRefusedError):
+        on_ray._check_listener(f"{scheme}127.0.0.1:{port}")
+    for elsewhere_checked in ("auto", "local", "bogus"):
+        on_ray._check_listener(elsewhere_checked)
 
 
 @pytest.mark.slow

@@ -28,7 +28,9 @@ from rae.engine.graph_build import build_by_parts
 from rae.engine.layout import Layout
 from rae.engine.results import MANIFEST
 from rae.engine.shared import discard, share
-from rae.errors import ConfigError, FileError
+from rae.errors import ConfigError, FileError, RunError
+from rae.pipeline import copied_folder
+from rae.run import Run
 from rae.storage.objects import ObjectPath, is_url, place, without_secrets
 from rae.storage.parts import Parts
 
@@ -118,7 +120,10 @@ def test_a_fit_from_a_store_into_a_store_is_that_of_a_disk(store, files, tmp_pat
     here = fit_run(files / "edges", files / "x.parquet", out=tmp_path / "here", page=False)
     run = fit_run(f"{store}/in/edges/", f"{store}/in/x.parquet", out=f"{store}/out/run", page=False)
     assert (run.path / "embeddings.parquet").read_bytes() == (here.path / "embeddings.parquet").read_bytes()
-    assert run.path == Path("runs/run")
+    assert run.path == copied_folder(place(f"{store}/out/run"))
+    assert run.path != copied_folder(place(f"{store}/other/run"))
+    with pytest.raises(RunError, match=r"folder of this machine, got .*out/run; copy it here"):
+        Run.open(f"{store}/out/run")
     with pytest.raises(FileError, match="out/run exists; choose another out"):
         fit_run(f"{store}/in/edges/", out=f"{store}/out/run", page=False)
 

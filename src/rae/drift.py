@@ -196,7 +196,7 @@ def drift_of(
     else:
         graph, features = run.graph(), run.features()
     after, units = _second(run, other, units)
-    first = Moment(graph.id_column, model.transform(graph, features, units=units, progress=False), graph)
+    first = Moment(graph.id_column, model.transform(graph, features, units=units, whole=True, progress=False), graph)
     number = _enough_views(rate, graph.n_edges) if views is None else views
     sizes = Noise(*_changes(first, after, model, noise), number, noise is None and after.graph is not None)
     return _compared(roles, model, first, features, after, sizes, rate, units, run.names(), progress)
@@ -243,11 +243,12 @@ def _second(run: Any, other: Any, units: str | None) -> tuple[Moment, str]:
     model = run.model_kept
     if isinstance(other, Graph):
         units = units or "fit"
-        return Moment(other.id_column, model.transform(other, units=units, progress=False), other), units
+        return Moment(other.id_column, model.transform(other, units=units, whole=True, progress=False), other), units
     if hasattr(other, "embeddings") and other.has_graph:
         units = units or "fit"
         graph, features = other.graph(), _features(run, other)
-        return Moment(graph.id_column, model.transform(graph, features, units=units, progress=False), graph), units
+        z = model.transform(graph, features, units=units, whole=True, progress=False)
+        return Moment(graph.id_column, z, graph), units
     own = "graph" if getattr(model.config, "relative", False) else "fit"
     if units not in (None, own):
         raise ConfigError(

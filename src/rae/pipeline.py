@@ -30,6 +30,7 @@ log = logging.getLogger("rae")
 
 MIB = 1 << 20
 ADVISED_SHARE = 0.8  # of the available memory
+MOST_NAME = 200  # characters of the name of a folder that stands for a URL
 PAGE_LIMIT = 200_000  # nodes up to which roles and page are made by default
 
 
@@ -95,7 +96,10 @@ def fit_run(
     remote = place(out) if out is not None and is_url(out) else None
     if isinstance(remote, ObjectPath) and (remote / INFO).is_file() and not force:
         raise FileError(f"{remote} exists; choose another ", Argument("out"), ", or pass ", Argument("force", True))
-    folder = default_folder(edges if remote is None else remote) if out is None or remote is not None else Path(out)
+    if isinstance(remote, ObjectPath):
+        folder = copied_folder(remote)
+    else:
+        folder = default_folder(edges) if out is None else Path(out)
     begun = check_run_folder(folder, page=page, force=force)
     if _is_dataset(edges):
         edges, names = dataset_inputs(edges), edges.node_names if names is None else names
@@ -291,6 +295,16 @@ def default_folder(edges: Any) -> Path:
         raise ConfigError(Argument("out"), f" must be given where edges are no file, got a {type(edges).__name__}")
     name = place(edges).name
     return Path("runs") / (name.split(".")[0] or name)
+
+
+def copied_folder(remote: ObjectPath) -> Path:
+    """Where a run is kept on this machine that goes to an object store: runs/<its URL, in one name>.
+
+    >>> copied_folder(ObjectPath("s3://calls/july/run/")).as_posix()
+    'runs/calls-july-run'
+    """
+    parts = str(remote).partition("?")[0].partition("://")[2].split("/")
+    return Path("runs") / "-".join(filter(None, parts))[-MOST_NAME:]
 
 
 def _is_dataset(edges: Any) -> bool:

@@ -108,6 +108,13 @@ class Run:
         folder = Path(path)
         if not folder.is_dir():
             from rae.io.files import nearest
+            from rae.storage.objects import is_url, without_secrets
+
+            if is_url(path):
+                raise RunError(
+                    f"a run is opened in a folder of this machine, got {without_secrets(str(path))}; copy it here, or "
+                    "embed with its model by `rae embed`, which takes a URL"
+                )
 
             what = "a file" if folder.exists() else "nothing"
             near = None if folder.exists() else nearest(folder)

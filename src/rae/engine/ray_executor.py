@@ -27,6 +27,7 @@ log = logging.getLogger("rae.inputs")  # a note that the command line shows
 
 LEAST_VERSION = (2, 59)  # from which on a cluster that Ray starts itself asks for a token
 RETRIES = 5  # of a task whose worker or host died, or whose disk failed
+CONNECT_SECONDS = 10.0  # in which a cluster takes a connection
 AHEAD = 4  # tasks that wait at the cluster for each one at work
 LOCAL = "local"
 
@@ -171,12 +172,21 @@ def _library(address: str) -> Any:
     return ray
 
 
+def _check_listener(address: str) -> None:
+    """Refuse HOST:PORT, also behind ray://, where nothing listens: with a token Ray would try for many minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if host and port.isdigit():
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_SECONDS):
+            pass
+
+
 def _start(ray: Any, address: str) -> None:
     quiet = {"log_to_driver": False, "logging_level": logging.ERROR, "configure_logging": False}
     try:
         if address == LOCAL:
             ray.init(address="local", include_dashboard=False, _node_ip_address="127.0.0.1", **quiet)
         else:
+            _check_listener(address)
             ray.init(address=address, **quiet)
     except (ConnectionError, OSError, RuntimeError, ValueError, ImportError) as error:
         raise ClusterError(
