@@ -26,6 +26,7 @@ import pytest
 import scipy.sparse as sp
 
 import elsewhere
+from executors import Here, KilledError, Processes
 from plain import random_graph
 from rae import RAE, Config, ExactConfig, Graph, build_graph, embed_file, fit_run, read_embeddings
 from rae.cli.program import main
@@ -84,24 +85,6 @@ def test_a_hub_in_parts_by_edges_changes_no_byte(tmp_path):
 
 
 # ---------------------------------------------------------------------------------- described by files
-
-
-def perform_in_process(description, task):
-    on_ray.perform_there(description, task, 1, on_ray.__version__)
-    return os.getpid()
-
-
-class Processes:
-    """What Ray does, without Ray: tasks go to other processes as plain data."""
-
-    def __init__(self, pool):
-        self.pool, self.ids = pool, set()
-
-    def run(self, job, tasks):
-        json.dumps(job.description.__dict__)
-        for process in self.pool.map(perform_in_process, [job.description] * len(tasks), tasks):
-            self.ids.add(process)
-            yield
 
 
 @pytest.fixture(scope="module")
@@ -208,21 +191,6 @@ def test_a_killed_folder_of_results_goes_on_with_its_files(tmp_path, monkeypatch
 # ---------------------------------------------------------------------------------- building by parts
 
 
-class Here:
-    """An executor in this process that goes by what is described."""
-
-    def __init__(self, stop_after=-1):
-        self.done, self.stop_after = [], stop_after
-
-    def run(self, job, tasks):
-        for task in tasks:
-            if len(self.done) == self.stop_after:
-                raise KeyboardInterrupt
-            job.description.perform(task)
-            self.done.append(task.name)
-            yield
-
-
 def edge_files(folder, ids):
     """Three Parquet files of several row groups, with doubled edges, self-loops and a hub."""
     rng = np.random.default_rng(4)
@@ -320,7 +288,7 @@ def test_a_killed_build_by_parts_goes_on_and_changed_files_start_anew(tmp_path):
     edges = edge_files(tmp_path / "edges", IDS["close"])
     build_graph(edges, tmp_path / "one")
     first, again = Here(stop_after=9), Here()
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KilledError):
         graph_build.build_by_parts(edges, tmp_path / "graph", first, unit=800)
     wrote, write = [], Parts.write
     with pytest.MonkeyPatch.context() as patch:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-import json
 import signal
 import threading
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
@@ -18,6 +17,7 @@ import scipy.sparse as sp
 import torch
 
 import elsewhere
+from executors import Here, KilledError, Processes
 from plain import random_graph
 from rae import RAE, Config, ExactConfig, Graph, Roles, fit_run
 from rae.cli.program import main
@@ -51,40 +51,6 @@ def new_graph(kind: str = "plain") -> Graph:
     ends = rng.integers(N, size=(2, 9_000))
     weights = rng.exponential(size=9_000)
     return Graph.from_edges((ends[0], ends[1]), ids=np.arange(N), weight=weights, directed=True)
-
-
-class KilledError(Exception):
-    """What ends a fit in the middle."""
-
-
-class Here:
-    """An executor in this process that goes by what is described; it stops after so many tasks."""
-
-    def __init__(self, stop_after=-1):
-        self.names, self.stop_after = [], stop_after
-
-    def run(self, job, tasks):
-        for task in tasks:
-            if len(self.names) == self.stop_after:
-                raise KilledError
-            job.description.perform(task)
-            self.names.append(task.name)
-            yield
-
-
-def perform_in_process(description, task):
-    on_ray.perform_there(description, task, 1, on_ray.__version__)
-
-
-class Processes:
-    """What Ray does, without Ray: tasks go to another process as plain data."""
-
-    def __init__(self, pool):
-        self.pool = pool
-
-    def run(self, job, tasks):
-        json.dumps(job.description.__dict__)
-        yield from self.pool.map(perform_in_process, [job.description] * len(tasks), tasks)
 
 
 def of_features(graph, given):
@@ -137,7 +103,7 @@ def test_a_fit_by_tasks_reads_weights_and_directions(tmp_path, monkeypatch, mix)
     monkeypatch.setattr("rae.engine.exact_fit.ENTRIES", 2000)
     monkeypatch.setattr("rae.model.structure.DRAWN", 301)
     assert_equal(by_tasks(new_graph("channels"), GIVEN["words"], config, tmp_path, executor), expected)
-    assert len([name for name in executor.names if name.startswith("rows-1")]) > 5
+    assert len([name for name in executor.done if name.startswith("rows-1")]) > 5
     forget_fit(f"{tmp_path}/z.fit")
     assert list(tmp_path.iterdir()) == []
 
@@ -158,13 +124,13 @@ def test_counts_in_shares_and_estimates_by_rows_are_those_of_one_machine(tmp_pat
     monkeypatch.setattr(measures, "SHARE_PATHS", 10_000)
     executor = Here()
     assert_equal(by_tasks(new_graph(), None, config, tmp_path / "counted", executor), expected)
-    assert len([name for name in executor.names if name.startswith("count-0")]) > 2
+    assert len([name for name in executor.done if name.startswith("count-0")]) > 2
     monkeypatch.setattr(measures, "MOST_PATHS", 1000)
     monkeypatch.setattr(measures, "SHARE_ROWS", 900)
     estimated = on_one_machine(new_graph(), None, config)
     executor = Here()
     assert_equal(by_tasks(new_graph(), None, config, tmp_path / "estimated", executor), estimated)
-    assert len([name for name in executor.names if name.startswith("count-0")]) == 4
+    assert len([name for name in executor.done if name.startswith("count-0")]) == 4
     assert not torch.equal(estimated["mean"], expected["mean"])
 
 
@@ -173,13 +139,13 @@ def test_a_killed_fit_goes_on_and_another_one_starts_anew(tmp_path):
     expected = on_one_machine(new_graph(), GIVEN["words"], config)
     whole = Here()
     by_tasks(new_graph(), GIVEN["words"], config, tmp_path / "whole", whole)
-    for stop_after in (3, 60, len(whole.names) - 5):
+    for stop_after in (3, 60, len(whole.done) - 5):
         folder = tmp_path / str(stop_after)
         with pytest.raises(KilledError):
             by_tasks(new_graph(), GIVEN["words"], config, folder, Here(stop_after))
         with written_parts() as wrote:
             assert_equal(by_tasks(new_graph(), GIVEN["words"], config, folder, Here()), expected)
-        assert set(wrote).isdisjoint(name for name in whole.names[:stop_after] if name.startswith(("count", "core")))
+        assert set(wrote).isdisjoint(name for name in whole.done[:stop_after] if name.startswith(("count", "core")))
         assert_equal(by_tasks(graph, GIVEN["words"], config, folder, Here(0)), expected)  # nothing is left to do
     other = replace_seed(config)
     expected = on_one_machine(new_graph(), GIVEN["words"], other)
