@@ -73,7 +73,7 @@ def prepare_models(home: str) -> None:
 
     tiny = rae.Graph.from_edges([(0, 1), (1, 2)])
     rae.RAE(steps=0).fit(tiny).save(Path(home) / "structure.safetensors")
-    rae.RAE(steps=0).fit(tiny, rae.structural_features(tiny)).save(Path(home) / "features.safetensors")
+    rae.RAE(steps=0).fit(tiny, features=rae.structural_features(tiny)).save(Path(home) / "features.safetensors")
 
 
 def prepare_features(graph: str, out: str) -> None:
