@@ -628,9 +628,7 @@ class Run:
 
     def role_table(self) -> tuple[Any, Any, Any, Any]:
         """Ids, roles, confidences and memberships, in the rows of the embeddings.  -> (n,), (n,), (n,), (n, k)"""
-        from rae.updater import role_table_of
-
-        return self._as_it_is(lambda state: role_table_of(self._updates, state))
+        return self._as_it_is(self._updates.role_table)
 
     def label_table(self, labels: Any, column: str | None = None, *, id_column: str | None = None) -> LabelTable:
         """How often each role has each label.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -26,11 +26,12 @@ from rae.io.embeddings import GROUP_BYTES, EmbeddingWriter, embeddings_dtype
 from rae.memory import row_chunks
 from rae.ops.edits import COMES, EditedRows
 from rae.progress import Progress
-from rae.roles.storage import read_table, write_table
+from rae.roles.storage import write_table
 from rae.storage.atomic import atomic_path, flush, writing
 from rae.storage.npy import create_array
 from rae.updates import (
     GRAPH,
+    ROLE_PARTS,
     ROLES,
     SPARE_LEAST,
     SPARE_SHARE,
@@ -40,13 +41,13 @@ from rae.updates import (
     TableWriter,
     UpdateFolder,
     counts_of,
+    with_rows,
     write_counts,
     write_matrix,
 )  # fmt: skip
 
 FOLD_NUMBERS = 4_000_000  # numbers in all vectors up to which every update is folded in: a Parquet file of 16 MB
 FOLD_SHARE = 1.0  # rows of vectors in the log, over those of the graph, above which it is
-PARTS = ("role", "confidence", "membership")  # of the roles of nodes
 FLUSHED = 1 << 24  # bytes of vectors that are flushed at a time
 
 
@@ -156,7 +157,7 @@ def _update_live(
         }
         later = folder.append(state, changes, live, new, counts_of(live.rows.degrees[: live.n_nodes]))
         if roles is not None and "_roles" in run.__dict__:
-            run.__dict__["_roles"] = _with_rows(run.__dict__["_roles"], live.n_nodes, [roles])
+            run.__dict__["_roles"] = with_rows(run.__dict__["_roles"], live.n_nodes, [roles])
         run.__dict__["_live"] = later, live, column.slice(live.base.n_nodes)
     moved = column if changes.in_full else column.take(pa.array(rows))
     return replace(out, number=state.number + 1, moved=moved, in_full=changes.in_full, folded=bool(fold))
@@ -471,7 +472,7 @@ def _role_rows(run: Any, live: Live, rows: Any) -> dict[str, Any]:
     """Roles, confidences and memberships of these rows by the roles that were found."""
     assignment = run.roles().assign(live.vectors(rows))
     values = assignment.labels, assignment.confidence, assignment.memberships
-    return {"rows": rows} | dict(zip(PARTS, values, strict=True))
+    return {"rows": rows} | dict(zip(ROLE_PARTS, values, strict=True))
 
 
 def keep_roles(run: Any) -> None:
@@ -485,34 +486,9 @@ def _known_roles(run: Any, roles: Any, n_rows: int) -> Any:
     from rae.roles.model import Assignment
 
     known = run.__dict__.get("_roles") or [part.copy() for part in run.role_table()[1:]]
-    role, sure, shares = _with_rows(known, n_rows, [] if roles is None else [roles])
+    role, sure, shares = with_rows(known, n_rows, [] if roles is None else [roles])
     of_nodes = role[:n_rows].astype(np.int32), sure[:n_rows].astype(np.float32), shares[:n_rows].astype(np.float32)
     return Assignment(*of_nodes, np.zeros(n_rows, np.float32))  # distances are not kept
-
-
-def _with_rows(parts: Any, n_rows: int, updates: Iterable[Mapping[str, Any]]) -> Any:
-    """Roles, confidences and memberships with rows that updates changed, in place where there is room for all."""
-    if len(parts[0]) < n_rows:
-        room = n_rows + n_rows // SPARE_SHARE
-        grown = [np.zeros((room, *part.shape[1:]), part.dtype) for part in parts]
-        for part, before in zip(grown, parts, strict=True):
-            part[: len(before)] = before
-        parts = grown
-    for update in updates:
-        for part, name in zip(parts, PARTS, strict=True):
-            part[update["rows"]] = update[name]
-    return parts
-
-
-def role_table_of(folder: UpdateFolder, state: State | None) -> tuple[Any, Any, Any, Any]:
-    """The table of roles as it is: a whole one, or one with the rows that updates changed."""
-    top = folder.run / ROLES
-    if state is None or top.is_file():
-        return read_table(top)
-    kept = folder.folder / state.roles["file"] if state.roles is not None else folder.folder / state.base / ROLES
-    n_rows = state.counts["nodes"]
-    role, sure, shares = _with_rows([part.copy() for part in read_table(kept)[1:]], n_rows, folder.role_rows(state))
-    return folder.ids(state), role[:n_rows], sure[:n_rows], shares[:n_rows]
 
 
 def refuse_lean(run: Any) -> None:

@@ -21,7 +21,7 @@ import contextlib
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -53,6 +53,7 @@ GRAPH_FILES = tuple(f"{GRAPH}/{name}" for name in ("graph.json", "offsets.npy", 
 CHANNEL_FILES = tuple(f"{GRAPH}/channel-{number:02}.npy" for number in range(32))  # as many as a graph can have
 SHOWN = (*GRAPH_FILES, *CHANNEL_FILES, SPARSE, DENSE, VECTORS, ROLES)  # files of a run that an update makes stale
 TABLES, COUNTS = "tables", ("triangles", "four_cycles", "core_numbers")
+ROLE_PARTS = ("role", "confidence", "membership")  # of the roles of nodes
 SPARE_SHARE, SPARE_LEAST = 16, 1024  # room for further nodes: a 16th of the nodes, or so many
 _BASE = re.compile(r"base-\d{4,}")
 _PATTERN = {
@@ -257,6 +258,18 @@ class UpdateFolder:
         for update in self.updates(state):
             if update.header["number"] > after and "roles.rows" in update.arrays:
                 yield {part: update.arrays[f"roles.{part}"] for part in ("rows", "role", "confidence", "membership")}
+
+    def role_table(self, state: State | None) -> tuple[Any, Any, Any, Any]:
+        """The table of roles as it is: a whole one, or one with the rows that updates changed."""
+        from rae.roles.storage import read_table
+
+        top = self.run / ROLES
+        if state is None or top.is_file():
+            return read_table(top)
+        kept = self.folder / state.roles["file"] if state.roles is not None else self.folder / state.base / ROLES
+        n_rows = state.counts["nodes"]
+        role, sure, shares = with_rows([part.copy() for part in read_table(kept)[1:]], n_rows, self.role_rows(state))
+        return self.ids(state), role[:n_rows], sure[:n_rows], shares[:n_rows]
 
     def follow(self, state: State, model: ExactModel, features: Any, tables: Any = None) -> Live:
         """The tables of the base with the log in them, mapped: what is computed next stays in memory.
@@ -485,3 +498,17 @@ def counts_of(degrees: Any) -> dict[str, int]:
     degrees = np.asarray(degrees)
     edges, isolated = int(degrees.sum()) // 2, int(np.count_nonzero(degrees == 0))
     return {"nodes": len(degrees), "edges": edges, "isolated": isolated}
+
+
+def with_rows(parts: Any, n_rows: int, updates: Iterable[Mapping[str, Any]]) -> Any:
+    """Roles, confidences and memberships with rows that updates changed, in place where there is room for all."""
+    if len(parts[0]) < n_rows:
+        room = n_rows + n_rows // SPARE_SHARE
+        grown = [np.zeros((room, *part.shape[1:]), part.dtype) for part in parts]
+        for part, before in zip(grown, parts, strict=True):
+            part[: len(before)] = before
+        parts = grown
+    for update in updates:
+        for part, name in zip(parts, ROLE_PARTS, strict=True):
+            part[update["rows"]] = update[name]
+    return parts

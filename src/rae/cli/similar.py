@@ -91,7 +91,7 @@ def similar(
         turned = shlex.join(["rae", "similar", other, *ids, "--in", run])
         raise GraphError(f"{', '.join(ids)} is no node of {run}, but of {other}; ask the other way: {turned}") from None
     searched = source if other is None else among
-    roles = _roles(searched)
+    roles = _roles(searched, [id for answer in answers for id in (answer.id, *(id for id, _ in answer.matches))])
     text = "\n\n".join(_as_text(answer, roles, inside=other is None) for answer in answers)
     console.result(text, _as_data(answers, roles))
 
@@ -105,12 +105,17 @@ def _has_all(where: Any, ids: tuple[str, ...]) -> bool:
     return bool(index_in(pa.array(ids), vectors(where)[0]).null_count == 0)
 
 
-def _roles(where: Any) -> dict[Any, int]:
-    """The role of each id, where the run has roles; a file of vectors has none."""
+def _roles(where: Any, ids: list[Any]) -> dict[Any, int]:
+    """The roles of these ids, where the run has roles; a file of vectors has none."""
+    import pyarrow as pa
+
+    from rae.graph.ids import index_in
+
     if not getattr(where, "has_roles", False):
         return {}
-    ids, role, _, _ = where.role_table()
-    return dict(zip(ids.to_pylist(), role.tolist(), strict=True))
+    all_ids, role, _, _ = where.role_table()
+    rows = index_in(pa.array(ids, all_ids.type), all_ids).to_pylist()
+    return {id: int(role[row]) for id, row in zip(ids, rows, strict=True) if row is not None}
 
 
 def _named(id: Any, name: str | None) -> str:
