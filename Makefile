@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN    := .venv/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help demo test slow test-gpu cluster-test check bench paper docs generate notebooks page clean
+.PHONY: help demo test slow test-gpu test-kernels cluster-test check bench paper docs generate notebooks page clean
 
 help:           ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /make \1\t/p' $(MAKEFILE_LIST)
@@ -43,6 +43,10 @@ slow: .venv/docs  ## run the slow tests; one builds the site as make docs does
 
 test-gpu: .venv/dev  ## run the tests that need a GPU, and keep their result in results/gpu.jsonl
 	@$(BIN)/python benchmarks/gpu.py --only suite
+
+test-kernels: .venv/dev  ## run the kernels of a GPU where there is none: Triton interprets them (1 GB is installed)
+	@$(PIP) 'role-action-embeddings[kernels]'
+	@$(BIN)/python -m pytest tests/test_kernels.py
 
 cluster-test: .venv/dev  ## a small cluster in namespaces of this machine; skipped without the rights
 	@$(BIN)/python benchmarks/cluster.py --quick --results $$(mktemp -d)
