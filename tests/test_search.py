@@ -15,7 +15,7 @@ from rae import search
 from rae.blocks import Block
 from rae.errors import ConfigError, FeatureError, GraphError, MissingExtraError, RunError
 from rae.runtime import set_threads
-from rae.search import Index, nearest_rows, row_of, similar, similar_to_each
+from rae.search import Index, Scale, nearest_rows, row_of, similar, similar_to_each
 
 Z = np.random.default_rng(0).normal(size=(300, 8)).astype(np.float32)
 
@@ -294,3 +294,23 @@ def test_a_suggestion_among_many_ids_takes_no_time():
 def test_a_wrong_call_is_refused(call, error, words):
     with pytest.raises(error, match=words):
         call()
+
+
+def test_products_in_single_precision_lose_no_neighbor():
+    """Rows far from all others, rows nearly equal, and many rows nearly as near as the nearest."""
+    rng = np.random.default_rng(5)
+    cases = (
+        rng.normal(size=(700, 3)),
+        np.concatenate([rng.normal(size=(600, 64)) * 1e-4, rng.normal(size=(100, 64)), [[1e4] * 64]]),
+        np.repeat(rng.normal(size=(40, 8)), 30, axis=0) + rng.normal(size=(1200, 8)) * 1e-6,
+        np.arange(800)[:, None] * 1e-5 + 1000,
+    )
+    for z in (case.astype(np.float32) for case in cases):
+        scaled = Scale.of(z)(z)
+        squared = ((scaled[:, None, :] - scaled[None]) ** 2).sum(2)
+        np.fill_diagonal(squared, np.inf)
+        distance = np.sqrt(squared).round(6)
+        expected = np.argsort(distance, axis=1, kind="stable")[:, :7]
+        rows, near = nearest_rows(z, z, 7, skip=np.arange(len(z)))
+        assert np.array_equal(near, np.take_along_axis(distance, expected, 1).astype(np.float32))
+        assert np.array_equal(rows, expected)

@@ -39,6 +39,7 @@ TILE = 512  # queries per matrix product
 BLOCK, FIRST = 1 << 24, 64  # bytes of a product, rows in the first and smallest one
 ROOM = 4  # of the vectors of a list, the part that may come to it before it is moved
 CROWDED = 8  # times k candidates of one query in one product
+ROUNDING = 2.0**-23  # of a number in single precision, and as much again for what is rounded before a product
 DECIMALS, HALF_DECIMAL = (
     6,
     5e-7,
@@ -282,33 +283,44 @@ def nearest_rows(
 def _search_tile(z: Floats, scale: Scale, queries: Doubles, skip: Ints, rows: Ints, best: Doubles) -> None:
     """Update the nearest of a few queries by a pass over z, in blocks that grow so that few entries are candidates.
 
-    Squares of distances come from products, in double precision: in single precision near vectors would be confused.
+    Products in single precision say which rows may be near enough, whatever their rounding; the distances of these are
+    taken in double precision, since near vectors would be confused.
     """
-    most = max(1, BLOCK // (8 * max(len(queries), z.shape[1])))
-    own = _squares(queries)[:, None]
+    k, width = rows.shape[1], z.shape[1]
+    most = max(1, BLOCK // (8 * max(len(queries), width)))
+    rounding = (width + 8) * ROUNDING  # of a product, relative to both squared lengths
+    own, twice = _squares(queries), (-2 * queries).astype(np.float32)
     start, size = 0, min(FIRST, most)
     while start < len(z):
         stop = min(len(z), start + size)
         block = scale(z[start:stop])
-        squared = queries @ block.T
-        squared *= -2
-        squared += _squares(block)
-        squared += own
-        here = np.flatnonzero((skip >= start) & (skip < stop))
-        squared[here, skip[here] - start] = np.inf
         # Rows come in ascending order, so one that is as far as the k-th best once rounded comes too late.
-        bound = np.where(best[:, -1:] > 0, np.maximum(best[:, -1:] - HALF_DECIMAL, 0) ** 2, -np.inf)
-        better = squared < bound
-        crowded = np.flatnonzero(np.count_nonzero(better, axis=1) > CROWDED * rows.shape[1])
-        if len(crowded):  # sorting all of these would take longer than the product
-            kth = np.partition(squared[crowded], rows.shape[1] - 1, axis=1)[:, rows.shape[1] - 1, None]
-            better[crowded] &= squared[crowded] <= (np.sqrt(np.maximum(kth, 0)) + 2 * HALF_DECIMAL) ** 2
-        candidates = np.flatnonzero(better)
-        if len(candidates):
-            query, column = np.divmod(candidates, stop - start)
-            distance: Doubles = np.sqrt(np.maximum(squared.ravel()[candidates], 0)).round(DECIMALS)
-            _merge(rows, best, query, start + column, distance)
+        bound = np.where(best[:, -1] > 0, np.maximum(best[:, -1] - HALF_DECIMAL, 0) ** 2, -np.inf)
+        products = twice @ block.astype(np.float32).T
+        products += (_squares(block) * (1 - rounding)).astype(np.float32)
+        better = products < (bound - own * (1 - rounding)).astype(np.float32)[:, None]
+        here = np.flatnonzero((skip >= start) & (skip < stop))
+        better[here, skip[here] - start] = False
+        query, column = np.divmod(np.flatnonzero(better), stop - start)
+        crowded = np.flatnonzero(np.bincount(query, minlength=len(queries)) > CROWDED * k)
+        if len(crowded):  # differences and sorting of all of these would take longer than another product
+            squared = own[crowded, None] + _squares(block) - 2 * (queries[crowded] @ block.T)
+            squared[~better[crowded]] = np.inf
+            kth = np.partition(squared, min(k, stop - start) - 1, axis=1)[:, min(k, stop - start) - 1, None]
+            better[crowded] = squared <= (np.sqrt(np.maximum(kth, 0)) + 2 * HALF_DECIMAL) ** 2
+            better[crowded] &= squared < np.inf
+            query, column = np.divmod(np.flatnonzero(better), stop - start)
+        if len(query):
+            _merge(rows, best, query, start + column, _distances(queries, query, block, column))
         start, size = stop, min(2 * size, most)
+
+
+def _distances(queries: Doubles, query: Ints, block: Doubles, column: Ints) -> Doubles:
+    """The distance of each of these pairs of rows, rounded.  (c,), (c,) -> (c,)"""
+    out = np.empty(len(query))
+    for start, stop in row_chunks(len(query), max(1, BLOCK // (8 * queries.shape[1]))):
+        out[start:stop] = _squares(queries[query[start:stop]] - block[column[start:stop]])
+    return np.sqrt(out, out=out).round(DECIMALS)
 
 
 def _merge(rows: Ints, best: Doubles, query: Ints, row: Ints, distance: Doubles) -> None:

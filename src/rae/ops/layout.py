@@ -82,7 +82,8 @@ def _optimize_plainly(xy: Floats, heads: Any, tails: Any, interval: Any, rounds:
             dx, dy = x[u] - x[v], y[u] - y[v]
             squared = dx * dx + dy * dy
             if squared > 0:
-                force = -2 * a * b * squared ** (b - 1) / (1 + a * squared**b)
+                power = squared**b
+                force = -2 * a * b * power / squared / (1 + a * power)
                 dx, dy = force * dx, force * dy
                 px = step * (dx if -most < dx < most else most if dx > 0 else -most)
                 py = step * (dy if -most < dy < most else most if dy > 0 else -most)

@@ -52,7 +52,7 @@ EXPORT void optimize_layout(
             float *u = xy + 2 * heads[e], *v = xy + 2 * tails[e];
             float dx = u[0] - v[0], dy = u[1] - v[1], squared = dx * dx + dy * dy;
             if (squared > 0) {
-                double force = -2 * a * b * pow(squared, b - 1) / (1 + a * pow(squared, b));
+                double power = pow(squared, b), force = -2 * a * b * power / squared / (1 + a * power);
                 float px = step * clip(force * dx, most), py = step * clip(force * dy, most);
                 u[0] += px;
                 u[1] += py;
