@@ -13,7 +13,7 @@ import scipy.sparse.csgraph
 import rae
 from rae.errors import ConfigError, CutWarning, GraphError
 from rae.features import center_within, measures
-from rae.graph.ids import find_sorted, index_in, sorting_order
+from rae.graph.ids import find_sorted, positions_in, sorting_order
 
 
 def random_graph(n=300, m=700, seed=0, words=False):
@@ -200,7 +200,7 @@ def test_a_center_is_found_where_there_is_one():
     ],
 )
 def test_few_ids_are_found_as_many_are(column, wanted):
-    assert find_sorted(wanted, column, sorting_order(column)).to_pylist() == index_in(wanted, column).to_pylist()
+    assert find_sorted(wanted, column, sorting_order(column)).tolist() == positions_in(wanted, column).tolist()
 
 
 def test_ids_of_other_kinds_are_left_to_arrow():

@@ -32,7 +32,7 @@ from rae.estimator import UNITS
 from rae.features import FeatureTable
 from rae.features.measures import degrees
 from rae.graph import Graph
-from rae.graph.ids import index_in
+from rae.graph.ids import index_in, json_id, positions_in
 from rae.io import read_embeddings
 from rae.io.embeddings import embeddings_model
 from rae.progress import Progress
@@ -115,7 +115,7 @@ class Drift:
         id = row.pop("id")
         named = {"name": self.names[id]} if id in self.names else {}
         numbers = {name: _finite(value) for name, value in row.items() if name != "alarm"}
-        return {"id": id if isinstance(id, int | str | float) else str(id)} | named | numbers
+        return {"id": json_id(id)} | named | numbers
 
     def sentences(self) -> list[str]:
         """What happened, in a few sentences."""
@@ -301,17 +301,11 @@ def _changes(before: Moment, after: Moment, model: Any, noise: float | None) -> 
 
 def edges_without(graph: Graph, other: Graph) -> int:
     """The edges of a graph that another one lacks, of those with an end that is a node of both."""
-    there = _rows_in(other, graph.id_column)
+    there = other.find(graph.id_column)
     ends = there[graph.edges()]
     both, one = (ends >= 0).all(1), (ends >= 0).any(1)
     found = int(other.adjacent(ends[both, 0], ends[both, 1]).sum())
     return int(one.sum()) - found
-
-
-def _rows_in(graph: Graph, ids: pa.Array) -> Ints:
-    """The row of each id in a graph, -1 where it has none."""
-    rows: Ints = index_in(ids, graph.id_column).fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
-    return rows
 
 
 def _compared(
@@ -320,9 +314,8 @@ def _compared(
 ) -> Drift:  # fmt: skip
     comparison = compare(roles, before.ids, before.z, after.ids, after.z)
     assert before.graph is not None
-    place = index_in(comparison.table.column("id").combine_chunks(), before.ids).to_numpy(zero_copy_only=False)
-    rows = place.astype(np.int64)
-    matched = index_in(before.ids.take(pa.array(rows)), after.ids).to_numpy(zero_copy_only=False).astype(np.int64)
+    column = comparison.table.column("id").combine_chunks()
+    rows, matched = (positions_in(column, ids) for ids in (before.ids, after.ids))
     there = _counted(roles, before.z)
     unit = Scale.of(there).unit
 
@@ -356,7 +349,6 @@ def _compared(
     overall = chance_of_all(score, by_view)
     alarm = (q <= rate + 1e-12) & (score > 0) & (overall <= rate + 1e-12)
     threshold = float(score[alarm].min()) if alarm.any() else math.inf
-    column = comparison.table.column("id").combine_chunks()
     table = pa.table(
         {name: comparison.table.column(name) for name in ("id", "from", "to")}
         | {"distance": moved, "noise": spread, "score": score, "p": p, "q": q, "alarm": alarm}

@@ -25,7 +25,7 @@ from rae.graph.channels import IN, OUT, EdgeValues, checked_weights, kind_column
 from rae.graph.frames import as_table, is_frame
 from rae.graph.given_edges import frame_columns, two_columns
 from rae.graph.id_numbering import ONE_KIND
-from rae.graph.ids import distinct, id_array, index_in, is_text, one_kind, shown
+from rae.graph.ids import cast_to_kind, distinct, id_array, is_text, positions_in, shown
 from rae.inputs import read_features_of
 from rae.io.edges import open_edges
 from rae.io.tables import open_table
@@ -46,6 +46,10 @@ class Ids:
     def __init__(self, graph: Graph, later: pa.Array) -> None:
         self._graph, self._later = graph, later
 
+    def with_new(self, ids: pa.Array) -> Ids:
+        """These and, after them, further ones of the same type."""
+        return Ids(self._graph, pa.concat_arrays([self._later, ids]))
+
     @property
     def column(self) -> pa.Array:
         """All of them, in row order."""
@@ -63,21 +67,17 @@ class Ids:
         """The row of each id, -1 where there is none."""
         rows: Any = self._graph.find(wanted)
         if len(self._later):
-            later = _positions(index_in(wanted, self._later))
+            later = positions_in(wanted, self._later)
             rows = np.where(later >= 0, later + self._graph.n_nodes, rows)
         out: Ints = rows
         return out
 
     def as_own_kind(self, ids: pa.Array, what: str) -> pa.Array:
         """Ids in the type of the graph's; those of another kind are refused."""
-        if len(ids) == 0:
-            return pa.array([], self.kind)
-        try:
-            if one_kind(ids, pa.array([], self.kind)) is not None and _same_kind(ids.type, self.kind):
-                return ids.cast(self.kind) if ids.type != self.kind else ids
-        except pa.ArrowInvalid:
-            pass
-        raise GraphError(f"{what} have ids of type {ids.type}, the run's are {self.kind}; {ONE_KIND}")
+        cast = cast_to_kind(ids, self.kind)
+        if cast is None:
+            raise GraphError(f"{what} have ids of type {ids.type}, the run's are {self.kind}; {ONE_KIND}")
+        return cast
 
 
 @dataclass(frozen=True)
@@ -188,7 +188,7 @@ def check_edits(
     if table is not None and reading.unknown == "error" and (known[2 * len(come[0]) :] < 0).any():
         unknown = table.id_column.filter(pa.array(known[2 * len(come[0]) :] < 0))
         raise FeatureError(f"{len(unknown):,} feature rows are of ids that are not in the run, first {shown(unknown)}")
-    now = Ids(_Appended(ids), new_ids)  # type: ignore[arg-type]  # as good as a graph for looking ids up
+    now = ids.with_new(new_ids)
     come_rows = [now.find(column) for column in come[:2]]
     _refuse_absent(gone, gone_rows)
     changes = _compiled(
@@ -470,34 +470,7 @@ def _refuse_strange(come: Sequence[pa.Array], known: Ints) -> None:
         )
 
 
-# ------------------------------------------------------------------------------------- ids and features
-
-
-class _Appended:
-    """Ids in the place of a graph's: what `Ids` asks of a graph."""
-
-    def __init__(self, ids: Ids) -> None:
-        self._ids = ids
-        self.n_nodes, self.id_column = len(ids), pa.array([], ids.kind)
-
-    def find(self, wanted: pa.Array) -> Ints:
-        return self._ids.find(wanted)
-
-
-def _same_kind(first: pa.DataType, second: pa.DataType) -> bool:
-    both = (first, second)
-    return (
-        first == second
-        or all(map(is_text, both))
-        or all(map(pa.types.is_integer, both))
-        or (first.id == second.id and bool(pa.types.is_temporal(first) or pa.types.is_decimal(first)))
-    )
-
-
-def _positions(found: pa.Array) -> Ints:
-    """Positions of `index_in`, -1 for null."""
-    out: Ints = pc.fill_null(found, -1).to_numpy(zero_copy_only=False).astype(np.int64)
-    return out
+# ------------------------------------------------------------------------------------- features
 
 
 def _feature_table(features: Any, reading: Reading, width: int, names: Any, ids: Ids) -> FeatureTable | None:

@@ -25,6 +25,7 @@ from rae.engine.live import Live
 from rae.errors import Argument, ConfigError, RunError
 from rae.features.measures import degrees
 from rae.graph import Graph
+from rae.graph.ids import json_id
 from rae.model.actions import Actions
 from rae.model.channels import conform, measure_names, n_averaged, place_ways
 from rae.model.exact import ExactModel
@@ -122,13 +123,13 @@ class Why:
         listed = self.reasons[:LISTED]
         rest = sum(reason.contribution for reason in self.reasons[LISTED:])
         change = self.change and {
-            "removed": [_plain(id) for id in self.change.removed],
-            "added": [_plain(id) for id in self.change.added],
+            "removed": [json_id(id) for id in self.change.removed],
+            "added": [json_id(id) for id in self.change.added],
             "role": self.change.role,
             "confidence": round(self.change.confidence, 4),
         }
         return {
-            "id": _plain(self.id),
+            "id": json_id(self.id),
             "name": self.name,
             "role": self.role,
             "about": self.about,
@@ -142,7 +143,7 @@ class Why:
             "other_reasons": rest,
             "degree": self.degree,
             "neighbours": [
-                {"id": _plain(n.id), "name": n.name, "role": n.role, "share": n.share} for n in self.neighbours
+                {"id": json_id(n.id), "name": n.name, "role": n.role, "share": n.share} for n in self.neighbours
             ],
             "change": change,
             "to": self.to,
@@ -207,10 +208,6 @@ class Why:
 
 def _in_brackets(about: str) -> str:
     return f" ({about})" if about else ""
-
-
-def _plain(id: Any) -> Any:
-    return id if isinstance(id, int | str | float) else str(id)
 
 
 def _number(value: float) -> str:

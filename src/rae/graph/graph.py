@@ -33,7 +33,7 @@ from rae.graph.channels import (
 from rae.graph.csr_writer import Counts, MemorySink
 from rae.graph.given_edges import frame_columns, two_columns
 from rae.graph.id_numbering import ONE_KIND, index_type
-from rae.graph.ids import cast_to_kind, distinct, find_sorted, id_array, index_in, shown, sorting_order
+from rae.graph.ids import cast_to_kind, distinct, find_sorted, id_array, index_in, positions_in, shown, sorting_order
 from rae.memory import mapped
 from rae.ops.sampling import adjacent
 from rae.reading import EdgeOptions
@@ -193,11 +193,8 @@ class Graph:
     def find(self, wanted: pa.Array) -> Ints:
         """The rows of these ids, -1 for an unknown one."""
         few = len(wanted) <= FEW and self.n_nodes > MANY
-        positions = find_sorted(wanted, self.id_column, self._order_of_ids) if few else None
-        if positions is None:
-            positions = index_in(wanted, self.id_column)
-        rows: Ints = pc.fill_null(positions, -1).to_numpy(zero_copy_only=False).astype(np.int64)
-        return rows
+        rows = find_sorted(wanted, self.id_column, self._order_of_ids) if few else None
+        return positions_in(wanted, self.id_column) if rows is None else rows
 
     @cached_property
     def _order_of_ids(self) -> Ints | None:

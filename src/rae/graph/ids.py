@@ -15,6 +15,8 @@ import pyarrow.compute as pc
 
 from rae.errors import GraphError
 
+Ints = np.ndarray[Any, np.dtype[np.int64]]
+
 MOST = 2**31 - 1  # ids that Arrow can number
 
 
@@ -56,26 +58,32 @@ def index_in(column: pa.Array, values: pa.Array) -> pa.Array:
     return pc.index_in(_storage(both[0]), value_set=_storage(both[1]))
 
 
-def sorting_order(column: pa.Array) -> np.ndarray[Any, np.dtype[np.int64]] | None:
+def positions_in(column: pa.Array, values: pa.Array) -> Ints:
+    """What `index_in` gives, as int64, with -1 for an id that is not there.  (m,), (n,) -> (m,)"""
+    found: Ints = index_in(column, values).fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+    return found
+
+
+def sorting_order(column: pa.Array) -> Ints | None:
     """The positions of the ids in ascending order, None where they stand in it already: for `find_sorted`."""
     storage = _storage(column)
-    order: np.ndarray[Any, np.dtype[np.int64]] = pc.array_sort_indices(storage).to_numpy().astype(np.int64)
+    order: Ints = pc.array_sort_indices(storage).to_numpy().astype(np.int64)
     return None if (order[1:] > order[:-1]).all() else order
 
 
-def find_sorted(wanted: pa.Array, column: pa.Array, order: Any) -> pa.Array | None:
-    """`index_in` for few ids by binary search, without a look at all ids; None for kinds that it must compare itself.
+def find_sorted(wanted: pa.Array, column: pa.Array, order: Any) -> Ints | None:
+    """`positions_in` for few ids by binary search, without a look at all ids; None for kinds that Arrow must compare.
 
     >>> column = pa.array(["b", "a"])
-    >>> find_sorted(pa.array(["a", "x"]), column, sorting_order(column)).to_pylist()
-    [1, None]
+    >>> find_sorted(pa.array(["a", "x"]), column, sorting_order(column)).tolist()
+    [1, -1]
     """
     integers = pa.types.is_integer(wanted.type) and pa.types.is_integer(column.type)
     if not integers and not (is_text(wanted.type) and is_text(column.type)):
         return None
     if integers and len(column):
         return _find_integers(wanted, column, order)
-    out: list[int | None] = []
+    out = []
     for value in wanted.to_pylist():
         low, high = 0, len(column)
         while low < high:
@@ -85,18 +93,18 @@ def find_sorted(wanted: pa.Array, column: pa.Array, order: Any) -> pa.Array | No
             else:
                 high = middle
         row = low if order is None or low == len(column) else int(order[low])
-        out.append(row if row < len(column) and column[row].as_py() == value else None)
-    return pa.array(out, pa.int32())
+        out.append(row if row < len(column) and column[row].as_py() == value else -1)
+    return np.array(out, np.int64)
 
 
-def _find_integers(wanted: pa.Array, column: pa.Array, order: Any) -> pa.Array:
+def _find_integers(wanted: pa.Array, column: pa.Array, order: Any) -> Ints:
     kinds = {wanted.type, column.type}
     if pa.uint64() in kinds and len(kinds) > 1:  # NumPy would compare them as floats
-        return index_in(wanted, column)
+        return positions_in(wanted, column)
     values, numbers = column.to_numpy(), wanted.to_numpy()
     place = np.minimum(np.searchsorted(values, numbers, sorter=order), len(values) - 1)
     rows = place if order is None else order[place]
-    return pa.array(rows, pa.int32(), mask=values[rows] != numbers)
+    return np.where(values[rows] == numbers, rows, -1)
 
 
 def refuse_too_many(count: int) -> None:
@@ -108,7 +116,7 @@ def refuse_too_many(count: int) -> None:
         )
 
 
-def codes_and_ids(column: pa.Array) -> tuple[np.ndarray[Any, np.dtype[np.int64]], pa.Array]:
+def codes_and_ids(column: pa.Array) -> tuple[Ints, pa.Array]:
     """For each id its position among the distinct ones, and those, ascending.  (m,) -> (m,), (n,)"""
     encoded = _storage(column).dictionary_encode()
     order = pc.array_sort_indices(encoded.dictionary)
