@@ -24,8 +24,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from rae.blocks import weighted
-from rae.config import ExactConfig
 from rae.display import printable
 from rae.errors import Argument, ConfigError, RunError
 from rae.estimator import UNITS
@@ -33,14 +31,20 @@ from rae.features import FeatureTable
 from rae.features.measures import degrees
 from rae.graph import Graph
 from rae.graph.ids import index_in, json_id, positions_in
-from rae.io import read_embeddings
-from rae.io.embeddings import embeddings_model
-from rae.progress import Progress
+from rae.progress import Progress, counter, of_stage
 from rae.roles import Roles
 from rae.roles.compare import Comparison, compare
 from rae.runtime import key
 from rae.search import DECIMALS, Scale
-from rae.stability import MOST_VIEWS, VIEWS, check_views, noisy_vectors, squared_distances
+from rae.stability import (
+    MOST_VIEWS,
+    VIEWS,
+    as_compared,
+    check_views,
+    noise_of_fit,
+    noisy_vectors,
+    squared_distances,
+)
 from rae.updates import UpdateFolder
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
@@ -244,7 +248,7 @@ def _second(run: Any, other: Any, units: str | None) -> tuple[Moment, str]:
     if isinstance(other, Graph):
         units = units or "fit"
         return Moment(other.id_column, model.transform(other, units=units, whole=True, progress=False), other), units
-    if hasattr(other, "embeddings") and other.has_graph:
+    if getattr(other, "has_graph", False):
         units = units or "fit"
         graph, features = other.graph(), _features(run, other)
         z = model.transform(graph, features, units=units, whole=True, progress=False)
@@ -252,22 +256,17 @@ def _second(run: Any, other: Any, units: str | None) -> tuple[Moment, str]:
     own = "graph" if getattr(model.config, "relative", False) else "fit"
     if units not in (None, own):
         raise ConfigError(
-            Argument("units", units), f" needs the other graph, and {_where(other)} has vectors alone, in units of "
+            Argument("units", units), f" needs the other graph, and {other.path} has vectors alone, in units of "
             f"{own!r}; give a run that keeps its graph",
         )  # fmt: skip
-    made_by = other.model_checksum if hasattr(other, "embeddings") else embeddings_model(other)
-    if made_by != run.model_checksum:
-        what = "another model" if made_by is not None else "a model that the file does not name"
+    if other.model_checksum != run.model_checksum:
+        what = "another model" if other.model_checksum is not None else "a model that the file does not name"
         raise RunError(
-            f"the vectors of {_where(other)} were made by {what}, so they cannot be compared with those of {run.path}; "
+            f"the vectors of {other.path} were made by {what}, so they cannot be compared with those of {run.path}; "
             f"embed that graph with the model of this run: rae embed {run.path} EDGES --out z.parquet"
         )
-    ids, z = other.embeddings() if hasattr(other, "embeddings") else read_embeddings(other)
+    ids, z = other.embeddings()
     return Moment(ids, z, None), own
-
-
-def _where(other: Any) -> str:
-    return str(getattr(other, "path", other))
 
 
 def _features(run: Any, other: Any) -> Any:
@@ -295,7 +294,7 @@ def _changes(before: Moment, after: Moment, model: Any, noise: float | None) -> 
     if noise is None and after.graph is not None:
         gone, come = (edges_without(a, b) for a, b in ((before.graph, after.graph), (after.graph, before.graph)))
         return gone / max(edges, 1), come
-    share = _fit_noise(model) if noise is None else float(noise)
+    share = noise_of_fit(model) if noise is None else float(noise)
     return share, round(share * edges)
 
 
@@ -316,12 +315,12 @@ def _compared(
     assert before.graph is not None
     column = comparison.table.column("id").combine_chunks()
     rows, matched = (positions_in(column, ids) for ids in (before.ids, after.ids))
-    there = _counted(roles, before.z)
+    there = as_compared(roles, before.z)
     unit = Scale.of(there).unit
 
     def shift(z: Floats) -> Doubles:
         """How far each row is from where it was, as `similar` counts: what float32 rounds is no move."""
-        out: Doubles = np.round(np.sqrt(squared_distances(_counted(roles, z), there[rows])) / unit, DECIMALS)
+        out: Doubles = np.round(np.sqrt(squared_distances(as_compared(roles, z), there[rows])) / unit, DECIMALS)
         return out
 
     moved = shift(after.z[matched])
@@ -334,14 +333,14 @@ def _compared(
         sizes_after = map(int, comparison.after)
         seed = int(key(model.config.seed, "drift", noise.added, repr(noise.dropped), *sizes_after) >> np.uint64(33))
         given: Any = {"model": model, "graph": before.graph, "features": features, "units": units, "seed": seed}
-        done = _counter(progress, SPREAD_VIEWS + noise.views)
-        for z in noisy_vectors(
-            **given, views=SPREAD_VIEWS, dropped=_fit_noise(model), first=noise.views, progress=done
-        ):
+        done = counter(of_stage(progress, "views"), SPREAD_VIEWS + noise.views)
+        for z in noisy_vectors(**given, views=SPREAD_VIEWS, dropped=noise_of_fit(model), first=noise.views):
             squares += shift(z[rows]) ** 2
-        noisy = noisy_vectors(**given, views=noise.views, dropped=noise.dropped, added=noise.added, progress=done)
+            done()
+        noisy = noisy_vectors(**given, views=noise.views, dropped=noise.dropped, added=noise.added)
         for number, z in enumerate(noisy):
             shifts[number], sizes[number] = shift(z[rows]), roles.assign(z).sizes
+            done()
     classes = like_degrees(degrees(before.graph)[rows])
     spread = moderated(squares / SPREAD_VIEWS, classes)
     score, by_view = scores(moved, shifts, spread, classes)
@@ -358,29 +357,6 @@ def _compared(
     role_p = (1 + (np.abs(sizes - comparison.before) >= change).sum(0)) / (noise.views + 1)
     named = _names(names, before.ids, column.filter(pa.array(alarm)))
     return Drift(comparison, table, overall, role_p, threshold, by_chance, noise, rate, units, named)
-
-
-def _counter(progress: Progress | None, total: int) -> Progress | None:
-    """A progress callback that counts the views of both kinds together."""
-    count = 0
-
-    def done(stage: str, _: int, __: int, info: Any) -> None:
-        nonlocal count
-        count += 1
-        if progress is not None:
-            progress(stage, count, total, info)
-
-    return done
-
-
-def _fit_noise(model: Any) -> float:
-    """The share of edges that the views of a fit drop; of a trained model, which has none, that of an exact one."""
-    return float(getattr(model.config, "noise", ExactConfig().noise))
-
-
-def _counted(roles: Roles, z: Floats) -> Floats:
-    """The vectors as the distances of these roles see them."""
-    return weighted(z, roles.parameters.blocks, roles.parameters.weights or None)
 
 
 def _names(names: pa.Array | None, ids: pa.Array, wanted: pa.Array) -> dict[Any, str]:

@@ -38,7 +38,7 @@ from rae.model import checkpoint
 from rae.model.checkpoint import Fitted
 from rae.model.encoder import Encoder
 from rae.model.exact import ExactModel
-from rae.progress import Asked, Progress, shown
+from rae.progress import Asked, Progress, of_stage, shown
 from rae.runtime import chosen_device, device_bytes, free_device_memory, gpu_name, is_out_of_memory, on_device
 from rae.sklearn_conventions import GraphTransformer
 
@@ -158,7 +158,7 @@ class RAE(GraphTransformer):
         with shown(progress) as report:
             z = self._on_device(
                 graph,
-                lambda: embed(models_of(model, graph, features), nodes=rows, report=_report(report)),
+                lambda: embed(models_of(model, graph, features), nodes=rows, report=of_stage(report, "embed")),
                 by_cpu=rows is not None,
             )
         framed: Floats = self._framed(graph.id_column if rows is None else graph.id_column.take(pa.array(rows)), z)
@@ -228,7 +228,7 @@ class RAE(GraphTransformer):
         def written(report: Progress | None) -> int:
             options: dict[str, Any] = {
                 "memory": memory, "half": half, "dtype": dtype, "model": model, "blocks": self.blocks,
-                "in_folder": in_folder, "report": _report(report),
+                "in_folder": in_folder, "report": of_stage(report, "embed"),
             }  # fmt: skip
             if ray is not None:
                 from rae.engine.cluster import Cluster, embed_on_cluster
@@ -534,10 +534,6 @@ def _way_to_a_graph(given: Any) -> str:
     kind = type(given).__module__.partition(".")[0]
     known = {"networkx": "networkx", "scipy": "scipy", "torch_geometric": "pyg"}
     return f"rae.Graph.from_{'dataframe' if is_frame(given) else known.get(kind, 'edges')}"
-
-
-def _report(progress: Progress | None) -> Callable[[int, int], None] | None:
-    return None if progress is None else lambda done, total: progress("embed", done, total, {})
 
 
 def _names(features: Any) -> tuple[str, ...] | None:

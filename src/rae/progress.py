@@ -6,6 +6,7 @@ comes up when a stage takes longer than half a second.
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
 import time
@@ -22,6 +23,8 @@ class Progress(Protocol):
 
 
 Asked = Progress | bool | None  # a callback; True: bars or lines; False: silence; None: bars in a notebook
+
+Report = Callable[[int, int], None]  # of one stage: how much of it is done, its total
 
 PLAIN_INTERVAL = 5.0  # seconds between two lines in a pipe
 NOTEBOOK_DELAY = 0.5  # seconds that a stage takes before a notebook shows its bar
@@ -53,6 +56,23 @@ def in_notebook() -> bool:
     ipython = sys.modules.get("IPython")
     shell = None if ipython is None else ipython.get_ipython()
     return shell is not None and "IPKernelApp" in getattr(shell, "config", {})
+
+
+def of_stage(progress: Progress | None, stage: str) -> Report | None:
+    """The report of one stage that goes to a callback, None for silence."""
+    return None if progress is None else lambda done, total: progress(stage, done, total, {})
+
+
+def counter(report: Report | None, total: int) -> Callable[[], None]:
+    """A function that reports one more of `total` done each time it is called."""
+    counts = itertools.count(1)
+
+    def done() -> None:
+        count = next(counts)
+        if report is not None:
+            report(count, total)
+
+    return done
 
 
 class NotebookReporter:

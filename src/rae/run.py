@@ -449,7 +449,7 @@ class Run:
         from rae.progress import shown
 
         if isinstance(other, (str, Path)):
-            other = Run.open(other) if not Path(other).is_file() else Path(other)
+            other = open_vectors(other) if Path(other).is_file() else Run.open(other)
         with shown(progress) as report:
             return drift_of(self, other, since=since, noise=noise, views=views, rate=rate, units=units, progress=report)
 

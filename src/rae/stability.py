@@ -21,7 +21,7 @@ from rae.errors import Argument, ConfigError
 from rae.features.measures import degrees
 from rae.graph import Graph
 from rae.model.structure import sample_rows, view
-from rae.progress import Progress
+from rae.progress import Progress, counter, of_stage
 from rae.roles import Roles
 from rae.search import Scale, nearest_rows
 
@@ -51,7 +51,6 @@ def noisy_vectors(
     first: int = 0,
     seed: int | None = None,
     units: str | None = "fit",
-    progress: Progress | None = None,
 ) -> Iterator[Floats]:
     """The vectors of each view: a share of the edges dropped and `added` random pairs added, by default as many.
 
@@ -61,8 +60,16 @@ def noisy_vectors(
     for number in range(views):
         noisy = view(graph, config, FIRST_VIEW + first + number, added)
         yield model.transform(noisy, features, units=units, progress=False)
-        if progress is not None:
-            progress("views", number + 1, views, {})
+
+
+def noise_of_fit(model: Any) -> float:
+    """The share of edges that the views of a fit drop; of a trained model, which has none, that of an exact one."""
+    return float(getattr(model.config, "noise", ExactConfig().noise))
+
+
+def as_compared(roles: Roles, z: Any) -> Floats:
+    """The vectors as the distances of these roles see them.  (n, d) -> (n, e)"""
+    return weighted(z, roles.parameters.blocks, roles.parameters.weights or None)
 
 
 def squared_distances(x: Any, y: Any) -> Doubles:
@@ -72,10 +79,10 @@ def squared_distances(x: Any, y: Any) -> Doubles:
     return out
 
 
-def check_views(views: Any, noise: Any, least: int = 2) -> None:
+def check_views(views: Any, noise: Any) -> None:
     """Refuse a number of views, or a noise, that says nothing."""
-    if isinstance(views, bool) or not isinstance(views, int) or not least <= views <= MOST_VIEWS:
-        raise ConfigError(Argument("views"), f" must be a whole number from {least:,} to {MOST_VIEWS:,}, got {views!r}")
+    if isinstance(views, bool) or not isinstance(views, int) or not 2 <= views <= MOST_VIEWS:
+        raise ConfigError(Argument("views"), f" must be a whole number from 2 to {MOST_VIEWS:,}, got {views!r}")
     if noise is not None and (isinstance(noise, bool) or not isinstance(noise, int | float) or not 0 < noise <= 1):
         raise ConfigError(Argument("noise"), f" must be a share of the edges above 0 and up to 1, got {noise!r}")
 
@@ -156,17 +163,17 @@ def reliability_of(
     """How sure the role of every node of a run is; see `Run.reliability`."""
     check_views(views, noise)
     roles, graph, features, model = run.roles(), run.graph(), run.features(), run.model_kept
-    noise = float(getattr(model.config, "noise", ExactConfig().noise) if noise is None else noise)
+    noise = noise_of_fit(model) if noise is None else float(noise)
     z = model.transform(graph, features, units="fit", progress=False)
     assignment = roles.assign(z)
-    counted = weighted(z, roles.parameters.blocks, roles.parameters.weights or None)
+    counted = as_compared(roles, z)
     scale = Scale.of(counted)
     kept, squares = np.zeros((views, len(z)), bool), np.zeros((views, len(z)), np.float32)
-    noisy = noisy_vectors(model, graph, features, views=views, dropped=noise, progress=progress)
-    for number, there in enumerate(noisy):
+    done = counter(of_stage(progress, "views"), views)
+    for number, there in enumerate(noisy_vectors(model, graph, features, views=views, dropped=noise)):
         kept[number] = roles.assign(there).labels == assignment.labels
-        moved = weighted(there, roles.parameters.blocks, roles.parameters.weights or None)
-        squares[number] = squared_distances(moved, counted)
+        squares[number] = squared_distances(as_compared(roles, there), counted)
+        done()
     degree, distance = np.asarray(degrees(graph)), _distance_to_seen(counted, model.config.seed)
     signs = np.stack([np.log1p(degree), np.log1p(distance)], 1)
     return Reliability(

@@ -42,6 +42,7 @@ from rae.model.checkpoint import load
 from rae.model.sampling import exact_blocks, inference_blocks
 from rae.model.structure import sample_rows
 from rae.ops.device import Copies, copies
+from rae.progress import Report, counter
 from rae.runtime import device, run_ahead, torch_alone
 from rae.storage.atomic import atomic_path
 from rae.storage.npy import map_array
@@ -50,7 +51,6 @@ from rae.storage.parts import Parts, digest_of
 from rae.version import versions_of
 
 Floats = np.ndarray[Any, np.dtype[np.float32]]
-Report = Callable[[int, int], None]
 
 ROWS_ON_DEVICE = 1 << 21  # of a part on a GPU
 FOLDER = ".parts"  # after the output's name: where intermediate rows lie
@@ -314,7 +314,7 @@ def run_job(
 ) -> Generator[Floats, None, None]:
     """Run every task of a job and yield the vectors part by part: in `job.out`, or in buffers that are used again."""
     levels = _levels(job)
-    done = _counter(report, _n_steps(job, levels))
+    done = counter(report, _n_steps(job, levels))
     count = AT_WORK if job.store.stores_vectors else 1
     in_memory = job.out is not None  # nobody uses a part before the last one is there
     executor = executor or (Serial() if in_memory else default_executor(count))
@@ -363,7 +363,7 @@ def _run_tasks(
 ) -> Generator[None, None, None]:
     """Run every task of a job whose result is made by these in the end, unless all is done; yields once per result."""
     levels = _levels(job)
-    done = _counter(report, _n_steps(job, levels) + len(tasks))
+    done = counter(report, _n_steps(job, levels) + len(tasks))
     if not is_done:
         for _ in executor.run(job, _run_levels(job, executor, levels, done)):
             done()
@@ -434,19 +434,6 @@ def _n_steps(job: Job, levels: list[tuple[str, int]]) -> int:
     rows = sum(len(job.parts(k - 1)) for model, k in levels if job.needs_rows(model, k))
     vectors = sum(len(job.parts(k)) for _, k in levels[:-1]) if job.store.stores_vectors else 0
     return rows + vectors + len(job.output_parts(levels[-1][1]))
-
-
-def _counter(report: Report | None, total: int) -> Callable[[], None]:
-    """A function that reports one more of `total` tasks done."""
-    count = 0
-
-    def done() -> None:
-        nonlocal count
-        count += 1
-        if report is not None:
-            report(count, total)
-
-    return done
 
 
 # ----------------------------------------------------------------------------- bounded memory

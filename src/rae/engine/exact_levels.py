@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from rae.config import Config, ExactConfig
-from rae.engine.levels import Model, digest_of_tensors
+from rae.engine.levels import Model, as_rows, digest_of_tensors
 from rae.features import Features
 from rae.graph import Graph
 from rae.model.actions import BLOCKS, HOPS, Actions, blocks_of_hops, unit_rows
@@ -124,11 +124,6 @@ class MomentLevel:
 
     def after(self, gathered: Tensor) -> Tensor:
         return gathered
-
-
-def as_rows(x: Any) -> Tensor:
-    """An array as a tensor; torch takes no read-only one."""
-    return x if isinstance(x, Tensor) else torch.from_numpy(x if x.flags.writeable else x.copy())
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,13 +18,18 @@ from torch import Tensor
 from rae.errors import FeatureError
 from rae.features import Features
 from rae.graph import Graph
-from rae.model.channels import Way
+from rae.model.channels import Way, sum_of_channels
 from rae.model.encoder import Encoder, Level
 from rae.model.sampling import Block, inference_key, sample_neighbors
 from rae.ops.dense import at_least
 from rae.storage.parts import digest_of
 
 RowSet = tuple[int, int] | np.ndarray[Any, Any]  # rows a..b, or the rows that an index names
+
+
+def as_rows(x: Any) -> Tensor:
+    """An array as a tensor; torch takes no read-only one."""
+    return x if isinstance(x, Tensor) else torch.from_numpy(x if x.flags.writeable else x.copy())
 
 
 class LevelSteps(Protocol):
@@ -119,8 +124,7 @@ class EncoderLevel:
     def before(self, x: Any) -> Tensor:
         if not isinstance(x, np.ndarray | Tensor):
             return self.level.before(x)  # a sparse matrix
-        rows = x if isinstance(x, Tensor) else torch.from_numpy(x if x.flags.writeable else x.copy())
-        return self.level.before(at_least(rows).to(self.device))[: len(x)]
+        return self.level.before(at_least(as_rows(x)).to(self.device))[: len(x)]
 
     def after(self, means: Tensor) -> Tensor:
         return self.level.after(at_least(means).to(self.device), self.maps_rows)[: len(means)]
@@ -246,11 +250,3 @@ class SomeNodes:
         above = self.places(k + 1, rows)
         ego: np.ndarray[Any, Any] = self.blocks[k + 1].ego.numpy()
         return ego[above[0] : above[1]] if isinstance(above, tuple) else ego[above]
-
-
-def sum_of_channels(channels: Sequence[Any], first: int, last: int) -> Any:
-    """The weights first..last of several channels added up; of one channel, without a copy."""
-    out = channels[0][first:last]
-    for channel in channels[1:]:
-        out = out + channel[first:last]
-    return out

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from rae.engine.exact_levels import PLAIN, action_model, structure_models
 from rae.engine.layout import TILE, Layout
-from rae.engine.levels import Model, RowSet, WholeGraph, sum_of_channels
+from rae.engine.levels import Model, RowSet, WholeGraph
 from rae.engine.stores import MemoryStore, as_tensor
 from rae.engine.tasks import Job
 from rae.errors import FeatureError
@@ -30,6 +30,7 @@ from rae.features import Features, measures
 from rae.features.edited import EditedFeatures
 from rae.graph import Graph
 from rae.memory import aligned_empty
+from rae.model.channels import sum_of_channels
 from rae.model.exact import ExactModel
 from rae.model.structure import in_units, measure
 from rae.ops import structure

@@ -11,11 +11,10 @@ import numpy as np
 
 from rae.config import MEASURES, ExactConfig
 from rae.export import sql_text as sql
-from rae.graph.channels import kinds_of, split_name
+from rae.graph.channels import is_directed, kinds_of, split_name
 from rae.model.actions import BLOCKS, HOPS, Actions, far_weights
 from rae.model.channels import (
     in_directions,
-    is_directed,
     measure_names,
     mixed_channels,
     n_averaged,

@@ -123,15 +123,23 @@ def mirrored(name: str) -> str:
     return f"{other}:{kind}" if kind else other
 
 
-def check_channels(channels: Mapping[str, Any], length: int) -> None:
-    """Refuse channels that are not those of one graph with so many stored neighbours."""
-    names = tuple(channels)
-    directed = bool(names) and split_name(names[0])[0] != BOTH
-    if names and names != channel_names((OUT, IN) if directed else (BOTH,), kinds_of(names)):
+def is_directed(names: Sequence[str]) -> bool:
+    """Whether these are the channels of a directed graph."""
+    return bool(names) and split_name(names[0])[0] == OUT
+
+
+def check_channel_names(names: Sequence[str]) -> None:
+    """Refuse names that are not the channels of one graph."""
+    if names and tuple(names) != channel_names((OUT, IN) if is_directed(names) else (BOTH,), kinds_of(names)):
         raise GraphError(
             f"channels must be 'weight', or 'out' and 'in', or these for each kind ('out:call', 'in:call', ...), got "
             f"{', '.join(map(repr, names))}"
         )
+
+
+def check_channels(channels: Mapping[str, Any], length: int) -> None:
+    """Refuse channels that are not those of one graph with so many stored neighbours."""
+    check_channel_names(tuple(channels))
     for name, array in channels.items():
         if not isinstance(array, np.ndarray) or array.dtype != np.float32 or array.shape != (length,):
             got = f"{array.dtype} {array.shape}" if isinstance(array, np.ndarray) else type(array).__name__

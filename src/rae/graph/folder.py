@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from rae.errors import FileError, GraphError, one_line
-from rae.graph.channels import LARGEST, check_channels
+from rae.graph.channels import LARGEST, check_channels, is_directed
 from rae.graph.csr_writer import Counts, channel_file
 from rae.graph.graph import Graph
 from rae.graph.ids import id_array
@@ -109,7 +109,7 @@ def write_info(
         "format_version": FORMAT_VERSION,
         "n_nodes": len(arrays[IDS]),
         "n_edges": len(arrays[TARGETS]) // 2,
-        "directed": bool(channels) and channels[0].startswith("out"),
+        "directed": is_directed(channels),
         "weights": {"channels": list(channels), "given": weighted} | more if channels else None,
         "counts": counts.as_dict(),
         **({} if order is None else {"order": order}),

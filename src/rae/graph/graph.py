@@ -25,6 +25,7 @@ from rae.graph.channels import (
     Floats,
     check_channels,
     checked_weights,
+    is_directed,
     kind_column,
     kinds_of,
     mirrored,
@@ -123,7 +124,7 @@ class Graph:
     @property
     def directed(self) -> bool:
         """Whether the edges have a direction; the rows themselves do not."""
-        return bool(self.channels) and split_name(next(iter(self.channels)))[0] == OUT
+        return is_directed(tuple(self.channels))
 
     @property
     def kinds(self) -> tuple[str, ...]:

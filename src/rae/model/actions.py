@@ -34,7 +34,7 @@ from rae.features import Features, csr_rows, is_sparse
 from rae.features.columns import category_of
 from rae.graph import Graph
 from rae.memory import row_chunks
-from rae.model.channels import mixed_channels
+from rae.model.channels import mixed_channels, sum_of_channels
 from rae.model.sampling import sample_neighbors
 from rae.model.structure import check_tensors, equal_variances, sample_rows, signed
 from rae.ops.dense import row_product
@@ -389,21 +389,14 @@ def sampled_hops(
             b = min(a + rows_at_a_time, n)
             below[a:b] = blank.project(x.rows(a, b), part)
         for g, channels in enumerate(groups):
-            weights, here = _added_weights(graph, channels), below
+            arrays, here = [graph.channels[name] for name in channels], below
+            weights = sum_of_channels(arrays, 0, len(graph.targets)) if arrays else None
             for hop in hops:
                 here = moments(here, graph.offsets, graph.targets, weights=weights)
                 hop[:, g * count + left : g * count + left + below.shape[1]] = here[rows]
         if progress is not None:
             progress("axes", min(left + step, count), count, {})
     return hops
-
-
-def _added_weights(graph: Graph, channels: Sequence[str]) -> Any:
-    """The weights in these channels added up, None for all edges alike."""
-    if not channels:
-        return None
-    first, *others = (graph.channels[name] for name in channels)
-    return first if not others else np.add.reduce([first, *others])
 
 
 def hop_bytes(n_nodes: int, n_features: int) -> int:

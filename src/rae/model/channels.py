@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -21,7 +21,7 @@ from rae.config import MEASURES
 from rae.errors import GraphError
 from rae.features import measures
 from rae.graph import Graph
-from rae.graph.channels import BOTH, OUT, channel_names, kinds_of, split_name
+from rae.graph.channels import BOTH, is_directed, kinds_of, split_name
 
 
 class Way(NamedTuple):
@@ -33,11 +33,6 @@ class Way(NamedTuple):
     left: int
     right: int
     channels: tuple[str, ...] = ()
-
-
-def is_directed(channels: Sequence[str]) -> bool:
-    """Whether these are the channels of a directed graph."""
-    return bool(channels) and split_name(channels[0])[0] == OUT
 
 
 def in_directions(channels: Sequence[str]) -> list[tuple[str, ...]]:
@@ -96,6 +91,14 @@ def mixed_channels(channels: Sequence[str], weighted: bool, mix: str) -> list[tu
     if mix == "union":
         return [tuple(channels)]
     return in_directions(channels) if mix == "directions" else [(name,) for name in channels]
+
+
+def sum_of_channels(channels: Sequence[Any], first: int, last: int) -> Any:
+    """The weights first..last of several channels added up; of one channel, without a copy."""
+    out = channels[0][first:last]
+    for channel in channels[1:]:
+        out = out + channel[first:last]
+    return out
 
 
 def weight_scales(graph: Graph) -> Tensor:
@@ -182,10 +185,3 @@ def in_words(channels: Sequence[str], weighted: bool) -> str:
     kinds = ", ".join(kinds_of(channels))
     said = ((is_directed(channels), "directed"), (weighted, "weighted"), (kinds, f"of kinds {kinds}"))
     return ", ".join(text for there, text in said if there) or "plain"
-
-
-def check_names(channels: Sequence[str]) -> None:
-    """ValueError for names that are not the channels of one graph."""
-    directions = ("out", "in") if is_directed(channels) else (BOTH,)
-    if channels and tuple(channels) != channel_names(directions, kinds_of(channels)):
-        raise ValueError(f"channels {list(channels)!r} are not those of a graph")

@@ -10,8 +10,9 @@ from torch import Tensor
 
 from rae.blocks import Block, side_by_side
 from rae.config import ExactConfig
+from rae.graph.channels import check_channel_names
 from rae.model.actions import HOPS, Actions
-from rae.model.channels import check_names, mixed_channels
+from rae.model.channels import mixed_channels
 from rae.model.structure import WAVE_LEVELS, Structure, around_block, loaded_structure, place_block
 
 
@@ -88,7 +89,7 @@ class ExactModel:
                 raise ValueError(f"it has an unknown tensor {name!r}")
             parts[part][rest] = tensor
         channels, weighted = tuple(fields.get("channels", ())), bool(fields.get("weighted", False))
-        check_names(channels)
+        check_channel_names(channels)
         structure = loaded_structure(parts["structure"], config, channels, weighted) if parts["structure"] else None
         words = fields["words"] if parts["actions"] else False
         if not isinstance(words, bool):

@@ -33,7 +33,7 @@ from rae.model.channels import channel_measures, n_averaged, n_measures, place_w
 from rae.ops import structure as structure_ops
 from rae.ops.dense import row_product
 from rae.ops.gather import moments
-from rae.progress import Progress
+from rae.progress import Progress, counter, of_stage
 from rae.runtime import generator, key, threads, torch_alone
 
 Floats = np.ndarray[Any, np.dtype[np.float32]]
@@ -364,7 +364,7 @@ def fit_structure(
     versions: Versions | None = None,
 ) -> Structure:
     """The solution of the eigenproblem of this graph; `versions` are made here by default."""
-    done = _counter(progress, config.n_views(graph.n_nodes) + 1)
+    done = counter(of_stage(progress, "fit"), config.n_views(graph.n_nodes) + 1)
     versions = versions or VersionsHere(graph, config)
     with torch_alone():
         unit, scales = versions.units()
@@ -407,18 +407,6 @@ def counting_bytes(graph: Graph) -> int:
     """Memory that counting cycles takes: a copy of the graph that is ordered by degree, and counts of every thread."""
     n, itemsize = graph.n_nodes, graph.targets.dtype.itemsize
     return graph.targets.nbytes + (32 + (16 + 2 * itemsize) * threads()) * n
-
-
-def _counter(progress: Progress | None, total: int) -> Any:
-    count = 0
-
-    def done() -> None:
-        nonlocal count
-        count += 1
-        if progress is not None:
-            progress("fit", count, total, {})
-
-    return done
 
 
 def sample_rows(n: int, most: int, seed: int) -> Any:
