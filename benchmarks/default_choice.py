@@ -4,7 +4,7 @@
 
 Every candidate is scored in the tables of `rae reproduce` that have floors; for each data set, the candidate that the
 others choose is compared with the best one there. Lines go to results/default_choice.jsonl, those of the floors to the
-files of their tables; a line that is there is not computed again. docs/reproduce.md has the table.
+files of their tables; a line that is there is not computed again. `make generate` writes docs/choice.md from them.
 """
 
 from __future__ import annotations
@@ -13,15 +13,14 @@ import json
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
-from pathlib import Path
 from typing import Any
 
+import choice
+from choice import CANDIDATES, DEVELOPMENT
 from recording import parser
 
-from rae.evaluation import choice, data, runner
-from rae.evaluation.choice import CANDIDATES, DEVELOPMENT
+from rae.evaluation import data, runner
 from rae.evaluation.ledger import Line, identity
-from rae.evaluation.publish import publish
 from rae.evaluation.table_spec import Effort
 
 QUICK = ("default", "two levels")
@@ -87,7 +86,6 @@ def main() -> None:
     arguments.add_argument("--jobs", type=int, default=1, help="processes at a time")
     arguments.add_argument("--only", action="append", choices=list(CANDIDATES), metavar="NAME", help="a candidate")
     arguments.add_argument("--table", action="append", metavar="NAME", help="a table of the development data")
-    arguments.add_argument("--docs", type=Path, help="write the pages into this folder  [default: not]")
     options = arguments.parse_args()
     effort = Effort(steps=1) if options.quick else Effort()
     floors(options, effort)
@@ -98,9 +96,7 @@ def main() -> None:
         options.results.append(lines)
         line = lines[0]
         print(f"{line['settings']['table']}  {line['dataset']}  {line['row']}  {line['score']}", flush=True)
-    print(choice.section(choice.gaps(options.results, effort)))
-    if options.docs is not None:
-        publish(options.results, options.docs)
+    print(choice.page(choice.gaps(options.results, effort)))
 
 
 def _computed(todo: list[Job], processes: int) -> Iterator[list[Line]]:

@@ -10,6 +10,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parent
 sys.path[:0] = [str(HERE), str(ROOT / "benchmarks")]
 
+import choice  # noqa: E402
 import ledger_numbers  # noqa: E402
 import performance  # noqa: E402
 from measurements import Measurements  # noqa: E402
@@ -90,7 +91,12 @@ def marked_pages() -> list[Path]:
     return [page for page in pages if ledger_numbers.MARK.search(page.read_text(encoding="utf-8"))]
 
 
-PAGES = {"settings.md": settings_page, "performance.md": performance_page}
+def choice_page() -> str:
+    """docs/choice.md from the lines in results/."""
+    return choice.page(choice.gaps(LEDGER))
+
+
+PAGES = {"settings.md": settings_page, "performance.md": performance_page, "choice.md": choice_page}
 
 if __name__ == "__main__":
     publish(LEDGER, HERE)

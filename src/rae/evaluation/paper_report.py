@@ -103,14 +103,13 @@ def lines_of(table: Table, ledger: Ledger) -> list[Line]:
 # ------------------------------------------------------------------------------- the page
 
 
-def page(filled: Sequence[FilledTable], figures: Mapping[str, str], choice: str = "") -> str:
-    """The whole of docs/reproduce.md; `figures` are file names with captions, `choice` is about the default."""
+def page(filled: Sequence[FilledTable], figures: Mapping[str, str]) -> str:
+    """The whole of docs/reproduce.md; `figures` are file names with captions."""
     tables = [f for f in filled if f.table.name != "figures"]
     maps = [_map_silhouettes(f) for f in filled if f.table.name == "figures"]
     parts = [
         _overview(tables),
         _against_floors(tables),
-        choice,
         *map(_section, tables),
         _figures(figures),
         *maps,

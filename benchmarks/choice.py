@@ -70,11 +70,7 @@ DEVELOPMENT = (
 
 
 def group_of(dataset: str) -> str:
-    """What is left out together: all airports, all noise levels of one planted graph.
-
-    >>> [group_of(name) for name in ("brazil to usa", "house, 5 % noise", "cora")]
-    ['airports', 'house', 'cora']
-    """
+    """What is left out together: all airports, all noise levels of one planted graph."""
     if dataset.split(" to ")[0] in airports.DATASETS:
         return "airports"
     return dataset.split(",")[0]
@@ -169,11 +165,7 @@ class Standing:
 
 
 def standing(found: Iterable[Gap]) -> Standing:
-    """Above, level, below and the mean gap in standard errors.
-
-    >>> str(standing([Gap(2.0, 1.0), Gap(-0.5, 1.0), Gap(-3.0, 1.0)]))
-    '1 / 1 / 1 (-0.5)'
-    """
+    """Above, level, below and the mean gap in standard errors."""
     each = list(found)
     places = [gap.place for gap in each]
     mean = float(np.mean([gap.in_errors for gap in each])) if each else 0.0
@@ -223,8 +215,8 @@ def common_tasks(found: Gaps) -> list[Task]:
 # --------------------------------------------------------------------------------------------- report
 
 
-def section(found: Gaps) -> str:
-    """The section of docs/reproduce.md: every candidate on every data set, and what leaving one out chooses."""
+def page(found: Gaps) -> str:
+    """docs/choice.md: every candidate on every data set, and what leaving one out chooses."""
     parts = []
     for kind in KINDS:
         of_kind = {
@@ -234,15 +226,13 @@ def section(found: Gaps) -> str:
         }
         if of_kind:
             parts.append(_part(kind, of_kind))
-    if not parts:
-        return ""
     words = (
-        "`python benchmarks/default_choice.py`: candidate settings of the exact solution on all development data. A "
-        "cell is above / level / below, by one standard error, the best floor of its task, and the mean gap in "
-        "standard errors. A data set is left out with all its noise levels, pairs and numbers; the others choose the "
-        "candidate that is below in the fewest tasks, then the highest mean."
+        "Candidate settings of the exact solution are compared on all development data. A cell is above / level / "
+        "below, by one standard error, the best floor of its task, and the mean gap in standard errors. A data set is "
+        "left out with all its noise levels, pairs and numbers; the others choose the candidate that is below in the "
+        "fewest tasks, then the highest mean."
     )
-    return report.section("How the default was chosen", report.paragraph(words), *parts)
+    return report.page("How the default was chosen", "`python benchmarks/default_choice.py`", words, parts)
 
 
 def _part(kind: str, found: Gaps) -> str:
