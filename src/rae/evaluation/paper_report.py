@@ -439,8 +439,10 @@ def _unasked_minutes(filled: FilledTable) -> float:
     total = 0.0
     for work in filled.table.works:
         for dataset in work.datasets if not work.kept_in else ():
-            spent = [float(line["cpu_seconds"]) for line in filled.cells.get((work.rows[0].name, dataset), ())]
-            total += work.count(None, asked=False) * float(np.mean(spent)) / 60 if spent else 0.0
+            lines = filled.cells.get((work.rows[0].name, dataset), ())
+            of_row = [float(line["cpu_seconds"]) / int(line["rows_together"]) for line in lines]
+            runs = work.count(None, asked=False) * len(work.rows)
+            total += runs * float(np.mean(of_row)) / 60 if of_row else 0.0
     return total
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
-from rae.evaluation import data, floors, models, probes
-from rae.evaluation.table_spec import Effort, Row, Score, Scores, Table, Work, published, quoted, work_per_row
+from rae.evaluation import data, models, probes
+from rae.evaluation.table_spec import Effort, Row, Score, Table, published, quoted, work_per_row
 from rae.evaluation.tables.methods import (
     DEGREE_TRIANGLES,
     GRAPHWAVE,
@@ -17,8 +16,7 @@ from rae.evaluation.tables.methods import (
     STATISTICS,
     both_vectors,
 )
-from rae.evaluation.tables.others import clock_of
-from rae.features import structural_features
+from rae.evaluation.tables.others import Stopwatch
 
 DATASETS = ("brazil", "europe", "usa")
 PAIRS = tuple(f"{a} to {b}" for a in DATASETS for b in DATASETS if a != b)
@@ -33,88 +31,47 @@ UNTRAINED = Row("RAE, untrained", "ours", {"steps": 0})
 WITHIN = Row("RAE, J_within", "ours", {"loss": "within"})
 NEIGHBOR = Row("RAE, J_neighbor", "ours", {"loss": "neighbor"})
 
-FLOOR_ROWS = (LOG_DEGREE, TWO_HOP, FEATURES)
-FLOORS: dict[str, Any] = {
-    LOG_DEGREE.name: floors.log_degree,
-    TWO_HOP.name: floors.two_hop_degrees,
-    FEATURES.name: structural_features,
-}
-MORE_ROWS = (DEGREE_TRIANGLES, STATISTICS)
-MORE: dict[str, Any] = {
-    DEGREE_TRIANGLES.name: floors.degree_and_triangles,
-    STATISTICS.name: floors.two_hop_statistics,
-}
+FLOORS = (LOG_DEGREE, TWO_HOP, FEATURES, DEGREE_TRIANGLES, STATISTICS)
 OURS = (EXACT, PLACE, UNTRAINED, WITHIN, NEIGHBOR)
-
-
-def _unit(name: str, method: str, make: Any) -> tuple[Row, Any]:
-    row = Row(f"{name}, in each graph's units", "floor", {"method": f"{method}, own units"})
-    return row, lambda graph: floors.in_own_units(make(graph))
-
-
-_OWN_UNITS = [
-    _unit(name, name, make)
-    for name, make in (("log-degree", floors.log_degree), ("39 two-hop statistics", floors.two_hop_statistics))
-]
-
-UNIT_ROWS = [DEGREE_TRIANGLES, *(row for row, _ in _OWN_UNITS)]
-UNITS = {DEGREE_TRIANGLES.name: floors.degree_and_triangles, **{row.name: make for row, make in _OWN_UNITS}}
-
-
 OTHERS = (*ROLE_METHODS, GRAPHWAVE, REFEX, NODE2VEC)  # computed only when asked for
-
-
-def _floors(made: dict[str, Any], dataset: str, seed: int, effort: Effort) -> Scores:
-    return {name: _score(embed, dataset, seed) for name, embed in made.items()}
+TRANSFER_FLOORS = (
+    *(LOG_DEGREE, TWO_HOP, FEATURES, DEGREE_TRIANGLES),
+    *(
+        Row(f"{name}, in each graph's units", "floor", {"method": f"{name}, own units"})
+        for name in ("log-degree", "39 two-hop statistics")
+    ),
+)
 
 
 def fitted(row: Row, dataset: str, seed: int, effort: Effort) -> Score:
     """The accuracy of a row at C = 1."""
     airports = data.get(dataset)
-    return Score(probes.split_accuracy(_both(row, airports.graph, seed, effort)[1], airports.labels, seed))
-
-
-def _score(embed: Any, dataset: str, seed: int) -> Score:
-    airports = data.get(dataset)
-    return Score(probes.split_accuracy(embed(airports.graph), airports.labels, seed))
+    return Score(probes.split_accuracy(both_vectors(row, airports.graph, seed, effort)[1], airports.labels, seed))
 
 
 # -------------------------------------------------------------------------------------------- transfer
 
 
-def _transfer_floors(made: dict[str, Any], dataset: str, seed: int, effort: Effort) -> Scores:
-    return {name: _transfer_score(embed, dataset) for name, embed in made.items()}
-
-
 def transferred(row: Row, dataset: str, seed: int, effort: Effort) -> Score:
-    """The accuracy of a row of ours in the second country, at C = 1."""
-    return _transfer_score(_embedder(row, dataset, seed, effort), dataset)
-
-
-def _embedder(row: Row, dataset: str, seed: int, effort: Effort) -> Any:
-    model = models.fitted(row, seed, effort, data.get(dataset.split(" to ")[0]).graph)
-    return lambda graph: models.chosen(row, model, model.transform(graph, whole=True))
-
-
-def _transfer_score(embed: Any, dataset: str) -> Score:
-    home, away = (data.get(name) for name in dataset.split(" to "))
-    return Score(probes.transfer_accuracy(embed(home.graph), home.labels, embed(away.graph), away.labels))
-
-
-def _tuned_transfer_floors(made: dict[str, Any], dataset: str, seed: int, effort: Effort) -> Scores:
-    return {name: _tuned_transfer_score(embed, dataset, seed, effort) for name, embed in made.items()}
+    """The accuracy of a row in the second country, at C = 1."""
+    return Score(probes.transfer_accuracy(*_both_countries(row, dataset, seed, effort)))
 
 
 def tuned_transferred(row: Row, dataset: str, seed: int, effort: Effort) -> Score:
-    """The accuracy of a row of ours in the second country, C chosen in the first."""
-    return _tuned_transfer_score(_embedder(row, dataset, seed, effort), dataset, seed, effort)
-
-
-def _tuned_transfer_score(embed: Any, dataset: str, seed: int, effort: Effort) -> Score:
-    home, away = (data.get(name) for name in dataset.split(" to "))
-    z, labels = embed(home.graph), home.labels
-    reading = probes.tuned_elsewhere(z, labels, embed(away.graph), away.labels, seed, probes.grid(effort))
+    """The accuracy of a row in the second country, C chosen in the first."""
+    reading = probes.tuned_elsewhere(*_both_countries(row, dataset, seed, effort), seed, probes.grid(effort))
     return Score(reading.accuracy, {**reading.also(), "right": probes.packed(reading.right)})
+
+
+def _both_countries(row: Row, dataset: str, seed: int, effort: Effort) -> tuple[Any, Any, Any, Any]:
+    """Vectors and labels of the first country, then of the second; a row of ours is fitted on the first alone."""
+    home, away = (data.get(name) for name in dataset.split(" to "))
+    if row.kind == "floor":
+        z = [both_vectors(row, graph, seed, effort)[1] for graph in (home.graph, away.graph)]
+    else:
+        model = models.fitted(row, seed, effort, home.graph)
+        z = [models.chosen(row, model, model.transform(graph, whole=True)) for graph in (home.graph, away.graph)]
+    return z[0], home.labels, z[1], away.labels
 
 
 # ------------------------------------------------------------------------- activity, with actors
@@ -122,10 +79,9 @@ def _tuned_transfer_score(embed: Any, dataset: str, seed: int, effort: Effort) -
 
 def active(row: Row, dataset: str, seed: int, effort: Effort) -> Score:
     """The accuracy of a reader with C tuned; beside it the agreement of clusters with the classes."""
-    labelled, clock = data.get(dataset), clock_of("cpu")
-    began = clock()
-    near, z = _both(row, labelled.graph, seed, effort)
-    fitted = {"fit_seconds": round(clock() - began, 3)}  # and vectors: few of the methods can tell them apart
+    labelled, watch = data.get(dataset), Stopwatch("cpu")
+    near, z = both_vectors(row, labelled.graph, seed, effort)
+    fitted = {"fit_seconds": watch.seconds()}  # and vectors: few of the methods can tell them apart
     train, test = probes.fifth(labelled.labels, seed)
     reading = probes.tuned_within(z, labelled.labels, train, test, seed, probes.grid(effort))
     found = {name: round(value, 3) for name, value in probes.clusters(near, labelled.labels, seed).items()}
@@ -135,17 +91,8 @@ def active(row: Row, dataset: str, seed: int, effort: Effort) -> Score:
 def by_rone(row: Row, dataset: str, seed: int, effort: Effort) -> Score:
     """Micro and macro F1 by RONE's protocol."""
     labelled = data.get(dataset)
-    micro, macro = probes.rone(_both(row, labelled.graph, seed, effort)[1], labelled.labels, seed)
+    micro, macro = probes.rone(both_vectors(row, labelled.graph, seed, effort)[1], labelled.labels, seed)
     return Score(micro, {"macro": round(macro, 3)})
-
-
-def _both(row: Row, graph: Any, seed: int, effort: Effort) -> tuple[Any, Any]:
-    """The vectors of a row for distances and for readers."""
-    if row.name in FLOORS:
-        z = FLOORS[row.name](graph)
-        return z, z
-    settings = row.settings if "method" in row.settings else {**row.settings, "method": "rae"}
-    return both_vectors(Row(row.name, row.kind, settings), graph, seed, effort)
 
 
 TABLE = Table(
@@ -159,9 +106,7 @@ TABLE = Table(
     ),
     settings={"reader": "softmax, C = 1, standardised"},
     works=(
-        Work(FLOOR_ROWS, partial(_floors, FLOORS), DATASETS, RUNS),
-        Work(MORE_ROWS, partial(_floors, MORE), DATASETS, RUNS),
-        *work_per_row(fitted, OURS, DATASETS, RUNS),
+        *work_per_row(fitted, (*FLOORS, *OURS), DATASETS, RUNS),
         *work_per_row(fitted, OTHERS, DATASETS, RUNS, {}, 0),
     ),
 )
@@ -176,8 +121,7 @@ TRANSFER = Table(
     ),
     settings={"reader": "softmax, C = 1, standardised"},
     works=(
-        Work(FLOOR_ROWS, partial(_transfer_floors, FLOORS), PAIRS, 1),
-        Work(tuple(UNIT_ROWS), partial(_transfer_floors, UNITS), PAIRS, 1),
+        *work_per_row(transferred, TRANSFER_FLOORS, PAIRS, 1),
         *work_per_row(transferred, OURS, PAIRS, 5),
     ),
 )
@@ -192,8 +136,7 @@ TUNED_TRANSFER = Table(
     ),
     settings={"reader": "softmax, C and scaling by folds"},
     works=(
-        Work(FLOOR_ROWS, partial(_tuned_transfer_floors, FLOORS), PAIRS, 1),
-        Work(tuple(UNIT_ROWS), partial(_tuned_transfer_floors, UNITS), PAIRS, 1),
+        *work_per_row(tuned_transferred, TRANSFER_FLOORS, PAIRS, 1),
         *work_per_row(tuned_transferred, OURS, PAIRS, 3),
     ),
 )
@@ -210,8 +153,8 @@ ACTIVITY = Table(
     ),
     settings={"reader": "softmax, C and scaling by folds"},
     works=(
-        *work_per_row(active, (*FLOOR_ROWS, *MORE_ROWS, *OURS), DATASETS, 10),
-        *work_per_row(active, (*FLOOR_ROWS, *MORE_ROWS, *OURS), ("actor",), 5),
+        *work_per_row(active, (*FLOORS, *OURS), DATASETS, 10),
+        *work_per_row(active, (*FLOORS, *OURS), ("actor",), 5),
         *work_per_row(active, OTHERS, DATASETS, 10, {}, 0),
         *work_per_row(active, OTHERS, ("actor",), 5, {}, 0),
     ),
@@ -253,7 +196,7 @@ RONE = Table(
     ),
     settings={"reader": "one against the rest, liblinear, balanced, unscaled, 70/30"},
     works=(
-        *work_per_row(by_rone, (*FLOOR_ROWS, *MORE_ROWS, *OURS), DATASETS, RUNS),
+        *work_per_row(by_rone, (*FLOORS, *OURS), DATASETS, RUNS),
         *work_per_row(by_rone, OTHERS, DATASETS, RUNS, {}, 0),
     ),
     also={"macro": "macro F1, %"},

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 from rae.datasets import GraphCollection
@@ -88,11 +87,11 @@ def tuned(row: Row, dataset: str, seed: int, effort: Effort) -> Score:
     """The accuracy of a floor or of a row of ours, by the reader of the other methods."""
     graphs: GraphCollection = data.get(dataset)
     if row.name == SOLUTION.name:
-        began = time.process_time()
+        watch = others.Stopwatch("cpu")
         model = models.fitted(row, seed, effort, graphs.graphs, graphs.features)
-        fitted = time.process_time()
+        watch.note_fitted()
         z = model.embed_graphs(graphs.graphs, graphs.features)
-        spent = others.seconds(began, fitted, time.process_time)
+        spent = watch.spent()
         score = _read_tuned(z, graphs, seed, effort)
         return Score(score.score, {**score.also, **spent})
     if row.name == INPUTS.name:

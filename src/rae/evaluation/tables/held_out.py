@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from rae.datasets import Dataset, Split
-from rae.evaluation import data, floors, models, probes
+from rae.evaluation import data, models, probes
 from rae.evaluation.table_spec import Effort, Row, Score, Table, work_per_row
+from rae.evaluation.tables.airports import LOG_DEGREE
 from rae.evaluation.tables.methods import DEGREE_TRIANGLES, EXACT, PLACE, STATISTICS, both_vectors
 from rae.evaluation.tables.others import TUNED
 from rae.evaluation.tables.words import AGREE, BESIDE, HOPS, RAW, STRUCTURE
@@ -23,16 +24,11 @@ LARGE = ("linux-headers", "wordnet-verb", "boost", "debian", "wordnet-noun")
 WITH_WORDS = ("linux-headers", "wordnet-verb", "debian", "wordnet-noun")
 KNOWN, ASKED = 1000, 6000  # labels of a large graph for training, as many for the choice of C, and for the test
 
-LOG_DEGREE = Row("log-degree", "floor", {"method": "log-degree"})
-
 
 def by_position(row: Row, dataset: str, seed: int, effort: Effort) -> Score:
     """The accuracy of a reader of structure alone, and of small graphs the agreement of clusters with the classes."""
     labelled: Dataset = data.get(dataset)
-    if row is LOG_DEGREE:
-        near = z = floors.log_degree(labelled.graph)
-    else:
-        near, z = both_vectors(row, labelled.graph, seed, effort)
+    near, z = both_vectors(row, labelled.graph, seed, effort)
     labels = _labels(labelled)
     if dataset in LARGE:
         return _read_part(z, labels, effort)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -38,10 +39,14 @@ NEIGHBOR = Row("RAE, J_neighbor", "ours", {"method": "rae", "loss": "neighbor"})
 FLOORS = (DEGREE, DEGREE_TRIANGLES, STATISTICS, FEATURES)
 ROWS = (*FLOORS, REFEX, GRAPHWAVE, NODE2VEC, EXACT, UNTRAINED, WITHIN, NEIGHBOR)
 
-_MADE: dict[str, Any] = {
-    "features": structural_features,
+_MADE: dict[str, Callable[[Graph], Any]] = {
+    **dict.fromkeys(("features", "structural features"), structural_features),
+    "log-degree": floors.log_degree,
+    "log-degree, own units": lambda graph: floors.in_own_units(floors.log_degree(graph)),
+    "two-hop degree statistics": floors.two_hop_degrees,
     "degree and triangles": floors.degree_and_triangles,
     "two-hop statistics": floors.two_hop_statistics,
+    "39 two-hop statistics, own units": lambda graph: floors.in_own_units(floors.two_hop_statistics(graph)),
 }
 
 
@@ -52,7 +57,7 @@ def vectors(row: Row, graph: Graph, seed: int, effort: Effort) -> np.ndarray[Any
 
 def both_vectors(row: Row, graph: Graph, seed: int, effort: Effort) -> tuple[Any, Any]:
     """The vectors of a row as distances take them, and as readers that learn take them."""
-    method = row.settings["method"]
+    method = row.settings.get("method", "rae")
     if method == "rae":
         model = models.fitted(row, seed, effort, graph)
         z = model.transform(graph)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -113,25 +113,24 @@ def trial(method: Method, effort: Effort) -> dict[str, Any]:
 
 def scored(made: Any, method: Method, pages: Dataset, seed: int, effort: Effort) -> Score:
     """Accuracy on the test nodes, with the seconds of fit and of vectors or predictions, and the device."""
-    place = {"device": device_name(effort.device) if "device" in method.fields else "cpu"}
-    clock = clock_of(place["device"])
-    began = clock()
+    place = _place(method, effort)
+    watch = Stopwatch(place["device"])
     if method.sees_labels:
         split = split_of(pages, seed)
         labels = hidden(pages, split)  # those of the test nodes are not even there
         made.fit(pages.graph, pages.features, labels, split.train, split.val)
-        fitted = clock()
+        watch.note_fitted()
         right = made.predict(pages.graph, pages.features)[split.test] == np.asarray(pages.labels)[split.test]
         also = {} if pages.splits or pages.split is None else {"right": probes.packed(right)}
-        return Score(100 * float(right.mean()), {**also, **place, **seconds(began, fitted, clock)})
+        return Score(100 * float(right.mean()), {**also, **place, **watch.spent()})
     if hasattr(made, "transform"):
         made.fit(pages.graph, pages.features)
-        fitted = clock()
+        watch.note_fitted()
         z = made.transform(pages.graph, pages.features)
     else:
         z = made.fit_transform(pages.graph, pages.features)
-        fitted = clock()
-    spent = seconds(began, fitted, clock)
+        watch.note_fitted()
+    spent = watch.spent()
     score = read(z, pages, seed, effort)
     more = {}
     if pages.split is not None:
@@ -148,40 +147,58 @@ def scored_by_folds(made: Any, method: Method, graphs: GraphCollection, seed: in
     Vectors are made of all graphs, without labels, and read with C and scaling chosen inside of each fold. A classifier
     is made anew for each fold, and is not given the labels of its test graphs.
     """
-    place = {"device": device_name(effort.device) if "device" in method.fields else "cpu"}
-    clock = clock_of(place["device"])
-    began = clock()
+    place = _place(method, effort)
+    watch = Stopwatch(place["device"])
     if not method.sees_labels:
         z = made.fit_transform(graphs.graphs, graphs.features)
-        fitted = clock()
+        watch.note_fitted()
         folds = probes.svm_folds(z, graphs.labels, seed, probes.grid(effort))
-        return Score(
-            float(folds.mean()), {"sd_of_folds": round(float(folds.std()), 3), **place, **seconds(began, fitted, clock)}
-        )
+        return Score(float(folds.mean()), {"sd_of_folds": round(float(folds.std()), 3), **place, **watch.spent()})
     right, fit_seconds = [], 0.0
     for train, test in probes.ten_folds(graphs.labels, seed)[: 10 if effort.steps is None else 1]:
-        fit_began = clock()
+        of_fold = Stopwatch(place["device"])
         labels = np.full(len(graphs), -1)
         labels[train] = graphs.labels[train]
         fold = dataclasses.replace(made).fit(graphs.graphs, graphs.features, labels, train)
-        fit_seconds += clock() - fit_began
+        fit_seconds += of_fold.seconds()
         asked = (
             [graphs.graphs[i] for i in test],
             None if graphs.features is None else [graphs.features[i] for i in test],
         )
         right.append(float((fold.predict(*asked) == graphs.labels[test]).mean()))
-    spent = {"fit_seconds": round(fit_seconds, 3), "embed_seconds": round(clock() - began - fit_seconds, 3)}
+    spent = {"fit_seconds": round(fit_seconds, 3), "embed_seconds": round(watch.seconds() - fit_seconds, 3)}
     return Score(100 * float(np.mean(right)), {"sd_of_folds": round(100 * float(np.std(right)), 3), **place, **spent})
 
 
-def seconds(began: float, fitted: float, clock: Callable[[], float]) -> dict[str, float]:
-    """The seconds of fit, and those since."""
-    return {"fit_seconds": round(fitted - began, 3), "embed_seconds": round(clock() - fitted, 3)}
+class Stopwatch:
+    """Seconds of a fit and of what comes after: of this process where it computes itself, else those of the wall.
+
+    Other programs stretch the latter.
+    """
+
+    def __init__(self, device: str) -> None:
+        self._clock = time.process_time if device == "cpu" else time.perf_counter
+        self._began = self._fitted = self._clock()
+
+    def note_fitted(self) -> None:
+        """The fit ends here."""
+        self._fitted = self._clock()
+
+    def seconds(self) -> float:
+        """Seconds since it was started."""
+        return round(self._clock() - self._began, 3)
+
+    def spent(self) -> dict[str, float]:
+        """The seconds of the fit, and those since."""
+        return {
+            "fit_seconds": round(self._fitted - self._began, 3),
+            "embed_seconds": round(self._clock() - self._fitted, 3),
+        }
 
 
-def clock_of(device: str) -> Callable[[], float]:
-    """Seconds of this process where it computes itself, since other programs stretch those of the wall."""
-    return time.process_time if device == "cpu" else time.perf_counter
+def _place(method: Method, effort: Effort) -> dict[str, str]:
+    """Where a method computes, as a line says it."""
+    return {"device": device_name(effort.device) if "device" in method.fields else "cpu"}
 
 
 def device_name(device: str) -> str:

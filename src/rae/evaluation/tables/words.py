@@ -45,12 +45,11 @@ AGREE = Row("trained for actions", "ours", {"preset": "actions"}, "the preset ra
 def solved(row: Row, dataset: str, seed: int, effort: Effort) -> Score:
     """The accuracy of a row of ours, with the seconds of fit and of vectors, and the device."""
     pages, place = data.get(dataset), others.device_name(effort.device)
-    clock = others.clock_of(place)
-    began = clock()
+    watch = others.Stopwatch(place)
     model = models.fitted(row, seed, effort, pages.graph, pages.features)
-    fitted = clock()
+    watch.note_fitted()
     z = models.chosen(row, model, model.transform(pages.graph, pages.features))
-    spent = others.seconds(began, fitted, clock)
+    spent = watch.spent()
     score = read(z, pages, seed, effort)
     return Score(score.score, {**score.also, **spent, "device": place})
 
