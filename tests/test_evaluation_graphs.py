@@ -22,9 +22,9 @@ FEW = (0.1, 10.0)
 
 
 def test_ten_folds_hold_every_graph_out_once():
-    tests = np.concatenate([test for _, test in probes.ten_folds(GRAPHS.labels, 3)])
+    tests = np.concatenate([test for _, test in probes.folds_of(GRAPHS.labels, 3, 10)])
     assert sorted(tests) == list(range(len(GRAPHS)))
-    for train, test in probes.ten_folds(GRAPHS.labels, 3):
+    for train, test in probes.folds_of(GRAPHS.labels, 3, 10):
         assert not set(train) & set(test)
 
 

@@ -59,10 +59,13 @@ class FilledTable:
 
     def best_floor(self, dataset: str, key: str = "") -> Row | None:
         """The floor with the highest mean, None where the table has no floors to compare with or none has run."""
-        floors = [row for row in self.table.rows if row.kind == "floor" and self.scores(row, dataset, key)]
-        if not floors or not self.table.floors:
-            return None
-        return max(floors, key=lambda row: float(np.mean(list(self.scores(row, dataset, key).values()))))
+        floors = [row for row in self.table.rows if row.kind == "floor"]
+        return self.best(floors, dataset, key) if self.table.floors else None
+
+    def best(self, rows: Iterable[Row], dataset: str, key: str = "") -> Row | None:
+        """Of these rows the one with the highest mean, None where none has run."""
+        there = [row for row in rows if self.scores(row, dataset, key)]
+        return max(there, key=lambda row: float(np.mean(list(self.scores(row, dataset, key).values()))), default=None)
 
     def as_published(self, row: Row, dataset: str) -> Summary | None:
         """The summary of a cell, scored the way the published value was."""
@@ -189,10 +192,12 @@ def _training(filled: Sequence[FilledTable]) -> str:
     """What training brings: the best trained row against the untrained and the exact one, cell by cell."""
     places: dict[tuple[str, str], list[str]] = {}
     for table in filled:
+        ours = [row for row in table.table.rows if row.kind == "ours"]
         for dataset in table.table.datasets:
             for key in table.table.keys:
                 best = {
-                    family: _best_of_family(table, family, dataset, key) for family in ("trained", "untrained", "exact")
+                    family: table.best((row for row in ours if row.family == family), dataset, key)
+                    for family in ("trained", "untrained", "exact")
                 }
                 for family in ("untrained", "exact"):
                     trained, other = best["trained"], best[family]
@@ -217,15 +222,6 @@ def _training(filled: Sequence[FilledTable]) -> str:
             report.paragraph(words) if any(family == "exact" for _, family in places) else "",
         ]
     ).rstrip()
-
-
-def _best_of_family(filled: FilledTable, family: str, dataset: str, key: str) -> Row | None:
-    rows = [
-        row
-        for row in filled.table.rows
-        if row.kind == "ours" and row.family == family and filled.scores(row, dataset, key)
-    ]
-    return max(rows, key=lambda row: float(np.mean(list(filled.scores(row, dataset, key).values()))), default=None)
 
 
 def _section(filled: FilledTable) -> str:

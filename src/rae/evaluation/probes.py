@@ -111,11 +111,20 @@ def tuned_elsewhere(
     z: Any, labels: Array, other: Any, other_labels: Array, seed: int, cs: tuple[float, ...] = CS
 ) -> Reading:
     """What a reader of these rows, scaling and C chosen by folds of them, says of other rows."""
+    best = _best_choice(z, labels, inner_folds(labels, seed, ONE_FOLD_FROM), cs)
+    return _read(z, labels, other, other_labels, best)
+
+
+def folds_of(labels: Array, seed: int, count: int = FOLDS) -> list[tuple[Array, Array]]:
+    """Training and test rows of so many stratified folds, drawn by this seed."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # a class may have fewer rows than there are folds
-        folds = list(StratifiedKFold(FOLDS, shuffle=True, random_state=seed).split(labels, labels))
-    best = _best_choice(z, labels, folds[: 1 if len(labels) > ONE_FOLD_FROM else None], cs)
-    return _read(z, labels, other, other_labels, best)
+        return list(StratifiedKFold(count, shuffle=True, random_state=seed).split(labels, labels))
+
+
+def inner_folds(labels: Array, seed: int, one_from: int) -> list[tuple[Array, Array]]:
+    """Folds of training rows for a choice: five, or one where there are more rows than `one_from`."""
+    return folds_of(labels, seed)[: 1 if len(labels) > one_from else None]
 
 
 def fifth(labels: Array, seed: int) -> tuple[Array, Array]:
@@ -278,7 +287,7 @@ def cross_validated(z: Any, labels: Array, seed: int) -> Folds:
     z = np.asarray(z, np.float64)  # sums over thousands of nodes: Newton's steps need every digit
     two = len(np.unique(labels)) == 2
     accuracies, cut_accuracies = [], []
-    for train, test in StratifiedKFold(10, shuffle=True, random_state=seed).split(z, labels):
+    for train, test in folds_of(labels, seed, 10):
         # Newton's method: the quickest solver for some hundred columns.
         reader = LogisticRegression(solver="newton-cholesky")
         probe = make_pipeline(StandardScaler(), reader if two else OneVsRestClassifier(reader))
@@ -294,13 +303,6 @@ INNER_FOLDS_UNTIL = 500  # training graphs: with more, one inner fold is as sure
 SVM_STEPS = 100_000  # most of one fit: a large C may take for ever, and then it is not chosen for that
 
 
-def ten_folds(labels: Array, seed: int) -> list[tuple[Array, Array]]:
-    """Training and test graphs of ten stratified folds, drawn by this seed."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # a class may have fewer graphs than there are folds
-        return list(StratifiedKFold(10, shuffle=True, random_state=seed).split(labels, labels))
-
-
 def svm_folds(z: Any, labels: Array, seed: int, cs: tuple[float, ...] = CS) -> Array:
     """Percent right on each of ten folds, by an SVM that sees inner products alone.  -> (10,)
 
@@ -309,9 +311,9 @@ def svm_folds(z: Any, labels: Array, seed: int, cs: tuple[float, ...] = CS) -> A
     fold.
     """
     scores = []
-    for train, test in ten_folds(labels, seed)[: 10 if len(cs) > 1 else 1]:
+    for train, test in folds_of(labels, seed, 10)[: 10 if len(cs) > 1 else 1]:
         products = [_products(z, train, scaling) for scaling in (SCALINGS[:1] if sp.issparse(z) else SCALINGS)]
-        inner = inner_folds(labels[train], seed)
+        inner = inner_folds(labels[train], seed, INNER_FOLDS_UNTIL)
         choices = [(C, k) for C in cs for k in products]
         best = choices[0]
         if len(choices) > 1:
@@ -321,20 +323,11 @@ def svm_folds(z: Any, labels: Array, seed: int, cs: tuple[float, ...] = CS) -> A
     return np.array(scores)
 
 
-def inner_folds(labels: Array, seed: int) -> list[tuple[Array, Array]]:
-    """Folds of training graphs for a choice: five, or one where graphs are many."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        folds = list(StratifiedKFold(FOLDS, shuffle=True, random_state=seed).split(labels, labels))
-    return folds[: 1 if len(labels) > INNER_FOLDS_UNTIL else None]
-
-
 def _products(z: Any, train: Array, scaling: str) -> Array:
     """Inner products of all rows, scaled by the training rows so that theirs with themselves have the mean 1."""
     x = z.astype(np.float64)
     x = normalize(x) if scaling == SCALINGS[0] else StandardScaler().fit(x[train]).transform(x)
-    products = x @ x.T
-    dense = np.asarray(products.toarray() if hasattr(products, "toarray") else products)
+    dense = _dense(x @ x.T)
     return dense / max(float(np.diagonal(dense)[train].mean()), 1e-12)
 
 

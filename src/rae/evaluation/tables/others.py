@@ -155,7 +155,7 @@ def scored_by_folds(made: Any, method: Method, graphs: GraphCollection, seed: in
         folds = probes.svm_folds(z, graphs.labels, seed, probes.grid(effort))
         return Score(float(folds.mean()), {"sd_of_folds": round(float(folds.std()), 3), **place, **watch.spent()})
     right, fit_seconds = [], 0.0
-    for train, test in probes.ten_folds(graphs.labels, seed)[: 10 if effort.steps is None else 1]:
+    for train, test in probes.folds_of(graphs.labels, seed, 10)[: 10 if effort.steps is None else 1]:
         of_fold = Stopwatch(place["device"])
         labels = np.full(len(graphs), -1)
         labels[train] = graphs.labels[train]
