@@ -336,7 +336,7 @@ def test_a_damaged_model_of_channels_is_refused(tmp_path):
 
     RAE().fit(graph_of(**WAYS["all"])).save(tmp_path / "m.safetensors")
     for harm, says in (
-        ({"channels": ["out", "sideways"]}, "not those of a graph"),
+        ({"channels": ["out", "sideways"]}, "channels must be"),
         ({"channels": ["out:card", "in:card"]}, "shape"),
         ({"channels": "out"}, "channels"),
         ({"weighted": False}, "unknown|shape|missing"),

@@ -47,9 +47,9 @@ from rae.service.answers import VERBS, Answers
 from rae.service.names import Names
 from rae.service.neighbors import Neighbors
 from rae.service.present import Present
-from rae.service.rows import SPARE_LEAST, Rows
+from rae.service.rows import Rows
 from rae.service.writer import WriterApart, WriterEndedError, _error_of, _line_of
-from rae.updates import UpdateFolder
+from rae.updates import SPARE_LEAST, UpdateFolder
 
 ODD = "a/b c?é\n#"
 

@@ -348,18 +348,14 @@ def _read_tuples(edges: Any, form: EdgeForm, what: str) -> Batch:
 
 def _checked(batch: Batch, form: EdgeForm) -> tuple[Batch, int]:
     """The rows that count, with weights and kinds that the run can have; and how many have the weight 0."""
-    weight, kind, zeros = batch.weight, batch.kind, 0
-    if kind is not None:
-        kind = kind_column(kind)
-        refuse_unknown_kinds([str(name) for name in kind.unique().to_pylist() if name], form.channels)
-    if weight is not None:
-        weight = checked_weights(weight)
-        there = weight > 0
-        if zeros := int(len(weight) - there.sum()):
-            mask, weight = pa.array(there), weight[there]
-            kind = None if kind is None else kind.filter(mask)
-            batch = batch._replace(source=batch.source.filter(mask), target=batch.target.filter(mask))
-    return batch._replace(weight=weight, kind=kind), zeros
+    if batch.kind is not None:
+        batch = batch._replace(kind=kind_column(batch.kind))
+        refuse_unknown_kinds([str(name) for name in batch.kind.unique().to_pylist() if name], form.channels)
+    if batch.weight is None:
+        return batch, 0
+    batch = batch._replace(weight=checked_weights(batch.weight))
+    there = batch.weight > 0
+    return (batch, 0) if there.all() else (batch.where(there), int(len(there) - there.sum()))
 
 
 def _merged(rows: Sequence[Ints], batch: Batch, form: EdgeForm) -> Arcs:

@@ -9,6 +9,7 @@ A sentence that names arguments of the library keeps them as `Argument`s: Python
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -137,6 +138,14 @@ class MissingExtraError(RaeError, ImportError):
         super().__init__(f"{purpose} needs {library}; {install}")
 
 
+def needed_library(module: str, extra: str, purpose: str, library: str = "") -> Any:
+    """A module that an extra installs; where it is missing, an error says for what it is needed, and how to get it."""
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        raise MissingExtraError(library or module, extra, purpose) from None
+
+
 class RaeWarning(UserWarning):
     """The root of the warnings; `sentence` as in `RaeError`."""
 
@@ -163,6 +172,12 @@ class ScaleWarning(RaeWarning):
 
 class MemoryWarning(RaeWarning):
     """Work that will not fit in memory as it is asked for, and what would make it fit."""
+
+
+def is_there(path: Any, *choose: str | Argument) -> FileError:
+    """The error of a file or folder that would be replaced: choose another of this, or replace it."""
+    other = choose or (Argument("out"),)
+    return FileError(f"{path} exists; choose another ", *other, ", or pass ", Argument("force", True), " to replace it")
 
 
 def one_line(error: BaseException) -> str:

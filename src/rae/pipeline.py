@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rae.config import ExactConfig, Settings
-from rae.errors import Argument, ConfigError, FeatureError, FileError, MemoryWarning, Sentence, size
+from rae.errors import Argument, ConfigError, FeatureError, FileError, MemoryWarning, Sentence, is_there, size
 from rae.inputs import Inputs, check_output, dataset_inputs, is_table, read_inputs
 from rae.progress import Asked, Progress, shown
 from rae.reading import Reading
@@ -95,7 +95,7 @@ def fit_run(
     check_output(memory, half, dtype, ray)
     remote = place(out) if out is not None and is_url(out) else None
     if isinstance(remote, ObjectPath) and (remote / INFO).is_file() and not force:
-        raise FileError(f"{remote} exists; choose another ", Argument("out"), ", or pass ", Argument("force", True))
+        raise is_there(remote)
     if isinstance(remote, ObjectPath):
         folder = copied_folder(remote)
     else:
@@ -109,8 +109,8 @@ def fit_run(
             *(Argument("config"), " must be a rae.ExactConfig or a rae.Config such as rae.Config(steps=500), got "),
             type(config).__name__,
         )
-    if _is_column(names, features) and reading.get("name") is None:
-        names, reading["name"] = None, names
+    if isinstance(names, str) and features is not None and not Path(names).exists() and reading.get("name") is None:
+        names, reading["name"] = None, names  # a column of the features
     name = reading.pop("name", None) if names is not None else reading.get("name")
     with shown(progress) as report:
         inputs = _inputs(edges, features, reading, memory, folder, report)
@@ -242,7 +242,7 @@ def embed_file(
         check_results(target, force=force)
     elif isinstance(target, ObjectPath):
         if target.exists() and not force:
-            raise FileError(f"{target} exists; choose another ", Argument("out"), ", or pass ", Argument("force", True))
+            raise is_there(target)
         if ray is not None:
             files = " writes one file to a folder of all hosts, several to a store; pass "
             raise ConfigError(Argument("ray"), files, Argument("out", f"{target}/"))
@@ -382,11 +382,6 @@ def _inputs(
     return edges
 
 
-def _is_column(names: Any, features: Any) -> bool:
-    """Whether these names are a column of the table of features, and no file."""
-    return isinstance(names, str) and features is not None and not Path(names).exists()
-
-
 def _display_names(inputs: Inputs, features: Any, names: Any, column: str | None, id: str | None) -> Any:
     """The display names in row order, of `names` or of a column of the features; None where there are none."""
     from rae.graph.frames import is_frame
@@ -495,6 +490,4 @@ def _check_file(target: Path, *, force: bool) -> None:
         raise FileError(out, f" must end in .parquet or .csv, got {target}")
     forget_parts(target)
     if os.path.lexists(target) and not force:
-        raise FileError(
-            f"{target} exists; choose another ", out, ", or pass ", Argument("force", True), " to replace it"
-        )
+        raise is_there(target)

@@ -156,7 +156,7 @@ class Run:
         """
         from rae.graph.folder import checksum, write_graph
         from rae.storage.atomic import write_json
-        from rae.updates import write_matrix
+        from rae.storage.npy import write_matrix
 
         folder = Path(path)
         check_free(folder, force=force)

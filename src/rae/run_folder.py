@@ -15,13 +15,17 @@ from pathlib import Path
 from typing import Any
 
 from rae.errors import Argument, InUseError, RunError
+from rae.storage.npy import DENSE as DENSE
+from rae.storage.npy import SPARSE as SPARSE
 from rae.updates import CHANNEL_FILES, FOLDER, GRAPH_FILES, STATE, UpdateFolder
+from rae.updates import EMBEDDINGS as EMBEDDINGS
+from rae.updates import GRAPH as GRAPH
+from rae.updates import ROLES as ROLES
 
 FORMAT, FORMAT_VERSION = "rae run", 1
-MODEL, EMBEDDINGS, INFO = "model.safetensors", "embeddings.parquet", "run.json"
+MODEL, INFO, NAMES = "model.safetensors", "run.json", "names.parquet"
 PAGE, NOTICE = "explore/index.html", "explore/NOTICE.txt"
-GRAPH, SPARSE, DENSE, NAMES = "graph", "features.npz", "features.npy", "names.parquet"
-ROLES, CARDS, FITTED_ROLES = "roles.parquet", "roles.json", "roles.safetensors"
+CARDS, FITTED_ROLES = "roles.json", "roles.safetensors"
 # Every file of a run, in the order of removal: the model last, so that a graph folder without a model
 # is never taken for part of a run. No other file is ever replaced.
 RUN_FILES = (

@@ -21,7 +21,15 @@ import pyarrow.compute as pc
 
 from rae.blocks import Block, Weights, weighted
 from rae.display import printable
-from rae.errors import ConfigError, FeatureError, GraphError, MissingExtraError, RunError, UnknownIdError
+from rae.errors import (
+    ConfigError,
+    FeatureError,
+    GraphError,
+    MissingExtraError,
+    RunError,
+    UnknownIdError,
+    needed_library,
+)
 from rae.graph.frames import is_frame, vectors_of
 from rae.graph.ids import id_array, index_in, is_text, shown
 from rae.memory import row_chunks
@@ -40,10 +48,7 @@ BLOCK, FIRST = 1 << 24, 64  # bytes of a product, rows in the first and smallest
 ROOM = 4  # of the vectors of a list, the part that may come to it before it is moved
 CROWDED = 8  # times k candidates of one query in one product
 ROUNDING = 2.0**-23  # of a number in single precision, and as much again for what is rounded before a product
-DECIMALS, HALF_DECIMAL = (
-    6,
-    5e-7,
-)  # of a distance: vectors that are equal but for the rounding of float32 are equally far
+DECIMALS, HALF_DECIMAL = 6, 5e-7  # of a distance: vectors that differ by the rounding of float32 are equally far
 CANDIDATES = 5_000  # ids compared by edit distance for "did you mean"
 METHODS = ("auto", "exact", "approximate")
 
@@ -356,11 +361,7 @@ def _drop_skipped(rows: Ints, distance: Floats, skip: Ints, k: int) -> tuple[Int
 
 
 def _faiss() -> Any:
-    try:
-        import faiss
-    except ImportError:
-        raise MissingExtraError("faiss", "search", "an approximate search") from None
-    return faiss
+    return needed_library("faiss", "search", "an approximate search")
 
 
 # ------------------------------------------------------------------------------------- ids

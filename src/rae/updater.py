@@ -27,24 +27,24 @@ from rae.memory import row_chunks
 from rae.ops.edits import COMES, EditedRows
 from rae.progress import Progress
 from rae.roles.storage import write_table
-from rae.storage.atomic import atomic_path, flush, writing
-from rae.storage.npy import create_array
+from rae.storage.atomic import atomic_path, flush
+from rae.storage.npy import map_array, write_matrix
 from rae.updates import (
+    EMBEDDINGS,
     GRAPH,
     ROLE_PARTS,
     ROLES,
     SPARE_LEAST,
-    SPARE_SHARE,
     TABLES,
-    VECTORS,
     State,
     TableWriter,
     UpdateFolder,
+    capacity_for,
     counts_of,
+    new_table,
     with_rows,
     write_counts,
-    write_matrix,
-)  # fmt: skip
+)
 
 FOLD_NUMBERS = 4_000_000  # numbers in all vectors up to which every update is folded in: a Parquet file of 16 MB
 FOLD_SHARE = 1.0  # rows of vectors in the log, over those of the graph, above which it is
@@ -215,14 +215,7 @@ def _prepared(run: Any, folder: UpdateFolder, progress: Progress | None) -> Stat
     followed = can_follow(fitted, graph)
     if followed:
         (base / TABLES).mkdir()
-        capacity = graph.n_nodes + max(SPARE_LEAST, graph.n_nodes // SPARE_SHARE)
-
-        def mapped(name: str, shape: tuple[int, int]) -> Any:
-            path = base / TABLES / f"{name}.npy"
-            with writing(path):
-                return create_array(path, shape)
-
-        live = Live.of(fitted, graph, features, spare=capacity - graph.n_nodes, make=mapped)
+        live = Live.of(fitted, graph, features, capacity=capacity_for(graph.n_nodes), make=partial(new_table, base))
         for table in live.tables.values():
             table.flush()  # type: ignore[attr-defined]  # a mapped file
         write_counts(base, live, live.n_nodes)
@@ -285,8 +278,6 @@ def _later_ids(run: Any) -> pa.Array:
 
 def _capacity(folder: UpdateFolder, state: State) -> int:
     """Nodes that the tables of the base have room for."""
-    from rae.storage.npy import map_array
-
     return len(map_array(next((folder.folder / state.base / TABLES).glob("*-0.npy"))))
 
 
@@ -346,10 +337,9 @@ def _update_in_full(
     write_graph(base / GRAPH, changed)
     if matrix is not None:
         write_matrix(base, matrix)
-    dtype = embeddings_dtype(folder.file(state, VECTORS))
-    model.embed_to(
-        base / VECTORS, changed, matrix, dtype=dtype, model=run.model_checksum, units="fit", progress=progress or False
-    )
+    dtype = embeddings_dtype(folder.file(state, EMBEDDINGS))
+    about: dict[str, Any] = {"dtype": dtype, "model": run.model_checksum, "units": "fit"}
+    model.embed_to(base / EMBEDDINGS, changed, matrix, **about, progress=progress or False)
     later = State(state.number + 1, base.name, (), counts_of(changed.degrees), followed=False)
     _finish(run, folder, base, column, later, None)
     return column
@@ -422,9 +412,9 @@ def _write_rows(
     Files are written while the next vectors are computed.
     """
     step = max(1, (FLUSHED if flushes else GROUP_BYTES) // (4 * live.width))
-    tables, dtype = TableWriter(base, live, len(column)), embeddings_dtype(folder.file(state, VECTORS))
+    tables, dtype = TableWriter(base, live, len(column)), embeddings_dtype(folder.file(state, EMBEDDINGS))
     with (
-        atomic_path(base / VECTORS, flushes=flushes) as hidden,
+        atomic_path(base / EMBEDDINGS, flushes=flushes) as hidden,
         EmbeddingWriter(
             hidden, column, live.width, ".parquet", model=run.model_checksum, dtype=dtype, blocks=run.blocks
         ) as writer,
@@ -453,7 +443,7 @@ def _finish(run: Any, folder: UpdateFolder, base: Path, column: pa.Array, later:
         if known is None:
             from rae.io import read_embeddings
 
-            assigned = run.roles().assign(read_embeddings(base / VECTORS)[1])
+            assigned = run.roles().assign(read_embeddings(base / EMBEDDINGS)[1])
             if "_roles" in run.__dict__:
                 run.__dict__["_roles"] = assigned.labels, assigned.confidence, assigned.memberships
         else:

@@ -34,7 +34,7 @@ from rae.errors import InUseError, RunError, one_line
 from rae.storage.atomic import write_json, writing
 from rae.storage.documents import expect, read_json
 from rae.storage.lock import LOCK, exclusive_lock
-from rae.storage.npy import create_array, map_array, read_header
+from rae.storage.npy import DENSE, SPARSE, create_array, map_array, read_header, write_array
 from rae.storage.tensors import read_tensors, write_tensors
 from rae.version import __version__
 
@@ -48,10 +48,10 @@ Ints = np.ndarray[Any, np.dtype[np.int64]]
 
 FORMAT, FORMAT_VERSION, HEADER = "rae updates", 1, "rae update"
 FOLDER, STATE = "updates", "updates/state.json"
-VECTORS, GRAPH, SPARSE, DENSE, ROLES = "embeddings.parquet", "graph", "features.npz", "features.npy", "roles.parquet"
+EMBEDDINGS, GRAPH, ROLES = "embeddings.parquet", "graph", "roles.parquet"
 GRAPH_FILES = tuple(f"{GRAPH}/{name}" for name in ("graph.json", "offsets.npy", "targets.npy", "ids.arrow"))
 CHANNEL_FILES = tuple(f"{GRAPH}/channel-{number:02}.npy" for number in range(32))  # as many as a graph can have
-SHOWN = (*GRAPH_FILES, *CHANNEL_FILES, SPARSE, DENSE, VECTORS, ROLES)  # files of a run that an update makes stale
+SHOWN = (*GRAPH_FILES, *CHANNEL_FILES, SPARSE, DENSE, EMBEDDINGS, ROLES)  # files of a run that an update makes stale
 TABLES, COUNTS = "tables", ("triangles", "four_cycles", "core_numbers")
 ROLE_PARTS = ("role", "confidence", "membership")  # of the roles of nodes
 SPARE_SHARE, SPARE_LEAST = 16, 1024  # room for further nodes: a 16th of the nodes, or so many
@@ -223,7 +223,7 @@ class UpdateFolder:
         from rae.io import read_embeddings
         from rae.io.embeddings import embeddings_dtype, rounded
 
-        path = self.file(state, VECTORS)
+        path = self.file(state, EMBEDDINGS)
         ids, z = read_embeddings(path)
         if not state.log:
             return ids, z
@@ -257,7 +257,7 @@ class UpdateFolder:
         after = 0 if state.roles is None else int(state.roles["after"])
         for update in self.updates(state):
             if update.header["number"] > after and "roles.rows" in update.arrays:
-                yield {part: update.arrays[f"roles.{part}"] for part in ("rows", "role", "confidence", "membership")}
+                yield {part: update.arrays[f"roles.{part}"] for part in ("rows", *ROLE_PARTS)}
 
     def role_table(self, state: State | None) -> tuple[Any, Any, Any, Any]:
         """The table of roles as it is: a whole one, or one with the rows that updates changed."""
@@ -310,7 +310,8 @@ class UpdateFolder:
             values[counted] = arrays["counts.values"][:, column]
         live.paths = max(live.paths, int(arrays["paths"][0]))
         for name in update.names("table"):
-            live.put(name.removeprefix("table."), *update.rows(name))
+            rows, values = update.rows(name)
+            live.tables[name.removeprefix("table.")][rows] = values
         if (given := update.features) is not None:
             live.give_features(*given)
 
@@ -429,32 +430,27 @@ class UpdateFolder:
                 _link(self.run / name, folder / name)
 
 
-def write_matrix(folder: Path, matrix: Matrix) -> None:
-    """Write the features of a run."""
-    import scipy.sparse as sp
+def capacity_for(n_nodes: int) -> int:
+    """Rows of tables of so many nodes, with room for further ones."""
+    return n_nodes + max(SPARE_LEAST, n_nodes // SPARE_SHARE)
 
-    from rae.storage.atomic import atomic_path
 
-    name = DENSE if isinstance(matrix, np.ndarray) else SPARSE
-    with atomic_path(folder / name) as hidden, hidden.open("wb") as file:
-        if isinstance(matrix, np.ndarray):
-            np.lib.format.write_array(file, matrix, allow_pickle=False)
-        else:
-            sp.save_npz(file, matrix, compressed=False)
+def new_table(folder: Path, name: str, shape: tuple[int, int]) -> Any:
+    """A mapped file of this base for what a level averages."""
+    path = folder / TABLES / f"{name}.npy"
+    with writing(path):
+        return create_array(path, shape)
 
 
 class TableWriter:
     """Files of what each level averages, with room for further nodes, to be written some rows at a time."""
 
     def __init__(self, folder: Path, live: Live, n_nodes: int) -> None:
-        place = folder / TABLES
-        place.mkdir()
-        capacity = n_nodes + max(SPARE_LEAST, n_nodes // SPARE_SHARE)
-        self.paths = {name: place / f"{name}.npy" for name in live.tables}
+        (folder / TABLES).mkdir()
+        self.paths = {name: folder / TABLES / f"{name}.npy" for name in live.tables}
         self._first = {}  # where the rows of a table begin
         for name, path in self.paths.items():
-            with writing(path):
-                create_array(path, (capacity, live.tables[name].shape[1]))
+            new_table(folder, name, (capacity_for(n_nodes), live.tables[name].shape[1]))
             with path.open("rb") as file:
                 read_header(file)
                 self._first[name] = file.tell()
@@ -470,8 +466,6 @@ class TableWriter:
 
 def write_counts(folder: Path, live: Live, n_nodes: int) -> None:
     """Write the counts of the first nodes beside the tables."""
-    from rae.graph.folder import write_array
-
     counted = (live.rows.triangles, live.rows.cycles, live.rows.core)
     for name, values in zip(COUNTS, counted, strict=True) if live.model.structure is not None else ():
         write_array(folder / TABLES / f"{name}.npy", values[:n_nodes])

@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from rae.display import printable
-from rae.errors import FileError
+from rae.errors import FileError, is_there
 from rae.errors import size as size
 from rae.progress import Progress, shown, terminal_width
 
@@ -162,4 +162,4 @@ def check_suffix(target: Path) -> None:
 def check_free(target: Path, *, force: bool, flag: str = "--out") -> None:
     """Refuse a file that is there."""
     if target.exists() and not force:
-        raise FileError(f"{target} exists; choose another {flag}, or pass --force to replace it")
+        raise is_there(target, flag)

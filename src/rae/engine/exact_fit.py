@@ -36,7 +36,7 @@ from rae.engine.shared import GRAPH, MEASURES, MODEL, discard, filled, read_rows
 from rae.features import Features, measures
 from rae.graph import Counts, Graph
 from rae.graph.csr_writer import FileSink
-from rae.graph.folder import IDS, INFO, OFFSETS, TARGETS, open_graph, write_array, write_ids, write_info
+from rae.graph.folder import IDS, INFO, OFFSETS, TARGETS, open_graph, write_ids, write_info
 from rae.graph.folder_builder import new_folder
 from rae.io import read_features
 from rae.memory import row_runs
@@ -49,7 +49,7 @@ from rae.model.structure import Structure, Unit
 from rae.ops.structure import core_numbers
 from rae.progress import Progress
 from rae.runtime import torch_alone
-from rae.storage.npy import map_array
+from rae.storage.npy import map_array, write_array
 from rae.storage.objects import ObjectPath, on_disk, place
 from rae.storage.parts import Parts, digest_of
 from rae.version import versions_of

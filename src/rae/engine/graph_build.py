@@ -35,7 +35,7 @@ from rae.graph import Counts, Graph
 from rae.graph.builder import Batch, build_numbered
 from rae.graph.channels import KindCodes, channel_names
 from rae.graph.csr_writer import FileSink, MemorySink
-from rae.graph.folder import IDS, INFO, OFFSETS, TARGETS, open_graph, write_array, write_ids, write_info
+from rae.graph.folder import IDS, INFO, OFFSETS, TARGETS, open_graph, write_ids, write_info
 from rae.graph.folder_builder import check_free_store, check_writable, discard_build, new_folder
 from rae.graph.id_numbering import CLOSE, index_type
 from rae.graph.ids import id_array, is_text
@@ -43,6 +43,7 @@ from rae.io.edges import EdgeFile, open_edges
 from rae.io.files import File, file_errors
 from rae.io.tables import BATCH, ArrowTable
 from rae.reading import EdgeOptions
+from rae.storage.npy import write_array
 from rae.storage.objects import ObjectPath, is_url, place
 from rae.storage.parts import Parts
 from rae.storage.scratch import scratch_folder

@@ -90,11 +90,11 @@ class Live:
     _last_job: Job | None = None  # of the tables and features as they are
 
     @classmethod
-    def of(cls, fitted: ExactModel, graph: Graph, given: Any = None, *, spare: int = 1, make: Any = None) -> Live:
-        """A full pass over this graph, kept with room for `spare` more nodes; `make` as in `empty_tables`."""
+    def of(cls, fitted: ExactModel, graph: Graph, given: Any = None, *, capacity: int = 0, make: Any = None) -> Live:
+        """A full pass over this graph, kept with room for `capacity` nodes or one more; `make` as in `empty_tables`."""
         model = replace(fitted, config=fitted.config.replace(relative=False))
         counts = cls.count(graph) if model.structure is not None else {}
-        tables = cls.empty_tables(model, graph, given, graph.n_nodes + spare, make)
+        tables = cls.empty_tables(model, graph, given, max(capacity, graph.n_nodes + 1), make)
         live = cls.open(model, graph, given, tables, counts)
         live.refresh()
         return live
@@ -306,10 +306,6 @@ class Live:
         assert self.features is not None
         self.features = self.features.with_rows(rows, values)
         self._last_job = None
-
-    def put(self, table: str, rows: Ints, values: Any) -> None:
-        """Write rows of a table that another process computed."""
-        self.tables[table][rows] = values
 
     # ------------------------------------------------------------------------- inside
 

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from rae.blocks import Block, blocks_from
-from rae.errors import Argument, FileError
+from rae.errors import FileError, is_there
 from rae.graph.folder import checksum
 from rae.io.embeddings import EmbeddingWriter
 from rae.storage.atomic import atomic_path, write_json, writing
@@ -114,13 +114,7 @@ def check_results(target: Path | ObjectPath, *, force: bool) -> None:
     if foreign:
         raise FileError(f"{target} exists and holds {foreign[0]}, which is no result of rae; choose another folder")
     if not force:
-        raise FileError(
-            f"{target} exists; choose another ",
-            Argument("out"),
-            ", or pass ",
-            Argument("force", True),
-            " to replace it",
-        )
+        raise is_there(target)
 
 
 def remove_results(target: Path) -> None:

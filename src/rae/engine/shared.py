@@ -14,23 +14,23 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from rae.engine.exact_levels import Place
 from rae.engine.levels import Model
 from rae.features import is_sparse
 from rae.graph import Graph
 from rae.graph.folder import INFO as GRAPH_INFO
-from rae.graph.folder import folder_of, write_array, write_graph
+from rae.graph.folder import folder_of, write_graph
 from rae.model.checkpoint import Fitted, save
 from rae.model.exact import ExactModel
-from rae.storage.atomic import atomic_path, writing
+from rae.storage.atomic import writing
+from rae.storage.npy import DENSE, SPARSE, write_array, write_matrix
 from rae.storage.objects import ObjectPath
 from rae.storage.parts import Parts
 from rae.storage.scratch import scratch_folder
 
 FOLDER = ".inputs"  # after the output's name
-GRAPH, MODEL, MEASURES, DENSE, SPARSE = "graph", "model.safetensors", "measures.npy", "features.npy", "features.npz"
+GRAPH, MODEL, MEASURES = "graph", "model.safetensors", "measures.npy"
 _NAMES = (MODEL, MEASURES, DENSE, SPARSE)
 
 
@@ -71,7 +71,7 @@ def share(
         measures = str(folder / MEASURES)
     given = next((x.matrix for name, x in reads.items() if name not in ("place", "around")), None)
     if given is not None:
-        features = str(_write_features(folder, given))
+        features = str(write_matrix(folder, given))
     save(fitted, folder / MODEL)
     return SharedInputs(graph, str(folder / MODEL), features, measures)
 
@@ -108,7 +108,7 @@ def share_features(folder: Path | ObjectPath, given: Any) -> str:
     name = SPARSE if is_sparse(given) else DENSE
     if not (folder / name).is_file():
         with filled(folder, name) as here:
-            _write_features(here, given)
+            write_matrix(here, given)
     return os.fspath(folder / name)
 
 
@@ -142,13 +142,3 @@ def discard(folder: Path | ObjectPath) -> None:
                 path.unlink()
         if not any(folder.iterdir()):
             folder.rmdir()
-
-
-def _write_features(folder: Path, given: Any) -> Path:
-    """The file of a matrix, which `read_features` maps."""
-    if not is_sparse(given):
-        write_array(folder / DENSE, np.asarray(given))
-        return folder / DENSE
-    with atomic_path(folder / SPARSE) as hidden, hidden.open("wb") as file:
-        sp.save_npz(file, sp.csr_array(given), compressed=False)
-    return folder / SPARSE

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from rae.errors import MissingExtraError
+from rae.errors import needed_library
 from rae.evaluation import data
 from rae.evaluation.paper_report import FilledTable, display
 from rae.evaluation.tables import pictures, recovery
@@ -59,11 +59,7 @@ _STYLE = {
 
 def pyplot() -> Any:
     """matplotlib.pyplot, drawing into files."""
-    try:
-        import matplotlib as mpl
-    except ImportError:
-        raise MissingExtraError("matplotlib", "bench", "drawing the figures") from None
-    mpl.use("Agg")
+    needed_library("matplotlib", "bench", "drawing the figures").use("Agg")
     import matplotlib.pyplot as plt
 
     return plt

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rae.drift import Drift
-from rae.errors import FileError
+from rae.errors import is_there
 from rae.explore.html import asset, digest
 from rae.storage.atomic import write_text
 
@@ -27,7 +27,7 @@ def write_page(drift: Drift, path: str | Path, *, title: str = "", force: bool =
     """Write the page of a comparison and return its path; a file that is there is replaced with `force` alone."""
     path = Path(path)
     if path.exists() and not force:
-        raise FileError(f"{path} exists; choose another name, or pass force=True to replace it")
+        raise is_there(path, "name")
     write_text(path, render(drift, title or "What changed"))
     return path
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from rae.errors import FileError, MissingExtraError, one_line
+from rae.errors import FileError, needed_library, one_line
 from rae.export.contract import Options, Written, check_table, is_ours, refuse_table
 from rae.export.sql_text import text_literal
 from rae.export.vectors import Vectors, vectors_of
@@ -28,7 +28,7 @@ UNION ALL SELECT comment FROM duckdb_views() WHERE view_name = ?"""
 
 def write(run: Run, target: str, options: Options) -> Written:
     """Write the vectors of a run as a table, and its blocks as a second one, in one transaction."""
-    duckdb, table, path = _library(), check_table(options.table), Path(target)
+    duckdb, table, path = needed_library("duckdb", "duckdb", "a DuckDB file"), check_table(options.table), Path(target)
     if not path.parent.is_dir():
         raise FileError(f"cannot write {path}: there is no folder {path.parent}; make it first")
     was_there, done = path.exists(), False
@@ -45,14 +45,6 @@ def write(run: Run, target: str, options: Options) -> Written:
             for file in (path, path.with_name(f"{path.name}.wal")):
                 file.unlink(missing_ok=True)
     return Written("duckdb", f"{table} in {path}", rows=vectors.table.num_rows, files=(path,))
-
-
-def _library() -> Any:
-    try:
-        import duckdb
-    except ImportError:
-        raise MissingExtraError("duckdb", "duckdb", "a DuckDB file") from None
-    return duckdb
 
 
 def _check(connection: Any, table: str, where: str, force: bool) -> None:

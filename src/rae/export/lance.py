@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from rae.errors import FileError, MissingExtraError, one_line
+from rae.errors import FileError, needed_library, one_line
 from rae.export.contract import FORCE, MARK, TARGET, Options, Written
 from rae.export.vectors import Vectors, vectors_of
 from rae.run import Run
@@ -25,7 +25,7 @@ def write(run: Run, target: str, options: Options) -> Written:
 
     A new dataset is written in a hidden folder beside it and moved into place, so it is there whole or not at all.
     """
-    lance = _library()
+    lance = needed_library("lance", "lance", "a Lance dataset", "pylance")
     path = Path(target)
     exists = _check(lance, path, options.force)
     vectors = vectors_of(run, options)
@@ -51,14 +51,6 @@ def _staging(path: Path) -> Iterator[Path]:
             yield hidden
         finally:
             shutil.rmtree(hidden, ignore_errors=True)
-
-
-def _library() -> Any:
-    try:
-        import lance
-    except ImportError:
-        raise MissingExtraError("pylance", "lance", "a Lance dataset") from None
-    return lance
 
 
 def _check(lance: Any, path: Path, force: bool) -> bool:

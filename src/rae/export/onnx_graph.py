@@ -8,27 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from rae.errors import FileError, MissingExtraError, size
+from rae.errors import FileError, needed_library, size
 from rae.version import __version__
 
 OPSET, IR = 17, 9  # what onnxruntime 1.15 and later read
 MOST_BYTES = 2**31 - 1  # of an ONNX file without files beside it
 
 
-def library() -> Any:
-    """The module onnx, or a sentence that says how to install it."""
-    try:
-        import onnx
-    except ImportError:
-        raise MissingExtraError("onnx", "onnx", "a model as ONNX") from None
-    return onnx
-
-
 class GraphBuilder:
     """A graph of rows: every input and output has one row per node, but for those that hold for all nodes."""
 
     def __init__(self, name: str, about: str) -> None:
-        self._onnx, self._name, self._about = library(), name, about
+        self._onnx, self._name, self._about = needed_library("onnx", "onnx", "a model as ONNX"), name, about
         self._nodes: list[Any] = []
         self._inputs: dict[str, Any] = {}
         self._constants: dict[str, Any] = {}

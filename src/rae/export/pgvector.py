@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from rae.errors import ConfigError, FileError, MissingExtraError, one_line
+from rae.errors import ConfigError, FileError, needed_library, one_line
 from rae.export.contract import TARGET, Options, Written, check_table, is_ours, refuse_table
 from rae.export.vectors import VECTOR, Vectors, matrix, plain, vectors_of
 from rae.run import Run
@@ -30,7 +30,7 @@ def write(run: Run, target: str, options: Options) -> Written:
     `target` is a connection string of PostgreSQL, or env:NAME, a variable that holds one. What is said about it has no
     password.
     """
-    psycopg, table = _library(), check_table(options.table)
+    psycopg, table = needed_library("psycopg", "pgvector", "a table of PostgreSQL"), check_table(options.table)
     given = _from_environment(target)
     parts = _parts(psycopg, given)
     where, patience = _described(parts), parts.get("connect_timeout", SECONDS)
@@ -52,14 +52,6 @@ def write(run: Run, target: str, options: Options) -> Written:
         connection.execute(psycopg.sql.SQL(f"COMMENT ON TABLE {table} IS {{}}").format(vectors.comment))
     notes = () if has_vector else (_why_real(vectors),)
     return Written("pgvector", f"{table} in {where}", rows=vectors.table.num_rows, notes=notes)
-
-
-def _library() -> Any:
-    try:
-        import psycopg
-    except ImportError:
-        raise MissingExtraError("psycopg", "pgvector", "a table of PostgreSQL") from None
-    return psycopg
 
 
 def _from_environment(target: str) -> str:

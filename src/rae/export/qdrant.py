@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from rae.errors import FileError, MissingExtraError, one_line
+from rae.errors import FileError, needed_library, one_line
 from rae.export.contract import MARK, Options, Written, check_table, refuse_table
 from rae.export.vectors import VECTOR, Vectors, matrix, plain, vectors_of
 from rae.run import Run
@@ -40,16 +40,13 @@ def write(run: Run, target: str, options: Options) -> Written:
 
 
 def _client(target: str) -> Any:
-    try:
-        from qdrant_client import QdrantClient
-    except ImportError:
-        raise MissingExtraError("qdrant-client", "qdrant", "a collection of Qdrant") from None
+    qdrant = needed_library("qdrant_client", "qdrant", "a collection of Qdrant", "qdrant-client")
     if target.startswith(("http://", "https://")):
-        return QdrantClient(url=target, api_key=os.environ.get(KEY) or None, check_compatibility=False)
+        return qdrant.QdrantClient(url=target, api_key=os.environ.get(KEY) or None, check_compatibility=False)
     if Path(target).is_file():
         raise FileError(f"cannot write {target}: it is a file, and Qdrant's local mode takes a folder")
     try:
-        return QdrantClient(path=target)
+        return qdrant.QdrantClient(path=target)
     except (RuntimeError, OSError) as error:
         raise FileError(f"cannot write {target}: {one_line(error)}") from None
 

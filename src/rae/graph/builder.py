@@ -41,6 +41,16 @@ class Batch(NamedTuple):
     kind: Any = None
     outside: int = 0  # rows that were left out on the way, since their time is not asked for
 
+    def where(self, there: Any) -> Batch:
+        """The rows that a mask chooses, with their weights, an array, and their kinds, an Arrow column."""
+        mask = pa.array(there)
+        return self._replace(
+            source=self.source.filter(mask),
+            target=self.target.filter(mask),
+            weight=None if self.weight is None else self.weight[there],
+            kind=None if self.kind is None else self.kind.filter(mask),
+        )
+
 
 class Rows(NamedTuple):
     """The rows of a graph whose entries are in a sink."""

@@ -30,7 +30,7 @@ from rae.memory import forget
 from rae.runtime import threads
 from rae.storage.atomic import atomic_path, write_json
 from rae.storage.documents import expect, read_json
-from rae.storage.npy import map_array
+from rae.storage.npy import map_array, write_array
 from rae.storage.objects import is_url, place
 from rae.storage.scratch import scratch_folder
 
@@ -72,12 +72,6 @@ def remove_channels(folder: Path) -> None:
     """Remove the channels of a graph that was in this folder."""
     for file in folder.glob("channel-*.npy"):
         file.unlink()
-
-
-def write_array(path: Path, array: np.ndarray[Any, Any]) -> None:
-    """Write a .npy file atomically."""
-    with atomic_path(path) as hidden, hidden.open("wb") as file:
-        np.lib.format.write_array(file, np.ascontiguousarray(array), allow_pickle=False)
 
 
 def write_ids(path: Path, ids: pa.Array) -> None:

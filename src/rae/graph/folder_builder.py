@@ -11,16 +11,17 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from rae.errors import Argument, FileError
+from rae.errors import FileError, is_there
 from rae.graph.builder import Batch, build_rows
 from rae.graph.channels import EdgeValues
 from rae.graph.csr_writer import Counts, FileSink
-from rae.graph.folder import ARRAYS, IDS, INFO, OFFSETS, TARGETS, open_graph, write_array, write_ids, write_info
+from rae.graph.folder import ARRAYS, IDS, INFO, OFFSETS, TARGETS, open_graph, write_ids, write_info
 from rae.graph.graph import Graph
 from rae.graph.id_numbering import Report
 from rae.graph.row_order import reorder_folder
 from rae.storage.atomic import writing
 from rae.storage.lock import LOCK, exclusive_lock
+from rae.storage.npy import write_array
 from rae.storage.objects import ObjectPath
 from rae.storage.spill_buffer import MemoryBudget, SpillBuffer
 
@@ -86,13 +87,13 @@ def check_writable(folder: Path, force: bool) -> None:
     if names - {INFO, *ARRAYS, LOCK} - channels:  # earlier versions kept their lock file in the folder
         raise FileError(f"{folder} exists and is not only a graph folder; choose another name")
     if names and not force:
-        raise FileError(f"{folder} exists; choose another name, or pass ", Argument("force", True), " to replace it")
+        raise is_there(folder, "name")
 
 
 def check_free_store(folder: ObjectPath, force: bool) -> None:
     """Refuse a place in an object store that holds a graph, unless `force` replaces it."""
     if (folder / INFO).is_file() and not force:
-        raise FileError(f"{folder} exists; choose another name, or pass ", Argument("force", True), " to replace it")
+        raise is_there(folder, "name")
 
 
 @contextlib.contextmanager

@@ -6,14 +6,13 @@ anybody by the older exchange protocol (`__dataframe__`: Modin). No library is n
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from rae.errors import FeatureError, GraphError, MissingExtraError
+from rae.errors import FeatureError, GraphError, needed_library
 from rae.graph.column_names import ID, like_an_id, usual
 from rae.graph.ids import id_array
 
@@ -111,25 +110,18 @@ def vector_table(ids: pa.Array, z: Any) -> pa.Table:
 def vector_frame(kind: str, ids: pa.Array, z: Any, names: Sequence[str]) -> Any:
     """Vectors as a frame of one column per name: the ids are the index of a pandas one, a column of a polars one."""
     if kind == "pandas":
-        pandas = _library("pandas")
+        pandas = needed_library("pandas", "pandas", "a pandas frame")
         return pandas.DataFrame(z, index=pandas.Index(ids.to_pandas(), name="id"), columns=list(names))
-    polars = _library("polars")
+    polars = needed_library("polars", "polars", "a polars frame")
     vectors = polars.DataFrame(z, schema=list(names), orient="row")
     return vectors.insert_column(0, polars.Series("id", ids))
 
 
 def to_pandas(table: pa.Table) -> Any:
     """The table as a pandas frame, its column id as the index."""
-    _library("pandas")
+    needed_library("pandas", "pandas", "a pandas frame")
     frame = table.to_pandas()
     return frame.set_index("id") if "id" in table.column_names else frame
-
-
-def _library(name: str) -> Any:
-    try:
-        return importlib.import_module(name)
-    except ImportError:
-        raise MissingExtraError(name, name, f"a {name} frame") from None
 
 
 # --------------------------------------------------------------------------------------- numbers

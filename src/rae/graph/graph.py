@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rae import display
-from rae.errors import GraphError, MissingExtraError
+from rae.errors import GraphError, needed_library
 from rae.graph.builder import Batch, Rows, build_numbered, build_rows, in_batches, refuse_doubled
 from rae.graph.channels import (
     OUT,
@@ -343,10 +343,7 @@ class Graph:
 
         A DiGraph where edges have directions, a Multi(Di)Graph where they have kinds; weights and kinds are attributes.
         """
-        try:
-            import networkx as nx
-        except ImportError:
-            raise MissingExtraError("networkx", "networkx", "Graph.to_networkx") from None
+        nx = needed_library("networkx", "networkx", "Graph.to_networkx")
         kind = self.id_column.type
         if pa.types.is_struct(kind):
             raise GraphError(f"networkx cannot have ids of this kind as nodes, got {kind}; turn each into text first")
@@ -368,15 +365,12 @@ class Graph:
 
         An undirected edge stands in it in both directions; weights are `edge_weight`, kinds `edge_type`.
         """
-        try:
-            from torch_geometric.data import Data
-        except ImportError:
-            raise MissingExtraError("torch_geometric", "pyg", "Graph.to_pyg") from None
+        data = needed_library("torch_geometric.data", "pyg", "Graph.to_pyg", "torch_geometric")
         import torch
 
         if not self.channels:
             index = np.stack([self._sources().astype(np.int64), self.targets.astype(np.int64)])
-            return Data(edge_index=torch.from_numpy(index), num_nodes=self.n_nodes)
+            return data.Data(edge_index=torch.from_numpy(index), num_nodes=self.n_nodes)
         arcs = self.arcs()
         index, weight, kind = np.stack([arcs.source, arcs.target]).astype(np.int64), arcs.weight, arcs.kind
         if not self.directed:
@@ -384,7 +378,7 @@ class Graph:
         more = {"edge_weight": torch.from_numpy(weight.copy())} if self.weighted else {}
         if self.kinds:
             more["edge_type"] = torch.from_numpy(kind.astype(np.int64))
-        return Data(edge_index=torch.from_numpy(index), num_nodes=self.n_nodes, **more)
+        return data.Data(edge_index=torch.from_numpy(index), num_nodes=self.n_nodes, **more)
 
     def __repr__(self) -> str:
         cut = "" if self.reach is None else f", cut off {int(self.reach.max(initial=0))} edges away"

@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 
 from rae.graph.csr_writer import ArrayFile, FileSink, channel_file
-from rae.graph.folder import OFFSETS, TARGETS, write_array
+from rae.graph.folder import OFFSETS, TARGETS
 from rae.graph.id_numbering import Report, index_type
 from rae.memory import row_runs
 from rae.ops import build
-from rae.storage.npy import map_array
+from rae.storage.npy import map_array, write_array
 from rae.storage.spill_buffer import Array
 
 ORDERS = ("none", "locality")

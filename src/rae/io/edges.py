@@ -173,14 +173,7 @@ class EdgeFile:
             batch = self._batch(columns[0], columns[1], list(columns[2:]), before)
         except (_BadRow, FeatureError) as error:
             raise self._located(error) from None
-        if batch.weight is None or batch.weight.all():
-            return batch
-        there = batch.weight != 0
-        mask = pa.array(there)
-        kind = None if batch.kind is None else batch.kind.filter(mask)
-        return batch._replace(
-            source=batch.source.filter(mask), target=batch.target.filter(mask), weight=batch.weight[there], kind=kind
-        )
+        return batch if batch.weight is None or batch.weight.all() else batch.where(batch.weight != 0)
 
     def _batch(self, source: pa.Array, target: pa.Array, others: list[Any], before: int) -> Batch:
         """The rows that count, with checked weights; `before` are those of the table before these."""

@@ -116,6 +116,13 @@ def reference_only() -> Iterator[None]:
         _reference_only = before
 
 
+def reference() -> Any:
+    """The module of plain-torch references; it imports torch, which reading a graph does not need."""
+    from rae.ops import reference
+
+    return reference
+
+
 def is_native(*arrays: Any) -> bool:
     """Whether the library works on these arrays: NumPy arrays, or plain tensors in main memory."""
     return not _reference_only and library() is not None and all(map(_in_main_memory, arrays))

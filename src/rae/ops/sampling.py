@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from rae.ops.library import call, int64, is_native
+from rae.ops.library import call, int64, is_native, reference
 from rae.runtime import in_ranges
 
 Ints = np.ndarray[Any, np.dtype[np.integer[Any]]]
@@ -25,7 +25,7 @@ def sample_neighbors(
     starts = np.zeros(len(nodes) + 1, np.int64)
     np.cumsum(np.minimum(offsets[nodes + 1] - offsets[nodes], fanout), out=starts[1:])
     if not is_native(offsets, targets):
-        return starts, _reference().sample_neighbors(offsets, targets, nodes, fanout, key, views, starts)
+        return starts, reference().sample_neighbors(offsets, targets, nodes, fanout, key, views, starts)
     out = np.empty(int(starts[-1]), targets.dtype)
 
     def work(a: int, b: int) -> None:
@@ -43,7 +43,7 @@ def renumber(nodes: Ints) -> tuple[Ints, Ints]:
     """
     nodes = int64(nodes)
     if not is_native(nodes):
-        distinct, place = _reference().renumber(nodes)
+        distinct, place = reference().renumber(nodes)
         return distinct, place
     table = np.full(1 << max(4, int(2 * len(nodes)).bit_length()), -1, np.int32)
     distinct, place = np.empty(len(nodes), np.int64), np.empty(len(nodes), np.int64)
@@ -55,7 +55,7 @@ def pick_neighbor(offsets: Ints, targets: Ints, nodes: Ints, key: Any, views: In
     """One uniformly drawn neighbour per (node, view); a node without any stands for itself.  (b,) -> (b,)"""
     nodes, views = int64(nodes), int64(views)
     if not is_native(offsets, targets):
-        picked: Ints = _reference().pick_neighbor(offsets, targets, nodes, key, views)
+        picked: Ints = reference().pick_neighbor(offsets, targets, nodes, key, views)
         return picked
     out = np.empty(len(nodes), np.int64)
     call("pick_neighbors", offsets, targets, nodes, views, int(key), out, len(nodes), index=targets)
@@ -69,7 +69,7 @@ def non_neighbors(offsets: Ints, targets: Ints, nodes: Ints, count: int, key: An
     """
     nodes = int64(nodes)
     if not is_native(offsets, targets):
-        positions: Ints = _reference().non_neighbors(offsets, targets, nodes, count, key, exclude, TRIES)
+        positions: Ints = reference().non_neighbors(offsets, targets, nodes, count, key, exclude, TRIES)
         return positions
     out = np.empty((len(nodes), count), np.int64)
     call("non_neighbors", offsets, targets, nodes, len(nodes), count, int(key), int(exclude), TRIES, out, index=targets)
@@ -80,7 +80,7 @@ def adjacent(offsets: Ints, targets: Ints, us: Ints, vs: Ints) -> np.ndarray[Any
     """Whether each pair of rows shares an edge.  (b,), (b,) -> (b,)"""
     us, vs = int64(us), int64(vs)
     if not is_native(offsets, targets):
-        shared: np.ndarray[Any, np.dtype[np.bool_]] = _reference().adjacent(offsets, targets, us, vs)
+        shared: np.ndarray[Any, np.dtype[np.bool_]] = reference().adjacent(offsets, targets, us, vs)
         return shared
     out = np.empty(len(us), np.bool_)
     in_ranges(lambda a, b: call("adjacent", offsets, targets, us, vs, out, a, b, index=targets), len(us), 4096)
@@ -96,7 +96,7 @@ def walks(
     """
     nodes, views = int64(nodes), int64(views)
     if not is_native(offsets, targets):
-        paths: Ints = _reference().walks(offsets, targets, nodes, length, key, views, p, q)
+        paths: Ints = reference().walks(offsets, targets, nodes, length, key, views, p, q)
         return paths
     out = np.empty((len(nodes), length), np.int64)
 
@@ -105,9 +105,3 @@ def walks(
 
     in_ranges(work, len(nodes), 256)
     return out
-
-
-def _reference() -> Any:
-    from rae.ops import reference  # imports torch, which reading a graph does not need
-
-    return reference

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from rae.memory import forget, row_chunks
-from rae.ops.library import call, int64, is_native
+from rae.ops.library import call, int64, is_native, reference
 from rae.runtime import device, in_ranges, threads
 
 Ints = np.ndarray[Any, np.dtype[np.integer[Any]]]
@@ -30,10 +30,8 @@ def neighbor_degrees(
     run = isinstance(nodes, tuple)
     count = nodes[1] - nodes[0] if run else len(nodes)
     if not is_native(offsets, targets):
-        from rae.ops import reference
-
         chosen = np.arange(*nodes) if run else int64(nodes)
-        degrees: Floats = reference.neighbor_degrees(offsets, targets, chosen, cap, sample, key)
+        degrees: Floats = reference().neighbor_degrees(offsets, targets, chosen, cap, sample, key)
         return degrees
     out = np.empty((count, 1 + cap), np.float32)
     first, rows = (nodes[0], None) if run else (0, int64(nodes))
@@ -79,9 +77,7 @@ def _counted_elsewhere(offsets: Ints, targets: Ints) -> tuple[Ints, Ints]:
     """Triangles and 4-cycles, counted on a GPU or by the reference."""
     if device() != "cpu":
         return _on_device("triangles", offsets, targets), _on_device("four_cycles", offsets, targets)
-    from rae.ops import reference
-
-    return reference.triangles(offsets, targets), reference.four_cycles(offsets, targets)
+    return reference().triangles(offsets, targets), reference().four_cycles(offsets, targets)
 
 
 def _cycles(offsets: Ints, targets: Ints, share: int = 0, shares: int = 1) -> Ints:
@@ -156,9 +152,7 @@ def estimate_cycles(
     n = len(offsets) - 1
     first, last = rows or (0, n)
     if not is_native(offsets, targets):
-        from rae.ops import reference
-
-        counts = reference.triangles(offsets, targets), reference.four_cycles(offsets, targets)
+        counts = reference().triangles(offsets, targets), reference().four_cycles(offsets, targets)
         return counts[0][first:last].astype(np.float64), counts[1][first:last].astype(np.float64)
     arrays = offsets, targets, int(key), draws, np.zeros(n), np.zeros(n)  # zeros that nobody writes take no memory
     work = partial(call, "estimate_cycles", *arrays, index=targets)
@@ -185,9 +179,7 @@ def view(
     first, last = rows or (0, n)
     threshold = min(round(noise * 2**64), 2**64 - 1)
     if not is_native(offsets, targets, *added):
-        from rae.ops import reference
-
-        starts, out = reference.view(offsets, targets, added, key, threshold)
+        starts, out = reference().view(offsets, targets, added, key, threshold)
         low, high = int(starts[first]), int(starts[last])
         return np.clip(starts, low, high) - low, out[low:high]
     also = np.ascontiguousarray(added[1], targets.dtype)
@@ -219,9 +211,7 @@ def view_weights(
     """
     offsets, targets, added, key, noise = graph
     if not is_native(offsets, targets, *rows, here, there):
-        from rae.ops import reference
-
-        plain: Floats = reference.view_weights((offsets, targets, added, key, 0), rows, here, there)
+        plain: Floats = reference().view_weights((offsets, targets, added, key, 0), rows, here, there)
         return plain
     threshold = min(round(noise * 2**64), 2**64 - 1)
     also = np.ascontiguousarray(added[1], targets.dtype)
@@ -237,9 +227,7 @@ def strengths(offsets: Ints, weights: Floats) -> tuple[Ints, Doubles]:
     """How many weights of each row are above 0, and their sum, in the order of the row.  -> (n,), (n,)"""
     n = len(offsets) - 1
     if not is_native(offsets, weights):
-        from rae.ops import reference
-
-        result: tuple[Ints, Doubles] = reference.strengths(offsets, weights)
+        result: tuple[Ints, Doubles] = reference().strengths(offsets, weights)
         return result
     counts, sums = np.empty(n, np.int64), np.empty(n)
     in_ranges(lambda a, b: call("strengths", offsets, weights, counts, sums, a, b), n, 1024)
@@ -253,9 +241,7 @@ def core_numbers(offsets: Ints, targets: Ints) -> Ints:
         if settled is not None:
             return settled
     if not is_native(offsets, targets):
-        from rae.ops import reference
-
-        result: Ints = reference.core_numbers(offsets, targets)
+        result: Ints = reference().core_numbers(offsets, targets)
         return result
     core = np.ascontiguousarray(np.diff(offsets), np.int64)
     call("core_numbers", offsets, targets, len(core), core, index=targets)

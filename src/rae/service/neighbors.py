@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from rae.errors import MissingExtraError
+from rae.memory import row_chunks
 from rae.search import DECIMALS, Doubles, Floats, Index, Ints, Scale, nearest_rows
 from rae.service.rows import Rows
 
@@ -87,10 +88,5 @@ class Neighbors:
 def _sums(z: Any) -> tuple[Doubles, float]:
     """The sum of each column, and of the squares of all entries."""
     sums: Doubles = z.sum(0, dtype=np.float64)
-    squares = sum(float(np.einsum("ij,ij->", part, part)) for part in _doubles(z))
-    return sums, squares
-
-
-def _doubles(z: Any) -> Any:
-    for start in range(0, len(z), 65_536):
-        yield z[start : start + 65_536].astype(np.float64)
+    parts = (z[a:b].astype(np.float64) for a, b in row_chunks(len(z), 65_536))
+    return sums, sum(float(np.einsum("ij,ij->", part, part)) for part in parts)

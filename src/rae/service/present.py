@@ -15,7 +15,7 @@ from rae.run_folder import EMBEDDINGS
 from rae.service.names import Names
 from rae.service.neighbors import Neighbors
 from rae.service.rows import Ints, Rows
-from rae.updates import State, Update, UpdateFolder
+from rae.updates import ROLE_PARTS, State, Update, UpdateFolder
 
 
 class RoleRows:
@@ -75,7 +75,7 @@ class Present:
         """Put the rows in place that one update of the log changed."""
         rows, values = self._changed(run, state, update, self.neighbors.vectors)
         a = update.arrays
-        roles = [a[f"roles.{part}"] for part in ("rows", "role", "confidence", "membership") if "roles.rows" in a]
+        roles = [a[f"roles.{part}"] for part in ("rows", *ROLE_PARTS) if "roles.rows" in a]
         self._put(rows, values, update.new_ids, roles, later)
 
     def _read_anew(self, run: Run) -> None:

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from rae.updates import capacity_for
+
 Array = np.ndarray[Any, Any]
 Ints = np.ndarray[Any, np.dtype[np.int64]]
-
-SPARE_SHARE, SPARE_LEAST = 16, 1024  # room for further rows: a 16th of them, or so many
 
 
 class Rows:
@@ -60,6 +60,6 @@ class Rows:
         self._length = length
 
     def _make_room(self, length: int) -> None:
-        room = np.empty((length + max(SPARE_LEAST, length // SPARE_SHARE), *self._room.shape[1:]), self._room.dtype)
+        room = np.empty((capacity_for(length), *self._room.shape[1:]), self._room.dtype)
         room[: self._length] = self.now
         self._room = room

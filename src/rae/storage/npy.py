@@ -16,6 +16,9 @@ from typing import IO, Any
 
 import numpy as np
 
+from rae.storage.atomic import atomic_path
+
+SPARSE, DENSE = "features.npz", "features.npy"  # the file of a matrix of features in a folder
 MAGIC = b"\x93NUMPY"
 LONGEST_HEADER = 10_000  # bytes; that of a plain array has 118
 MOST_DIMENSIONS = 32
@@ -79,6 +82,24 @@ def array_in(buffer: Any, start: int, stop: int, shape: tuple[int, ...], fortran
         if codes.max() > LAST_CHARACTER or ((codes >= SURROGATES[0]) & (codes <= SURROGATES[1])).any():
             raise ValueError("its text is not Unicode")
     return np.ndarray(shape, dtype, buffer, start, order="F" if fortran else "C")
+
+
+def write_array(path: Path, array: Array) -> None:
+    """Write a .npy file atomically."""
+    with atomic_path(path) as hidden, hidden.open("wb") as file:
+        np.lib.format.write_array(file, np.ascontiguousarray(array), allow_pickle=False)
+
+
+def write_matrix(folder: Path, matrix: Any) -> Path:
+    """Write a matrix of features, dense or sparse, atomically; the path of its file."""
+    if isinstance(matrix, np.ndarray):
+        write_array(folder / DENSE, matrix)
+        return folder / DENSE
+    import scipy.sparse as sp
+
+    with atomic_path(folder / SPARSE) as hidden, hidden.open("wb") as file:
+        sp.save_npz(file, sp.csr_array(matrix), compressed=False)
+    return folder / SPARSE
 
 
 def create_array(path: Path, shape: tuple[int, ...], dtype: Any = np.float32) -> np.memmap[Any, Any]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from rae.errors import MissingExtraError
+from rae.errors import needed_library
 from rae.estimator import RAE
 from rae.evaluation import data, probes
 from rae.evaluation.table_spec import Effort, Row, Score, Table, work_per_row
@@ -43,10 +43,7 @@ def _drawn(row: Row, dataset: str, seed: int, effort: Effort) -> Score:
 
 def layout(graph: Graph) -> np.ndarray[Any, Any]:
     """Where to draw the nodes of a small graph, so that distances on paper follow distances in the graph.  -> (n, 2)"""
-    try:
-        import networkx as nx
-    except ImportError:
-        raise MissingExtraError("networkx", "bench", "drawing a graph") from None
+    nx = needed_library("networkx", "bench", "drawing a graph")
     copy = nx.Graph()
     copy.add_nodes_from(range(graph.n_nodes))
     copy.add_edges_from(graph.edges().tolist())
