@@ -179,8 +179,8 @@ MEASURES = ("degree", "triangles", "core", "four_cycles")  # of a node, which th
 class ExactConfig(Settings):
     """All settings of an exact model, checked when made.
 
-    >>> ExactConfig().n_statistics
-    24
+    >>> ExactConfig().n_block_columns(10_000)
+    100
     """
 
     measure_weights: tuple[float, ...] = _setting(
@@ -252,11 +252,6 @@ class ExactConfig(Settings):
             raise ConfigError(Argument("frequencies"), f" must be even, got {self.frequencies}")
         if self.views == 1:
             raise ConfigError(Argument("views"), " must be 0 or 2 or more, since views are compared, got 1")
-
-    @property
-    def n_statistics(self) -> int:
-        """Columns of the statistics of a node's surroundings: own, mean and deviation of neighbours, farther means."""
-        return len(MEASURES) * (2 + len(self.level_weights))
 
     def n_views(self, n_nodes: int) -> int:
         """The noisy copies of a graph of this size: a large one says more about noise than a small one."""

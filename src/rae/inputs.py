@@ -200,12 +200,13 @@ def _with_graph(
 def _with_folder(path: str, features: Any, reading: Reading, like: Sequence[str] | None) -> tuple[Graph, Any]:
     """The graph of a folder, mapped, and its features; a matrix from a file follows the ids, not the rows."""
     from rae.graph.folder import open_graph, row_order
+    from rae.graph.ids import codes_and_ids
 
     graph, joined = _with_graph(open_graph(path), f"{path} is a graph folder", features, reading, like)
     if _is_bare_file(features, joined):
         log.info(_NO_IDS)
         if row_order(path) is not None and joined.shape[0] == graph.n_nodes:
-            joined = joined[_ranks(graph)]
+            joined = joined[codes_and_ids(graph.id_column)[0]]  # the rank of each row's id among all
     return graph, joined
 
 
@@ -319,13 +320,6 @@ def _reading_bytes(opened: EdgeFile, path: str) -> int | None:
     return None if rows is None else reading_bytes(_file(path)["bytes"], rows, weighted=bool(opened.values))
 
 
-def _ranks(graph: Graph) -> Any:
-    """The rank of each row's id among all ids.  -> (n,)"""
-    from rae.graph.ids import codes_and_ids
-
-    return codes_and_ids(graph.id_column)[0]
-
-
 # ---------------------------------------------------------------------------------- features
 
 
@@ -347,7 +341,7 @@ def _feature_names(reading: Reading) -> tuple[str, ...] | None:
 
 
 def _read_unnamed(features: Any, reading: Reading, like: Sequence[str] | None) -> Any:
-    from rae.features import FeatureTable
+    from rae.features import FeatureTable, check_matrix
     from rae.graph.frames import is_frame
 
     if not _is_path(features):
@@ -361,7 +355,7 @@ def _read_unnamed(features: Any, reading: Reading, like: Sequence[str] | None) -
                 (" is read, but there is no ", Argument("features")) if features is None else (" is read from a file",)
             )
             raise FeatureError(Argument(name), " says how ", Argument("features"), *what)
-        return features if features is None or isinstance(features, FeatureTable) else _matrix(features)
+        return features if features is None or isinstance(features, FeatureTable) else check_matrix(features)
     from rae.io import read_features
 
     named = [name for names in (reading.columns, reading.drop, reading.categories) for name in names or ()]
@@ -381,21 +375,15 @@ def _read_unnamed(features: Any, reading: Reading, like: Sequence[str] | None) -
     )
 
 
-def _matrix(features: Any) -> Any:
-    from rae.features import check_matrix
-
-    return check_matrix(features)
-
-
 def _from_frame(frame: Any, reading: Reading, like: Sequence[str] | None) -> Any:
     """The table of a data frame that has ids, the matrix of one that has none."""
-    from rae.features import FeatureTable
+    from rae.features import FeatureTable, check_matrix
     from rae.graph.column_names import ID, usual
     from rae.graph.frames import as_table, own_index
 
     names = as_table(frame).column_names
     if reading.id is None and own_index(frame) is None and usual(names, ID) is None:
-        return _matrix(frame)
+        return check_matrix(frame)
     return FeatureTable.from_dataframe(
         frame,
         reading.id,

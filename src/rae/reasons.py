@@ -27,9 +27,9 @@ from rae.features.measures import degrees
 from rae.graph import Graph
 from rae.graph.ids import json_id
 from rae.model.actions import Actions
-from rae.model.channels import conform, measure_names, n_averaged, place_ways
+from rae.model.channels import conform, measure_names, n_averaged
 from rae.model.exact import ExactModel
-from rae.model.structure import measured, statistics
+from rae.model.structure import measured, moments_read, statistics, weights_of_measures
 from rae.roles import Roles
 from rae.runtime import generator, torch_alone
 from rae.search import row_of
@@ -39,6 +39,7 @@ Ints = np.ndarray[Any, np.dtype[np.int64]]
 Floats = np.ndarray[Any, np.dtype[np.float32]]
 Doubles = np.ndarray[Any, np.dtype[np.float64]]
 Edge = tuple[int, bool]  # the other end, and whether the edge comes
+Part = tuple[str, float, float | None, float | None]  # what it is, what it adds, its value here and among the others
 
 MOST_EDGES = 5  # of a change
 LEFT_OUT, CANDIDATES, RETRIED = 60, 60, 40  # neighbours left out, edges that could come, edges tried again at each step
@@ -128,27 +129,15 @@ class Why:
             "role": self.change.role,
             "confidence": round(self.change.confidence, 4),
         }
-        return {
+        facts = {name: value for name, value in vars(self).items() if name != "names"}
+        return facts | {
             "id": json_id(self.id),
-            "name": self.name,
-            "role": self.role,
-            "about": self.about,
             "confidence": round(self.confidence, 4),
-            "next_role": self.next_role,
-            "next_about": self.next_about,
             "next_membership": round(self.next_membership, 4),
-            "lead": self.lead,
-            "gained": self.gained,
             "reasons": [vars(reason) for reason in listed],
             "other_reasons": rest,
-            "degree": self.degree,
-            "neighbours": [
-                {"id": json_id(n.id), "name": n.name, "role": n.role, "share": n.share} for n in self.neighbours
-            ],
+            "neighbours": [vars(n) | {"id": json_id(n.id)} for n in self.neighbours],
             "change": change,
-            "to": self.to,
-            "most_edges": self.most_edges,
-            "trials": self.trials,
             "sentences": self.sentences(),
         }
 
@@ -191,15 +180,15 @@ class Why:
             return ""
         if self.change is None:
             return f"no change of up to {self.most_edges} of its edges that was tried ({self.trials:,}) gives it {goal}"
+        said = (
+            (self.change.removed, "without the edge to", "without the edges to"),
+            (self.change.added, "with an edge to", "with edges to"),
+        )
         parts = [
-            f"{word} {', '.join(map(self._called, ids))}"
-            for word, ids in (("without the edge to", self.change.removed), ("with an edge to", self.change.added))
+            f"{one if len(ids) == 1 else several} {', '.join(map(self._called, ids))}"
+            for ids, one, several in said
             if ids
         ]
-        parts = [
-            part.replace("the edge to", "the edges to") if len(self.change.removed) > 1 else part for part in parts
-        ]
-        parts = [part.replace("an edge to", "edges to") if len(self.change.added) > 1 else part for part in parts]
         return (
             f"{' and '.join(parts)} it would play role {self.change.role}, sure {self.change.confidence:.2f} "
             "(made, read and taken back)"
@@ -359,14 +348,14 @@ def attributions(
     z = embed(models_of(fitted, graph, features, own=measures), nodes=rows) if z is None else z
     z = np.asarray(z, np.float64)
     slopes = _slopes(roles, fitted, own, other)
-    parts: list[tuple[str, float, float | None, float | None]] = []
+    parts: list[Part] = []
     total = 0.0
     for block in fitted.blocks:
         slope = slopes[block.name]
         worth = z[:, block.start : block.stop] @ slope
         whole = float(worth[0] - worth[1:].mean())
         total += whole
-        inside: list[tuple[str, float, float | None, float | None]] = []
+        inside: list[Part] = []
         if block.name == "place":
             inside = _measures(fitted, graph, measures, rows, slope)
         elif block.name in ("own", "near") and len(graph.channels) == 0:
@@ -423,22 +412,19 @@ def _statistic_names(fitted: ExactModel) -> list[tuple[str, int, float, bool]]:
     """For each statistic its words, its measure, its weight, and whether it is a spread; in their order."""
     config, channels, weighted = fitted.config, fitted.channels, fitted.weighted
     names = [*(WORDS.get(name, name) for name in MEASURES), *measure_names(channels, weighted)]
-    weights = [*config.measure_weights, *[config.channel_weight] * (len(names) - len(MEASURES))]
-    averaged = range(n_averaged(channels, weighted))
-    out = [(names[m], m, weights[m], False) for m in range(len(names))]
-    for level, by in enumerate(config.level_weights, 1):
-        for way in place_ways(channels, weighted) if level == 1 else [None]:
-            along = f" along {way.channels[0]}" if way is not None and way.channels else ""
-            where = f"of its neighbours{along}" if level == 1 else f"{DISTANCES.get(level, level)} edges away"
-            out += [(f"{names[m]} {where}", m, by * weights[m], False) for m in averaged]
-            if level == 1:
-                out += [(f"differences in {names[m]} {where}, a factor of", m, by * weights[m], True) for m in averaged]
+    weights = weights_of_measures(config, len(names))
+    out = [(name, m, weights[m], False) for m, name in enumerate(names)]
+    for part in moments_read(config, channels, weighted):
+        along = f" along {part.channels[0]}" if part.channels else ""
+        far = f"{DISTANCES.get(part.level, part.level)} edges away"
+        where = f"of its neighbours{along}" if part.level == 1 else far
+        for m, name in enumerate(names[: n_averaged(channels, weighted)]):
+            what = f"differences in {name} {where}, a factor of" if part.is_spread else f"{name} {where}"
+            out.append((what, m, part.weight * weights[m], part.is_spread))
     return out
 
 
-def _columns(
-    fitted: ExactModel, features: Any, graph: Graph, rows: Ints, slope: Doubles, block: str
-) -> list[tuple[str, float, float | None, float | None]]:
+def _columns(fitted: ExactModel, features: Any, graph: Graph, rows: Ints, slope: Doubles, block: str) -> list[Part]:
     """What each feature column of a node, or of its neighbours, adds by itself; the few that add the most."""
     actions = fitted.actions
     assert actions is not None
@@ -455,7 +441,7 @@ def _columns(
     added = (here - there) * worth
     largest = np.argsort(-np.abs(added), kind="stable")[:LISTED]
     names, means = fitted.feature_names, np.asarray(raw[1:].mean(0)).ravel()
-    out: list[tuple[str, float, float | None, float | None]] = []
+    out: list[Part] = []
     for column in largest[added[largest] != 0].tolist():
         called = f"feature {column}" if names is None else names[column]
         of = "" if block == "own" else " of its neighbours"

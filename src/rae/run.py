@@ -701,16 +701,12 @@ class Run:
         counts = [(name.replace("_", " "), n) for name, n in self.counts.items()]
         facts = display.table([("folder", str(self.path)), *counts])
         if not self.has_roles:
-            return display.panel("Run, without roles yet", facts, *self._degrees())
+            return display.panel("Run, without roles yet", facts, *([self.graph().picture()] if self.has_graph else []))
         cards = self.role_record()["cards"]
         rows = [(c["role"], c["size"], ", ".join(prototype_names(c)[:3]), c["summary"]) for c in cards]
         sizes, numbers = [c["size"] for c in cards], [str(c["role"]) for c in cards]
         roles = display.table(rows, ("role", "nodes", "for example", "what it is"))
         return display.panel("Run", facts, roles, display.bars("nodes by role", sizes, numbers))
-
-    def _degrees(self) -> tuple[str, ...]:
-        """The picture of the graph, where the run has one."""
-        return (self.graph().picture(),) if self.has_graph else ()
 
     def files(self) -> dict[str, int]:
         """The run's files that are there, with their sizes in bytes."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -232,7 +231,7 @@ class Around:
         return waves(as_rows(x)[:, : len(self.fitted.frequencies)].contiguous(), *self._waves)
 
     def columns(self, x: Any, vectors: Sequence[Tensor]) -> Tensor:
-        factor = self.scale * self.config.around_scale / math.sqrt(3 * self.fitted.n_frequencies)
+        factor = self.fitted.around_factor(self.config, self.scale)
         own, first, *farther = [self.first(x), *vectors]
         return torch.cat([own[:, self._near], first[:, self._near], *farther], 1) * factor
 

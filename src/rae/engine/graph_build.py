@@ -339,7 +339,7 @@ def _all_kinds(job: BuildJob) -> tuple[str, ...]:
     known = KindCodes()
     for unit in range(len(job.description.units)):
         known.codes(pa.array(job.kinds(unit), pa.string()))
-    return tuple(known.sorted_names())
+    return tuple(sorted(known.names))
 
 
 def _assemble(job: BuildJob, folder: Path, ids: pa.Array, tasks: list[BuildTask], counts: Counts) -> Graph:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -65,7 +66,9 @@ def export(
     with shown(progress) as report:
         options = Options(force=force, weights=weights, units=units, progress=report)
         module = importlib.import_module(f"rae.export.{to}")
-        written: Written = module.write(opened, str(target), options if table is None else options.with_table(table))
+        written: Written = module.write(
+            opened, str(target), options if table is None else replace(options, table=table)
+        )
     return written
 
 

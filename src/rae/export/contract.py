@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +27,6 @@ class Options:
     weights: Weights | None = None  # of blocks; "": their own; None: vectors as they are
     units: str | None = None
     progress: Progress | None = None
-
-    def with_table(self, table: str) -> Options:
-        """The same with another table."""
-        return replace(self, table=table)
 
     def report(self, done: int, total: int) -> None:
         """Say how many rows are written."""

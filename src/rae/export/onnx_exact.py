@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 
-from rae.config import MEASURES, ExactConfig
+from rae.config import MEASURES
 from rae.export.onnx_graph import GraphBuilder
 from rae.model.actions import HOPS, Actions, far_weights
-from rae.model.channels import measure_names, mixed_channels, n_averaged, place_ways
+from rae.model.channels import measure_names, mixed_channels, n_averaged
 from rae.model.exact import ExactModel
-from rae.model.structure import WAVE_LEVELS, Structure, weighted_measures
+from rae.model.structure import WAVE_LEVELS, Structure, moments_read, weights_of_measures
 
 ALL = "all neighbours alike"
 
@@ -27,7 +26,7 @@ def exact_graphs(model: ExactModel) -> dict[str, GraphBuilder]:
         parts += _action_blocks(vectors, model)
     if model.structure is not None:
         _structure_rows(rows, model)
-        parts += [_place(vectors, model, model.structure), _around(vectors, model.config, model, model.structure)]
+        parts += [_place(vectors, model, model.structure), _around(vectors, model, model.structure)]
     named = ", ".join(f"{block.name} {block.start}..{block.stop - 1}" for block in model.blocks)
     vectors.output("vector", vectors.side_by_side(parts), model.width, f"the vector of a node; columns: {named}")
     return {"rows-1": rows, "": vectors}
@@ -71,27 +70,21 @@ def _waves(graph: GraphBuilder, measures: str, fitted: Structure, averaged: int)
 
 def _place(graph: GraphBuilder, model: ExactModel, fitted: Structure) -> str:
     names, averaged = _names(model), n_averaged(model.channels, model.weighted)
-    config = model.config
-    weights = weighted_measures(fitted.mean.new_ones((1, len(names))), config).numpy()[0]
-    parts, factors = (
-        [graph.input("measures", len(names), f"of each node, as rows-1 gives them: {', '.join(names)}")],
-        [weights],
-    )
-    read = f"of {', '.join(names[:averaged])}"
-    for k, weight in enumerate(config.level_weights, 1):
-        ways = place_ways(model.channels, model.weighted) if k == 1 else ((0, 0, ()),)
-        for number, (_, _, channels) in enumerate(ways):
-            suffix = f"{k}_channel_{number}" if channels else f"{k}"
-            along = f"along the channel {channels[0]}, by its weights" if channels else ALL
-            below = "measures" if k == 1 else f"mean_{k - 1}"
-            parts.append(
-                graph.input(f"mean_{suffix}", averaged, f"means of {below} over N(u), {along}; 0 without any; {read}")
-            )
-            factors.append(weight * weights[:averaged])
-            if k == 1:
-                about = f"their standard deviations over N(u), {along}; 0 without any"
-                parts.append(graph.input(f"deviation_{suffix}", averaged, about))
-                factors.append(weight * weights[:averaged])
+    weights = np.array(weights_of_measures(model.config, len(names)))
+    parts = [graph.input("measures", len(names), f"of each node, as rows-1 gives them: {', '.join(names)}")]
+    factors, read = [weights], f"of {', '.join(names[:averaged])}"
+    for part in moments_read(model.config, model.channels, model.weighted):
+        suffix, along = f"{part.level}", ALL
+        if part.channels:
+            suffix = f"{part.level}_channel_{1 + model.channels.index(part.channels[0])}"
+            along = f"along the channel {part.channels[0]}, by its weights"
+        below = "measures" if part.level == 1 else f"mean_{part.level - 1}"
+        if part.is_spread:
+            name, about = f"deviation_{suffix}", f"their standard deviations over N(u), {along}; 0 without any"
+        else:
+            name, about = f"mean_{suffix}", f"means of {below} over N(u), {along}; 0 without any; {read}"
+        parts.append(graph.input(name, averaged, about))
+        factors.append(part.weight * weights[:averaged])
     phi = graph.op("Mul", graph.side_by_side(parts), graph.constant(np.concatenate(factors)))
     center = graph.default(
         "center", fitted.center, "mean of φ over the graph (docs: how `place` is made); that of the fit if left out"
@@ -100,7 +93,7 @@ def _place(graph: GraphBuilder, model: ExactModel, fitted: Structure) -> str:
     return graph.op("MatMul", graph.op("Sub", phi, center), directions)
 
 
-def _around(graph: GraphBuilder, config: ExactConfig, model: ExactModel, fitted: Structure) -> str:
+def _around(graph: GraphBuilder, model: ExactModel, fitted: Structure) -> str:
     f = fitted.n_frequencies
     own = _waves(graph, "measures", fitted, n_averaged(model.channels, model.weighted))
     hops = [
@@ -111,7 +104,7 @@ def _around(graph: GraphBuilder, config: ExactConfig, model: ExactModel, fitted:
     ]
     near = np.arange(2 * f).reshape(2, f)[:, : f // 2].ravel()
     parts = [graph.columns(own, near), graph.columns(hops[0], near), *hops[1:]]
-    factor = model.structure_scale * config.around_scale / math.sqrt(3 * f)
+    factor = fitted.around_factor(model.config, model.structure_scale)
     return graph.op("Mul", graph.side_by_side(parts), graph.constant([factor]))
 
 

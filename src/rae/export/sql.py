@@ -18,7 +18,6 @@ from rae.run import Run
 from rae.storage.atomic import write_text
 from rae.version import __version__
 
-EXTRA = ""
 OLDEST = "1.3"  # of DuckDB: recursive queries with keys
 
 

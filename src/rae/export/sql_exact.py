@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +20,7 @@ from rae.model.channels import (
     n_measures,
 )
 from rae.model.exact import ExactModel
-from rae.model.structure import SMALLEST_DEVIATION, WAVE_LEVELS, Structure
+from rae.model.structure import SMALLEST_DEVIATION, WAVE_LEVELS, Structure, moments_read, weights_of_measures
 
 COUNTS = """\
 -- N(u) with ranks: nodes by degree, so that paths go through nodes of lower degree, and there are few
@@ -100,14 +99,13 @@ class Read:
 
 def statements(model: ExactModel, units: str) -> list[str]:
     """The statements that make the vectors of an exact model from a graph, and features where it reads some."""
-    out, parts = [], []
+    out, parts, read = [], [], Read(model.channels, model.weighted)
     if model.actions is not None:
         groups = mixed_channels(model.channels, model.weighted, model.config.mix)
-        weights = [Read(model.channels, model.weighted).weight(group) for group in groups]
+        weights = [read.weight(group) for group in groups]
         out += action_statements(model.actions, _feature_names(model), weights)
         parts += [("rae_actions", name) for name in BLOCKS]
     if model.structure is not None:
-        read = Read(model.channels, model.weighted)
         out += structure_statements(model.structure, model.config, model.structure_scale, units, read)
         parts += [("rae_place", "place"), ("rae_around", "around")]
     return [*out, sql.result(parts, model.width)]
@@ -209,7 +207,7 @@ FROM logs l, units u""",
 
 
 def _counted(config: ExactConfig, read: Read) -> str:
-    weights = [*config.measure_weights, *[config.channel_weight] * (len(read.names) - len(MEASURES))]
+    weights = weights_of_measures(config, len(read.names))
     weighted = ", ".join(
         f"{sql.number(weight)} * {name} AS {name}" for name, weight in zip(read.names, weights, strict=True)
     )
@@ -239,11 +237,10 @@ def _levels(config: ExactConfig, read: Read) -> list[str]:
 def _statistics(config: ExactConfig, read: Read) -> str:
     """φ as columns p0, p1, ..."""
     entries = [f"x.{name}" for name in read.names]
-    both = [*read.averaged, *(f"sd_{name}" for name in read.averaged)]
-    for k, weight in enumerate(config.level_weights, 1):
-        tables = ["m1", *(f"c{i}" for i in range(len(read.channels)))] if k == 1 else [f"m{k}"]
-        moments = both if k == 1 else read.averaged
-        entries += [f"{sql.number(weight)} * {table}.{name}" for table in tables for name in moments]
+    for part in moments_read(config, read.channels, read.weighted):
+        table = f"c{read.channels.index(part.channels[0])}" if part.channels else f"m{part.level}"
+        column = f"{table}.sd_" if part.is_spread else f"{table}."
+        entries += [f"{sql.number(part.weight)} * {column}{name}" for name in read.averaged]
     columns = [f"{entry} AS p{j}" for j, entry in enumerate(entries)]
     lines = ",\n  ".join(", ".join(columns[a : a + len(MEASURES)]) for a in range(0, len(columns), len(MEASURES)))
     joins = "".join(f" JOIN rae_mean_{k} m{k} USING (node)" for k in range(1, len(config.level_weights) + 1))
@@ -296,11 +293,12 @@ SELECT node, cos(COLUMNS('^a([0-9]+)$')) AS 'c\\1', sin(COLUMNS('^a([0-9]+)$')) 
         sql.means(f"rae_waves_{k}", f"rae_waves_{k - 1}", f"their means over neighbours, of those {k} edges away")
         for k in range(1, WAVE_LEVELS + 1)
     ]
-    factor = sql.number(scale * config.around_scale / math.sqrt(3 * f))
+    factor = sql.number(fitted.around_factor(config, scale))
     lists = []
     for k in range(WAVE_LEVELS + 1):
         count = f // 2 if k < 2 else f  # half of the frequencies are enough near the node
-        lists.append(sql.column_list([*sql.names("c", count, f"w{k}"), *sql.names("s", count, f"w{k}")]))
+        columns = [*sql.names("c", count, f"w{k}"), *sql.names("s", count, f"w{k}")]
+        lists.append(f"[{', '.join(columns)}]")
     joins = "".join(f" JOIN rae_waves_{k} w{k} USING (node)" for k in range(1, WAVE_LEVELS + 1))
     joined = "\n    || ".join(lists)
     around = sql.temporary(
@@ -324,7 +322,9 @@ def action_statements(fitted: Actions, names: Sequence[str], weights: Sequence[s
         *_projected(fitted, directions, own),
         *(hop for g, weight in enumerate(weights) for hop in _hops(g, weight)),
         _blocks(fitted, len(weights)),
-        _one_length(fitted) if fitted.words else _as_they_are(),
+        _one_length(fitted)
+        if fitted.words
+        else sql.temporary("rae_actions", "the blocks of the features", "FROM rae_blocks"),
     ]
 
 
@@ -431,10 +431,6 @@ def _with_center(center: Any, directions: Any, groups: int) -> Any:
     """The axes of each group of directions, then minus their product with its center, for the one of a row."""
     parts = zip(np.split(center, groups), np.split(directions, groups), strict=True)
     return np.vstack([row for c, d in parts for row in (d, -(c @ d)[None])])
-
-
-def _as_they_are() -> str:
-    return sql.temporary("rae_actions", "the blocks of the features", "FROM rae_blocks")
 
 
 def _one_length(fitted: Actions) -> str:

@@ -73,11 +73,6 @@ def names(prefix: str, count: int, table: str = "") -> list[str]:
     return [f"{table}.{prefix}{j}" if table else f"{prefix}{j}" for j in range(count)]
 
 
-def column_list(columns: Sequence[str]) -> str:
-    """Columns as one list."""
-    return f"[{', '.join(columns)}]"
-
-
 def all_columns(prefix: str) -> str:
     """All columns of this prefix as one list, in their order.
 

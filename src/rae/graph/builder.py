@@ -77,7 +77,7 @@ class _Values:
 
     @property
     def names(self) -> tuple[str, ...]:
-        return channel_names(self.values.directions, self.kinds.sorted_names())
+        return channel_names(self.values.directions, sorted(self.kinds.names))
 
     def finish(self) -> EdgeWeights:
         """What the writer of rows needs."""

@@ -257,10 +257,6 @@ class KindCodes:
         out[order] = np.arange(len(order))
         return out
 
-    def sorted_names(self) -> list[str]:
-        """The kinds, ascending."""
-        return sorted(self.names)
-
 
 def kind_column(column: Any) -> pa.Array:
     """A column of kinds as text; whole numbers, truth values and dates are written out, other numbers refused."""

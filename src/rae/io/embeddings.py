@@ -20,7 +20,7 @@ from rae.errors import FeatureError, FileError, GraphError
 from rae.graph.ids import id_array, is_text
 from rae.io.features import list_matrix, read_features
 from rae.io.files import File, file_errors
-from rae.io.tables import ArrowTable, open_table, read_ids
+from rae.io.tables import ArrowTable, Table, open_table, read_ids
 from rae.storage.atomic import atomic_path
 from rae.storage.documents import expect, parse_json
 
@@ -165,19 +165,13 @@ def rounded(z: Any, kind: np.dtype[Any]) -> Any:
 
 def embeddings_model(path: str | os.PathLike[str]) -> str | None:
     """The checksum of the model of these embeddings, None if it is not in the file."""
-    table = open_table(path)
-    if not isinstance(table, ArrowTable):
-        return None
-    model = _file_header(path, table).get("model")
+    model = _file_header(path, open_table(path)).get("model")
     return model if isinstance(model, str) else None
 
 
 def embeddings_blocks(path: str | os.PathLike[str]) -> tuple[Block, ...]:
     """The named blocks of these embeddings, none if they are not in the file."""
-    table = open_table(path)
-    if not isinstance(table, ArrowTable):
-        return ()
-    records = _file_header(path, table).get("blocks", [])
+    records = _file_header(path, open_table(path)).get("blocks", [])
     try:
         return blocks_from(records, embeddings_width(Path(path))) if records else ()
     except (TypeError, ValueError):
@@ -188,20 +182,25 @@ def embeddings_width(z: Any) -> int:
     """Columns of a matrix of embeddings, or of the vectors in a Parquet file of them."""
     if not isinstance(z, Path):
         return int(z.shape[1])
-    table = open_table(z)
-    kind = table.schema.field("embedding").type if isinstance(table, ArrowTable) and _are_columns(table) else None
-    if kind is None or not pa.types.is_fixed_size_list(kind):
-        raise _not_embeddings(z, table.names)
+    kind = _kind_of_vectors(z)
+    if not pa.types.is_fixed_size_list(kind):
+        raise _not_embeddings(z, open_table(z).names)
     return int(kind.list_size)
 
 
 def embeddings_dtype(path: str | os.PathLike[str]) -> str:
     """The precision of the vectors in a Parquet file of embeddings: "float32" or "float16"."""
+    kind = _kind_of_vectors(path)
+    return "float16" if pa.types.is_float16(kind.value_type) else "float32"
+
+
+def _kind_of_vectors(path: str | os.PathLike[str]) -> pa.DataType:
+    """The type of the vectors of an Arrow table: lists, whatever their lengths."""
     table = open_table(path)
     kind = table.schema.field("embedding").type if isinstance(table, ArrowTable) and _are_columns(table) else None
     if kind is None or not (pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind)):
         raise _not_embeddings(path, table.names)
-    return "float16" if pa.types.is_float16(kind.value_type) else "float32"
+    return kind
 
 
 def read_embeddings(path: str | os.PathLike[str]) -> tuple[pa.Array, Floats]:
@@ -310,8 +309,10 @@ def _are_columns(table: ArrowTable) -> bool:
     return table.names.count("id") == table.names.count("embedding") == 1
 
 
-def _file_header(path: str | os.PathLike[str], table: ArrowTable) -> dict[str, Any]:
-    """The metadata that rae writes, with the format version; damaged metadata is refused."""
+def _file_header(path: str | os.PathLike[str], table: Table) -> dict[str, Any]:
+    """The metadata that rae writes, with the format version; text has none, and damaged metadata is refused."""
+    if not isinstance(table, ArrowTable):
+        return {}
     try:
         header = parse_json((table.schema.metadata or {}).get(b"rae", b"{}"))
         expect(header, {"format?": int, "model?": str})

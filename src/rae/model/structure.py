@@ -13,9 +13,10 @@ the measures on a node and around it, for readers that learn weights.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -94,6 +95,10 @@ class Structure:
     def around_width(self) -> int:
         """Columns of `around`: cosine and sine, half of them near the node, all of them two and three edges away."""
         return 6 * self.n_frequencies
+
+    def around_factor(self, config: ExactConfig, scale: float) -> float:
+        """What cosines and sines are multiplied by in `around`."""
+        return scale * config.around_scale / math.sqrt(3 * self.n_frequencies)
 
     @property
     def is_collapsed(self) -> bool:
@@ -203,13 +208,34 @@ def _bytes(unit: Sequence[Tensor]) -> bytes:
 def n_statistics(config: ExactConfig, channels: Sequence[str] = (), weighted: bool = False) -> int:
     """Columns of the statistics: own measures, moments of neighbours along every way, farther means."""
     k, averaged = n_measures(channels, weighted), n_averaged(channels, weighted)
-    return k + averaged * (2 * len(place_ways(channels, weighted)) + len(config.level_weights) - 1)
+    return k + averaged * len(moments_read(config, channels, weighted))
+
+
+class Moments(NamedTuple):
+    """Means, or deviations, of the averaged measures over what is so many edges away, and their weight."""
+
+    level: int
+    channels: tuple[str, ...]  # along which they are taken; () is all edges alike
+    is_spread: bool
+    weight: float
+
+
+def moments_read(config: ExactConfig, channels: Sequence[str] = (), weighted: bool = False) -> list[Moments]:
+    """What comes after the own measures among the statistics, in its order."""
+    near, farther = config.level_weights[0], list(enumerate(config.level_weights[1:], 2))
+    ways = [way.channels for way in place_ways(channels, weighted)]
+    first = [Moments(1, along, is_spread, near) for along in ways for is_spread in (False, True)]
+    return [*first, *(Moments(level, (), False, weight) for level, weight in farther)]
+
+
+def weights_of_measures(config: ExactConfig, count: int) -> list[float]:
+    """How much each of so many measures counts in `place`."""
+    return [*config.measure_weights, *[config.channel_weight] * (count - len(MEASURES))]
 
 
 def weighted_measures(own: Tensor, config: ExactConfig) -> Tensor:
     """The measures as `place` counts them.  (n, k) -> (n, k)"""
-    more = own.shape[1] - len(MEASURES)
-    return own * own.new_tensor([*config.measure_weights, *[config.channel_weight] * more])
+    return own * own.new_tensor(weights_of_measures(config, own.shape[1]))
 
 
 def weighted_levels(levels: list[Tensor], config: ExactConfig) -> Tensor:

@@ -24,24 +24,23 @@ AT_ONCE = 1_024  # rows that the index learns while readers wait
 class Neighbors:
     """Vectors, as distances see them, and how to search them. Distances are exact; the index says which to compare."""
 
-    def __init__(self, vectors: Rows, method: str = "auto") -> None:
+    def __init__(self, vectors: Rows) -> None:
         """The vectors with an index, unless they are few or faiss is not installed.  (n, d)"""
         self.vectors = vectors
-        self.index = self._index(method)
+        self.index = self._index()
         if self.index.method == "approximate":
             self.index.get_ready_to_change()
         self._sums, self._squares = _sums(self.vectors.now)
 
-    def _index(self, method: str) -> Index:
+    def _index(self) -> Index:
         now = self.vectors.now
-        if method != "auto":
-            return Index(now, method=method, wanted=RECALL)
-        method = "exact" if len(now) <= EXACT_ROWS else "approximate"
-        try:
-            return self._index(method)
-        except MissingExtraError as error:
-            log.warning("look-alikes of %s nodes are searched one by one, which is slow: %s", f"{len(now):,}", error)
-            return self._index("exact")
+        if len(now) > EXACT_ROWS:
+            try:
+                return Index(now, method="approximate", wanted=RECALL)
+            except MissingExtraError as error:
+                words = "look-alikes of %s nodes are searched one by one, which is slow: %s"
+                log.warning(words, f"{len(now):,}", error)
+        return Index(now, method="exact")
 
     @property
     def scale(self) -> Scale:
