@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -139,18 +139,34 @@ def text_width() -> int:
     return max(MIN_WIDTH, min(MAX_WIDTH, terminal_width(sys.stdout)))
 
 
+def wrapped(sentences: Iterable[str]) -> list[str]:
+    """The lines of sentences, each from the margin on."""
+    return [line for text in sentences for line in textwrap.wrap(text, text_width(), subsequent_indent="  ")]
+
+
 # ------------------------------------------------------------------------------------ files
 
 
-def write_table_to(out: str, table: Any) -> str:
-    """Write an Arrow table to a Parquet file, atomically; what to say of it."""
+def write_table_of(result: Any, out: str | None, data: dict[str, Any]) -> str:
+    """Write the table of a result to a Parquet file where one is named, and note it in `data`; what to say of it."""
+    if not out:
+        return ""
     import pyarrow.parquet as pq
 
     from rae.storage.atomic import atomic_path
 
+    table = result.table
     with atomic_path(out) as temporary:
         pq.write_table(table, temporary)
-    return f"written  {out} ({', '.join(table.column_names)})"
+    data["out"] = out
+    return f"\n\nwritten  {out} ({', '.join(table.column_names)})"
+
+
+def check_table(out: str | None, *, force: bool) -> None:
+    """Refuse a table that would be no Parquet file, or that is there."""
+    if out:
+        check_suffix(Path(out))
+        check_free(Path(out), force=force)
 
 
 def check_suffix(target: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,12 +10,13 @@ import click
 from rae.cli.console import (
     Console,
     check_free,
-    check_suffix,
+    check_table,
     columns,
     global_options,
     shorten,
     text_width,
-    write_table_to,
+    wrapped,
+    write_table_of,
 )
 from rae.cli.roles import comparison_table
 from rae.errors import FileError
@@ -91,16 +91,13 @@ def drift(
     console.use_threads()
     if page and Path(page).suffix.lower() not in (".html", ".htm"):
         raise FileError(f"--page must end in .html, got {page}")
-    if out:
-        check_suffix(Path(out))
-    for target in filter(None, (page, out)):
-        check_free(Path(target), force=force, flag="--page" if target == page else "--out")
+    if page:
+        check_free(Path(page), force=force, flag="--page")
+    check_table(out, force=force)
     with console.progress() as progress:
         found = Run.open(run).drift(other, progress=progress or False, **asked)
     text, data = _as_text(found), {"run": run, "other": other, **found.as_dict()}
-    if out:
-        text += f"\n\n{write_table_to(out, found.table)}"
-        data["out"] = out
+    text += write_table_of(found, out, data)
     if page:
         found.write_page(
             page, title=f"{Path(run).name} and {Path(other).name}" if other else Path(run).name, force=force
@@ -111,9 +108,8 @@ def drift(
 
 def _as_text(found: Drift) -> str:
     """The sentences, a line per role, and the alarms."""
-    facts, width = found.as_dict(), text_width()
-    told = [line for text in found.sentences() for line in textwrap.wrap(text, width, subsequent_indent="  ")]
-    lines = [*told, "", comparison_table(found.comparison, facts)]
+    facts = found.as_dict()
+    lines = [*wrapped(found.sentences()), "", comparison_table(found.comparison, facts)]
     if facts["alarms"]:
         rows = [(shorten(str(a.get("name", a["id"])), text_width() - ROOM), _alarm(a)) for a in facts["alarms"][:SHOWN]]
         lines += ["", "moved more than noise explains", columns(rows, indent="  ")]

@@ -135,8 +135,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _exit_code(argv: Sequence[str] | None, interrupts: Interrupts) -> int:
     """The exit code of a call that ends by itself, an error printed."""
     console = Console()
+    arguments = list(sys.argv[1:] if argv is None else argv)
     try:
-        with _log_to_stderr(console), app.make_context("rae", _arguments(argv), obj=console) as ctx:
+        with _log_to_stderr(console), app.make_context("rae", arguments or ["--help"], obj=console) as ctx:
             app.invoke(ctx)
         sys.stdout.flush()
     except click.exceptions.Exit as done:
@@ -163,11 +164,6 @@ def _failure(error: Exception, console: Console) -> int:
         return _say(f"error: {printable(_os_sentence(error))}", USER_ERROR)
     text = "".join(traceback.format_exception(error))
     return _say(f"{text}\nThis is a bug in rae, not your mistake: please report it with the lines above.", BUG)
-
-
-def _arguments(argv: Sequence[str] | None) -> list[str]:
-    given = list(sys.argv[1:] if argv is None else argv)
-    return given or ["--help"]
 
 
 def _say(text: str, code: int) -> int:

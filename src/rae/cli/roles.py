@@ -15,13 +15,14 @@ from rae.cli.console import (
     Console,
     check_free,
     check_suffix,
+    check_table,
     columns,
     global_options,
     shorten,
     size,
     text_table,
     text_width,
-    write_table_to,
+    write_table_of,
 )
 from rae.cli.options import cluster_options, weights_option
 from rae.errors import RunError
@@ -213,34 +214,23 @@ def _compare(run: Run, fitted: Roles, other: str, out: str | None, console: Cons
     from rae.roles.compare import compare
     from rae.run import open_vectors
 
-    if out:
-        check_suffix(Path(out))
+    check_table(out, force=force)
     vectors = open_vectors(other)
     fitted.check_model(vectors.model_checksum, other)
-    if out:
-        check_free(Path(out), force=force)
     ids, z = run.embeddings()
     comparison = compare(fitted, ids, z, *vectors.embeddings())
     data = comparison.as_dict()
     text = comparison_table(comparison, data)
-    if out:
-        text += f"\n\n{write_table_to(out, comparison.table)}"
-        data["out"] = out
-    console.result(text, data)
+    console.result(text + write_table_of(comparison, out, data), data)
 
 
 def _show_reliability(run: Run, out: str | None, console: Console, *, force: bool) -> None:
     """Show how sure the roles of a run are, and write it for every node."""
-    if out:
-        check_suffix(Path(out))
-        check_free(Path(out), force=force)
+    check_table(out, force=force)
     with console.progress() as progress:
         reliability = run.reliability(progress=progress or False)
-    data, text = reliability.as_dict(), str(reliability)
-    if out:
-        text += f"\n\n{write_table_to(out, reliability.table)}"
-        data["out"] = out
-    console.result(text, data)
+    data = reliability.as_dict()
+    console.result(f"{reliability}{write_table_of(reliability, out, data)}", data)
 
 
 # ------------------------------------------------------------------------------------ text

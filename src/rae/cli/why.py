@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import textwrap
-
 import click
 
-from rae.cli.console import Console, global_options, text_width
+from rae.cli.console import Console, global_options, wrapped
 from rae.cli.similar import NegativeIds, as_given
 
 
@@ -43,5 +41,4 @@ def why(console: Console, run: str, id: str, to: int | None, most_edges: int) ->
 
     console.use_threads()
     reasons = Run.open(run).why(id, to=to, most_edges=most_edges)
-    lines = [line for text in reasons.sentences() for line in textwrap.wrap(text, text_width(), subsequent_indent="  ")]
-    console.result("\n".join(lines), reasons.as_dict())
+    console.result("\n".join(wrapped(reasons.sentences())), reasons.as_dict())

@@ -84,9 +84,9 @@ def embed(
     return out
 
 
-def stream(models: Mapping[str, Model], *, report: Report | None = None) -> Generator[Floats, None, None]:
+def stream(models: Mapping[str, Model]) -> Generator[Floats, None, None]:
     """The vectors of all nodes, a part at a time; the next is computed while one is used, and then overwritten."""
-    return run_job(memory_job(models), report=report)
+    return run_job(memory_job(models))
 
 
 def embed_to(

@@ -33,7 +33,8 @@ def structure_models(
     ways = place_ways(channels, graph.weighted)
     near = [MomentLevel(n, spread=n, maps=place.first, along=ways), MomentLevel(n, maps=partial(_first_columns, n))]
     far = [MomentLevel(n) for _ in config.level_weights]
-    waved = [MomentLevel(around.columns_per_level, maps=around.first if k == 0 else None) for k in range(WAVE_LEVELS)]
+    width = 2 * fitted.n_frequencies  # cosine and sine of each
+    waved = [MomentLevel(width, maps=around.first if k == 0 else None) for k in range(WAVE_LEVELS)]
     return {
         "place": Model(reads, [*near, *far][: len(config.level_weights)], digest, place),
         "around": Model(reads, waved, digest, around),
@@ -216,11 +217,6 @@ class Around:
     @property
     def width(self) -> int:
         return self.fitted.around_width
-
-    @property
-    def columns_per_level(self) -> int:
-        """Cosine and sine of every frequency."""
-        return 2 * self.fitted.n_frequencies
 
     @cached_property
     def _waves(self) -> tuple[Tensor, Tensor]:

@@ -21,7 +21,7 @@ from rae.graph import Graph
 from rae.model.channels import Way, sum_of_channels
 from rae.model.encoder import Encoder, Level
 from rae.model.sampling import Block, inference_key, sample_neighbors
-from rae.ops.dense import at_least
+from rae.ops.dense import at_least_four
 from rae.storage.parts import digest_of
 
 RowSet = tuple[int, int] | np.ndarray[Any, Any]  # rows a..b, or the rows that an index names
@@ -124,10 +124,10 @@ class EncoderLevel:
     def before(self, x: Any) -> Tensor:
         if not isinstance(x, np.ndarray | Tensor):
             return self.level.before(x)  # a sparse matrix
-        return self.level.before(at_least(as_rows(x)).to(self.device))[: len(x)]
+        return self.level.before(at_least_four(as_rows(x)).to(self.device))[: len(x)]
 
     def after(self, means: Tensor) -> Tensor:
-        return self.level.after(at_least(means).to(self.device), self.maps_rows)[: len(means)]
+        return self.level.after(at_least_four(means).to(self.device), self.maps_rows)[: len(means)]
 
 
 def encoder_models(encoders: Mapping[str, Encoder], features: Features) -> dict[str, Model]:

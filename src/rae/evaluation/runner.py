@@ -20,6 +20,7 @@ from rae.errors import Argument, CollapseWarning, RaeError
 from rae.evaluation import data
 from rae.evaluation.ledger import RUN_DATE, SCORE_KEYS, Ledger, Line, identity, provenance, run_date
 from rae.evaluation.table_spec import Effort, Scores, Table, Work
+from rae.memory import number_in
 
 Progress = Callable[[str, int, int, dict[str, float]], None]
 
@@ -229,10 +230,8 @@ def _reset_peak() -> None:
 
 def _peak_mb() -> float:
     """The peak of this process's resident memory since the reset; 0 where the system does not say."""
-    with contextlib.suppress(OSError):
-        for text in _STATUS.read_text(encoding="ascii", errors="replace").splitlines():
-            if text.startswith("VmHWM:"):
-                return round(int(text.split()[1]) / 1000, 1)
+    if (kilobytes := number_in(_STATUS, r"VmHWM:\s+(\d+)")) is not None:
+        return round(kilobytes / 1000, 1)
     try:
         import resource
     except ImportError:  # Windows

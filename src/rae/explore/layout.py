@@ -23,20 +23,20 @@ RANK_SHARE = 0.6  # of a coordinate: how far empty space is shortened
 SMALL, FEW_ROUNDS, MANY_ROUNDS = 10_000, 200, 500
 
 
-def map_positions(z: Floats, neighbors: Ints, distance: Floats, *, seed: int = 0) -> Floats:
+def map_positions(z: Floats, neighbors: Ints, distance: Floats) -> Floats:
     """A position for every node, x from 0 to 1 and y from 0 to HEIGHT.  (n, d), (n, k), (n, k) -> (n, 2)"""
     n = len(z)
-    start = principal_axes(z, seed)
+    start = principal_axes(z)
     if n < 4 or not start.any():
         return shorten_gaps(start)
     edges = attraction(neighbors, distance)
     rounds = MANY_ROUNDS if n <= SMALL else FEW_ROUNDS
     strong = edges.data >= edges.data.max() / rounds
     heads, tails, interval = edges.row[strong], edges.col[strong], edges.data.max() / edges.data[strong]
-    return shorten_gaps(optimize_layout(start, heads, tails, interval, rounds, key(seed, "layout")))
+    return shorten_gaps(optimize_layout(start, heads, tails, interval, rounds, key(0, "layout")))
 
 
-def principal_axes(z: Floats, seed: int = 0) -> Floats:
+def principal_axes(z: Floats) -> Floats:
     """The two principal components, within -10..10, with a little noise that separates equal vectors.
 
     Zeros where all vectors are equal.  (n, d) -> (n, 2)
@@ -50,7 +50,7 @@ def principal_axes(z: Floats, seed: int = 0) -> Floats:
     largest = np.abs(components).max()
     if largest < 1e-6:
         return np.zeros_like(components)
-    return np.asarray(10 * components / largest + jitter(len(z), key(seed, "grain")), np.float32)
+    return np.asarray(10 * components / largest + jitter(len(z), key(0, "grain")), np.float32)
 
 
 def attraction(neighbors: Ints, distance: Floats) -> sp.coo_array:

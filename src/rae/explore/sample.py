@@ -14,7 +14,7 @@ Ints = np.ndarray[Any, np.dtype[np.integer[Any]]]
 LEAST_PER_ROLE = 300  # nodes of each role in a sample, if it has them
 
 
-def map_rows(role: Ints, prototypes: Iterable[int], most: int, *, seed: int = 0) -> Ints:
+def map_rows(role: Ints, prototypes: Iterable[int], most: int) -> Ints:
     """The rows on the map, ascending: every node up to `most`, else a sample stratified by role.
 
     Each role has a minimum and a share of the rest, so that a rare role is on the map too; its prototypes
@@ -26,7 +26,7 @@ def map_rows(role: Ints, prototypes: Iterable[int], most: int, *, seed: int = 0)
     sizes = np.bincount(role)
     least = min(LEAST_PER_ROLE, most // (2 * len(sizes)))
     quota = np.minimum(sizes, least + (most - least * len(sizes)) * sizes // n)
-    order = generator(seed, "sample").permutation(n)
+    order = generator(0, "sample").permutation(n)
     first = np.asarray(sorted(set(prototypes)), np.int64)
     order = np.concatenate([first, order[~np.isin(order, first)]])
     by_role = order[np.argsort(role[order], kind="stable")]

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rae.errors import Argument, ConfigError, GraphError
+from rae.errors import Argument, ConfigError, GraphError, one_line
 from rae.graph.ids import is_text, usable
 from rae.reading import EdgeOptions
 
@@ -196,7 +196,7 @@ def _doubles(column: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
         try:
             column = pa.chunked_array(column) if hasattr(column, "__arrow_c_stream__") else pa.array(column)
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-            reason = str(error).strip().split("\n")[0]
+            reason = one_line(error)
             raise GraphError(Argument("weight"), f" must hold one number per edge ({reason})") from None
     kind = column.type
     if pa.types.is_dictionary(kind):
@@ -264,7 +264,7 @@ def kind_column(column: Any) -> pa.Array:
         try:
             column = pa.chunked_array(column) if hasattr(column, "__arrow_c_stream__") else pa.array(list(column))
         except (pa.ArrowException, TypeError, ValueError) as error:
-            reason = str(error).strip().split("\n")[0]
+            reason = one_line(error)
             raise GraphError(Argument("kind"), f" must hold one word per edge ({reason})") from None
     column = usable(column)
     kind = column.type

@@ -61,17 +61,12 @@ def write_graph(path: str | os.PathLike[str], graph: Graph) -> None:
     (folder / INFO).unlink(missing_ok=True)  # until it is back, the folder is incomplete
     write_array(folder / OFFSETS, graph.offsets)
     write_array(folder / TARGETS, graph.targets)
-    remove_channels(folder)
+    for file in folder.glob("channel-*.npy"):  # of a graph that was here
+        file.unlink()
     for number, array in enumerate(graph.channels.values()):
         write_array(folder / channel_file(number), array)
     write_ids(folder / IDS, graph.id_column)
     write_info(folder, graph.counts, channels=tuple(graph.channels), weighted=graph.weighted, doubled=graph.doubled)
-
-
-def remove_channels(folder: Path) -> None:
-    """Remove the channels of a graph that was in this folder."""
-    for file in folder.glob("channel-*.npy"):
-        file.unlink()
 
 
 def write_ids(path: Path, ids: pa.Array) -> None:

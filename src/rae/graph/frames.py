@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from rae.errors import FeatureError, GraphError, needed_library
+from rae.errors import FeatureError, GraphError, needed_library, one_line
 from rae.graph.column_names import ID, like_an_id, usual
 from rae.graph.ids import id_array
 
@@ -24,7 +24,7 @@ def as_table(df: Any) -> pa.Table:
     try:
         table = pa.table(df) if hasattr(df, "__arrow_c_stream__") else _exchanged(df)
     except (pa.ArrowException, ValueError, TypeError, NotImplementedError, RuntimeError) as error:
-        reason = str(error).strip().split("\n")[0]
+        reason = one_line(error)
         raise GraphError(f"the table has a column that Arrow cannot hold ({reason}); mend it or leave it out") from None
     if table is None:
         raise GraphError(f"expected a data frame (pandas, polars, Arrow, DuckDB, ...), got {type(df).__name__}")

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rae.errors import GraphError
+from rae.errors import GraphError, one_line
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -235,7 +235,7 @@ def _arrow(values: Any) -> pa.Array | pa.ChunkedArray:
 def _refusal(error: Exception) -> GraphError:
     if isinstance(error, UnicodeEncodeError | UnicodeDecodeError):
         return GraphError(f"ids that are text must be valid Unicode ({error.reason}); mend or drop them")
-    reason = str(error).strip().split("\n")[0]
+    reason = one_line(error)
     return GraphError(
         f"ids must be all of one kind that Arrow can hold (whole numbers below 2**64, text, ...): {reason}; "
         "turn them into text first, e.g. with map(str, ids)"

@@ -180,9 +180,9 @@ def _dropping(share: float) -> tuple[int, float]:
     return min(round(share * 2**32), 2**32 - 1), float(np.float32(1 / (1 - share)))
 
 
-def at_least(rows: Tensor, least: int = 4) -> Tensor:
-    """The rows, filled up with zeros: products of very few rows round in another way than those of many."""
-    return rows if len(rows) >= least else torch.nn.functional.pad(rows, (0, 0, 0, least - len(rows)))
+def at_least_four(rows: Tensor) -> Tensor:
+    """The rows, filled up with zeros to four: products of very few rows round in another way than those of many."""
+    return rows if len(rows) >= 4 else torch.nn.functional.pad(rows, (0, 0, 0, 4 - len(rows)))
 
 
 def row_product(rows: Tensor, weight: Tensor) -> Tensor:
@@ -193,4 +193,4 @@ def row_product(rows: Tensor, weight: Tensor) -> Tensor:
     """
     n, width = len(rows), weight.shape[1]
     wide = weight if width % REGISTER == 0 else torch.nn.functional.pad(weight, (0, -width % REGISTER))
-    return (at_least(rows) @ wide)[:n, :width]
+    return (at_least_four(rows) @ wide)[:n, :width]

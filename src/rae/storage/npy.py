@@ -102,12 +102,12 @@ def write_matrix(folder: Path, matrix: Any) -> Path:
     return folder / SPARSE
 
 
-def create_array(path: Path, shape: tuple[int, ...], dtype: Any = np.float32) -> np.memmap[Any, Any]:
-    """A new .npy file, mapped to be written; OSError where the disk has no room for all of it.
+def create_array(path: Path, shape: tuple[int, ...]) -> np.memmap[Any, Any]:
+    """A new .npy file of float32, mapped to be written; OSError where the disk has no room for all of it.
 
     The room is taken at once: a mapped file that the disk cannot hold would end the process when it is written to.
     """
-    out: Any = np.lib.format.open_memmap(path, "w+", dtype, shape)
+    out: Any = np.lib.format.open_memmap(path, "w+", np.float32, shape)
     if hasattr(os, "posix_fallocate") and out.nbytes:
         with path.open("rb+") as file:
             os.posix_fallocate(file.fileno(), 0, file.seek(0, 2))
