@@ -349,7 +349,7 @@ def test_new_nodes_and_updates_come_between_the_trials_of_a_reason(run, answers,
     assert answers.now.number > 3
     assert (again.role, len(again.measured["neighbours"])) == (told.role, len(told.measured["neighbours"]))
     assert again.measured["change"] is not None
-    live = answers._embeds.__dict__["_live"][1]
+    live = answers._embeds._kept.tables.live
     answers.embed(["u1"])
     full = Run.open(run.path)
     expected = full.model().transform(full.graph(), units="fit")
@@ -366,10 +366,10 @@ def test_new_nodes_and_updates_come_between_the_trials_of_a_reason(run, answers,
 
 def test_a_refused_update_does_not_make_the_next_one_slow(answers):
     answers.edges(added=[["u1", "u300"]])
-    live = answers.run.__dict__["_live"][1]
+    live = answers.run._kept.tables.live
     with pytest.raises(GraphError):
         answers.edges(removed=[["u1", "zz"]])
-    assert answers.run.__dict__["_live"][1] is live
+    assert answers.run._kept.tables.live is live
 
 
 def test_a_run_without_roles_or_without_a_graph_says_so(tmp_path):
@@ -472,8 +472,8 @@ def test_updates_between_the_parts_of_a_fold_give_what_a_full_pass_does(how, tmp
         model, graph, features = again.model(), again.graph(), again.features()
         expected = model.transform(graph, features, units="fit")
         assert np.array_equal(again.embeddings()[1], expected)
-        assert np.array_equal(answers.run.__dict__["_live"][1].vectors((0, graph.n_nodes)), expected)
-        assert np.array_equal(answers._embeds.__dict__["_live"][1].vectors((0, graph.n_nodes)), expected)
+        assert np.array_equal(answers.run._kept.tables.live.vectors((0, graph.n_nodes)), expected)
+        assert np.array_equal(answers._embeds._kept.tables.live.vectors((0, graph.n_nodes)), expected)
         assert np.array_equal(again.role_table()[1], again.roles().assign(expected).labels)
         for present in (answers.now, reader):
             same_present(present, Present(Run.open(run.path)))

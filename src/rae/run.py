@@ -22,8 +22,8 @@ import logging
 import platform
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -58,6 +58,7 @@ if TYPE_CHECKING:
 
     from rae.blocks import Block, Weights
     from rae.drift import Drift
+    from rae.edits import EdgeForm
     from rae.estimator import RAE
     from rae.features import Matrix
     from rae.graph import Graph
@@ -68,7 +69,7 @@ if TYPE_CHECKING:
     from rae.roles.cards import Card
     from rae.search import Similar
     from rae.stability import Reliability
-    from rae.updater import Updated
+    from rae.updater import KeptTables, Updated
 
     class Written(Protocol):
         """What an export wrote: the kind of target, where, rows of vectors, files, and notes."""
@@ -95,12 +96,24 @@ STAGES = ("read", "fit", "embed")
 LIBRARIES = ("numpy", "scipy", "pyarrow", "torch", "safetensors", "scikit-learn")
 
 
+@dataclass
+class _Kept:
+    """What a run keeps in memory from one update, or one new node, to the next."""
+
+    tables: KeptTables | None = None
+    roles: Sequence[Any] | None = None  # role, confidence and membership of every node
+    form: EdgeForm | None = None
+    unfinished: str | None = None  # the name of a base that is being written
+    is_alone: bool = False  # whether this object holds the lock of updates
+
+
 @dataclass(frozen=True)
 class Run:
     """A complete run folder: its path and the contents of run.json."""
 
     path: Path
     info: dict[str, Any]
+    _kept: _Kept = field(default_factory=_Kept, init=False, repr=False, compare=False)
 
     @classmethod
     def open(cls, path: str | Path) -> Run:
@@ -355,11 +368,11 @@ class Run:
 
         refuse_lean(self)
         with self._updates.alone():
-            self.__dict__["_is_alone"] = True
+            self._kept.is_alone = True
             try:
                 yield
             finally:
-                del self.__dict__["_is_alone"]
+                self._kept.is_alone = False
 
     def fold(self, *, progress: Asked = None) -> None:
         """Write what is current to embeddings.parquet and graph/, which are not there while the log has updates."""
@@ -385,7 +398,7 @@ class Run:
         """
         from rae.updater import embed_new, refuse_lean
 
-        if "_live" not in self.__dict__:
+        if self._kept.tables is None:
             refuse_lean(self)
         values = node, neighbours, features, weights, directions, kinds
         vector: np.ndarray[Any, Any] = self._as_it_is(lambda _: embed_new(self, *values))
@@ -569,7 +582,7 @@ class Run:
 
         A run without a folder of updates has none, and a killed call leaves none there.
         """
-        free = "_is_alone" in self.__dict__ or not self._updates.folder.is_dir()
+        free = self._kept.is_alone or not self._updates.folder.is_dir()
         with contextlib.nullcontext() if free else self._updates.alone():
             yield
 

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -76,19 +76,27 @@ class Updated:
         )
 
 
+class KeptTables(NamedTuple):
+    """The tables of a run in memory, the state that they are of, and the ids of nodes that came after their base."""
+
+    state: State | None
+    live: Live
+    later_ids: pa.Array
+
+
 def update_run(
     run: Any, added: Any, removed: Any, features: Any, reading: Reading, fold: bool | None, progress: Progress | None
 ) -> Updated:
     """Update a run and say what changed; see `Run.update`."""
     began = time.perf_counter()
-    folder = UpdateFolder(run.path, run.__dict__.get("_unfinished"))
+    folder = UpdateFolder(run.path, run._kept.unfinished)
     began_to_change = False
-    with contextlib.nullcontext() if "_is_alone" in run.__dict__ else folder.alone():
+    with contextlib.nullcontext() if run._kept.is_alone else folder.alone():
         try:
             state = _prepared(run, folder, progress)
             live = _current_live(run, folder, state)
             graph = live.base if live is not None else folder.graph(state)
-            ids = Ids(graph, _later_ids(run) if live is not None else graph.id_column.slice(0, 0))
+            ids = Ids(graph, run._kept.tables.later_ids if live is not None else graph.id_column.slice(0, 0))
             rows = EditedRows.of(graph, graph.n_nodes) if live is None else live.rows
             model, record = run.model(), run.info.get("reading", {})
             form = EdgeForm.of(graph, reading, record)
@@ -117,8 +125,7 @@ def update_run(
                 done = _update_live(run, folder, state, live, ids, edits, out, fold, progress)
         except BaseException:
             if began_to_change:  # what is kept in memory may be of a state that is none
-                run.__dict__.pop("_live", None)
-                run.__dict__.pop("_roles", None)
+                run._kept.tables = run._kept.roles = None
             raise
     return replace(done, seconds=time.perf_counter() - began)
 
@@ -156,9 +163,9 @@ def _update_live(
             "roles": roles,
         }
         later = folder.append(state, changes, live, new, counts_of(live.rows.degrees[: live.n_nodes]))
-        if roles is not None and "_roles" in run.__dict__:
-            run.__dict__["_roles"] = with_rows(run.__dict__["_roles"], live.n_nodes, [roles])
-        run.__dict__["_live"] = later, live, column.slice(live.base.n_nodes)
+        if roles is not None and run._kept.roles is not None:
+            run._kept.roles = with_rows(run._kept.roles, live.n_nodes, [roles])
+        run._kept.tables = KeptTables(later, live, column.slice(live.base.n_nodes))
     moved = column if changes.in_full else column.take(pa.array(rows))
     return replace(out, number=state.number + 1, moved=moved, in_full=changes.in_full, folded=bool(fold))
 
@@ -171,8 +178,10 @@ def embed_new(
     state = folder.state()
     live = _current_live(run, folder, state)
     model = run.model_kept
-    later = _later_ids(run) if live is not None else None
-    ids = Ids(live.base, later) if live is not None else Ids(graph := run.graph(), graph.id_column.slice(0, 0))
+    if live is not None:
+        ids = Ids(live.base, run._kept.tables.later_ids)
+    else:
+        ids = Ids(graph := run.graph(), graph.id_column.slice(0, 0))
     if node is not None and int(ids.find(ids.as_own_kind(id_array([node]), "new nodes"))[0]) >= 0:
         raise GraphError(f"{node!r} is a node of the run already; `run.embeddings()` has its vector")
     if isinstance(neighbours, (str, bytes)):
@@ -235,26 +244,26 @@ def _current_live(run: Any, folder: UpdateFolder, state: State | None) -> Live |
 
     For a run that was never updated they are made in memory. None where vectors cannot follow.
     """
-    known = run.__dict__.get("_live")
-    if known is not None and known[0] == state:
-        return known[1]  # type: ignore[no-any-return]
+    known: KeptTables | None = run._kept.tables
+    if known is not None and known.state == state:
+        return known.live
     fitted = run.model_kept.fitted
     if state is None:
         graph = run.graph()
         live = Live.of(fitted, graph, run.features()) if can_follow(fitted, graph) else None
     elif not state.followed:
         live = None
-    elif known is not None and known[0] is not None and (first := state.log_after(known[0].number)) is not None:
-        live, later = known[1:]
-        del run.__dict__["_live"]  # a file that is gone by now leaves it between two states
-        if state.base == known[0].base:
+    elif known is not None and known.state is not None and (first := state.log_after(known.state.number)) is not None:
+        live, later = known.live, known.later_ids
+        run._kept.tables = None  # a file that is gone by now leaves it between two states
+        if state.base == known.state.base:
             if state.counts["nodes"] > live.capacity:
                 live.grow(state.counts["nodes"] + SPARE_LEAST)
             for update in folder.updates(state, first):
                 folder.apply(live, update)
                 later = pa.concat_arrays([later, update.new_ids.cast(later.type)])
-            run.__dict__["_live"] = state, live, later
-            return live  # type: ignore[no-any-return]
+            run._kept.tables = KeptTables(state, live, later)
+            return live
         live = folder.follow(state, fitted, run.base_features(state), live.tables)  # the log was folded in
     else:
         live = folder.follow(state, fitted, run.base_features(state))
@@ -262,18 +271,13 @@ def _current_live(run: Any, folder: UpdateFolder, state: State | None) -> Live |
         later = live.base.id_column.slice(0, 0)
         if state is not None and state.log:
             later = pa.concat_arrays([u.new_ids.cast(later.type) for u in folder.updates(state)])
-        run.__dict__["_live"] = state, live, later
+        run._kept.tables = KeptTables(state, live, later)
     return live
 
 
 def ids_of(run: Any, live: Live) -> pa.Array:
     """The ids of the nodes of these tables, which are those that the run keeps now."""
-    return pa.concat_arrays([live.base.id_column, _later_ids(run)])
-
-
-def _later_ids(run: Any) -> pa.Array:
-    """The ids of nodes that came after the base of the tables."""
-    return run.__dict__["_live"][2]
+    return pa.concat_arrays([live.base.id_column, run._kept.tables.later_ids])
 
 
 def _capacity(folder: UpdateFolder, state: State) -> int:
@@ -283,9 +287,9 @@ def _capacity(folder: UpdateFolder, state: State) -> int:
 
 def _form(run: Any, graph: Graph) -> EdgeForm:
     """What the edges of the run are; known after the first call."""
-    form: EdgeForm | None = run.__dict__.get("_form")
-    if form is None:
-        form = run.__dict__["_form"] = EdgeForm.of(graph, Reading(), run.info.get("reading", {}))
+    if run._kept.form is None:
+        run._kept.form = EdgeForm.of(graph, Reading(), run.info.get("reading", {}))
+    form: EdgeForm = run._kept.form
     return form
 
 
@@ -357,11 +361,11 @@ def fold_in_parts(run: Any) -> Iterator[None]:
     if state is not None and state.log and live is not None:
         column = ids_of(run, live)
         base = folder.new_base(state)
-        run.__dict__["_unfinished"] = base.name
+        run._kept.unfinished = base.name
         try:
             yield from _fold(run, folder, state, live, column, base, flushes=True)
         finally:
-            del run.__dict__["_unfinished"]
+            run._kept.unfinished = None
 
 
 def _all_parts(parts: Iterator[None]) -> None:
@@ -387,7 +391,8 @@ def _fold(
             if progress is not None:
                 progress("embed", done, len(column), {})
             yield
-            if folder.state().base != state.base or run.__dict__.get("_live", (None, None))[1] is not live:  # type: ignore[union-attr]
+            kept = run._kept.tables
+            if folder.state().base != state.base or kept is None or kept.live is not live:  # type: ignore[union-attr]
                 return  # an update wrote everything anew, or failed
         write_counts(base, live, len(column))
         now = folder.state()
@@ -396,9 +401,9 @@ def _fold(
             now.number + (changes is not None), base.name, now.log[len(state.log) :],
             counts_of(live.rows.degrees[: live.n_nodes]), now.changed - state.changed,
         )  # fmt: skip
-        ids = run.__dict__["_live"][2] if changes is None else column.slice(live.base.n_nodes)
+        ids = run._kept.tables.later_ids if changes is None else column.slice(live.base.n_nodes)
         _finish(run, folder, base, folder.ids(now) if later.log else column, later, known)
-        run.__dict__["_live"] = replace(later, base=state.base), live, ids
+        run._kept.tables = KeptTables(replace(later, base=state.base), live, ids)
     finally:
         if folder.state().base != base.name:  # type: ignore[union-attr]
             shutil.rmtree(base, ignore_errors=True)
@@ -444,8 +449,8 @@ def _finish(run: Any, folder: UpdateFolder, base: Path, column: pa.Array, later:
             from rae.io import read_embeddings
 
             assigned = run.roles().assign(read_embeddings(base / EMBEDDINGS)[1])
-            if "_roles" in run.__dict__:
-                run.__dict__["_roles"] = assigned.labels, assigned.confidence, assigned.memberships
+            if run._kept.roles is not None:
+                run._kept.roles = assigned.labels, assigned.confidence, assigned.memberships
         else:
             assigned = known(len(column))
         write_table(base / ROLES, column, assigned)
@@ -455,7 +460,7 @@ def _finish(run: Any, folder: UpdateFolder, base: Path, column: pa.Array, later:
     folder.commit(later)
     if not later.log:
         folder.show(later)
-    run.__dict__.pop("_live", None)
+    run._kept.tables = None
 
 
 def _role_rows(run: Any, live: Live, rows: Any) -> dict[str, Any]:
@@ -468,14 +473,14 @@ def _role_rows(run: Any, live: Live, rows: Any) -> dict[str, Any]:
 def keep_roles(run: Any) -> None:
     """Keep the roles of a run in memory that this process alone updates, so that no fold reads the log for them."""
     if run.has_roles:
-        run.__dict__["_roles"] = [part.copy() for part in run.role_table()[1:]]
+        run._kept.roles = [part.copy() for part in run.role_table()[1:]]
 
 
 def _known_roles(run: Any, roles: Any, n_rows: int) -> Any:
     """All roles as they are, after an update that has these rows of them."""
     from rae.roles.model import Assignment
 
-    known = run.__dict__.get("_roles") or [part.copy() for part in run.role_table()[1:]]
+    known = run._kept.roles or [part.copy() for part in run.role_table()[1:]]
     role, sure, shares = with_rows(known, n_rows, [] if roles is None else [roles])
     of_nodes = role[:n_rows].astype(np.int32), sure[:n_rows].astype(np.float32), shares[:n_rows].astype(np.float32)
     return Assignment(*of_nodes, np.zeros(n_rows, np.float32))  # distances are not kept

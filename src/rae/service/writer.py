@@ -156,7 +156,7 @@ def follow_tables(run: Run) -> None:
 
     Tables are mapped when they are opened; a service reads and writes rows of them until all would be in memory.
     """
-    if "_live" not in run.__dict__:
+    if run._kept.tables is None:
         return
     live = live_of(run)
     if live is not None and any(is_mapped(table) for table in live.tables.values()):
