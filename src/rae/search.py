@@ -209,10 +209,8 @@ class Index:
 
     def lists_of(self, z: Floats) -> Ints:
         """The list of an approximate index that each of these vectors belongs to: that of the nearest centre."""
-        from threadpoolctl import threadpool_limits
-
         scaled = self._scale(z).astype(np.float32)
-        with threadpool_limits(1, user_api="blas"):
+        with libraries_alone("blas"):
             apart = np.square(self._centres).sum(1) - 2 * (scaled @ self._centres.T)
         lists: Ints = apart.argmin(1)
         return lists

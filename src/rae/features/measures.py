@@ -116,17 +116,17 @@ def keep_counts(graph: Graph, shares: Sequence[Any], cores: Ints) -> None:
     else:
         triangle_counts, cycle_counts = (np.add.reduce([share[i] for share in shares]) for i in (0, 1))
     counted = zip(COUNTED, map(_small, (triangle_counts, cycle_counts, cores)), strict=True)
-    graph.__dict__.setdefault("measures", {}).update(counted)
+    graph.measures.update(counted)
 
 
 def is_measured(graph: Graph) -> bool:
     """Whether measures in units are kept with this graph."""
-    return "own" in graph.__dict__.get("measures", {})
+    return "own" in graph.measures
 
 
 def are_counted(graph: Graph) -> bool:
     """Whether the counts of this graph are kept with it."""
-    return set(COUNTED) <= set(graph.__dict__.get("measures", {}))
+    return set(COUNTED) <= set(graph.measures)
 
 
 def _rows_of_share(graph: Graph, share: int) -> tuple[int, int]:

@@ -147,7 +147,7 @@ def conform(graph: Graph, channels: Sequence[str], weighted: bool) -> Graph:
     absent.flags.writeable = False
     kept = {name: graph.channels.get(name, absent) for name in channels}
     out = replace(graph, channels=kept, weighted=weighted)
-    out.__dict__["measures"] = graph.__dict__.setdefault("measures", {})  # counted once for both
+    out.__dict__["measures"] = graph.measures  # counted once for both
     return out
 
 

@@ -9,6 +9,7 @@ import scipy.sparse as sp
 
 from rae.baselines import DeepWalk, find
 from rae.baselines.registry import settings_of
+from rae.datasets import Dataset
 from rae.estimator import RAE
 from rae.evaluation import data, floors, probes
 from rae.evaluation.table_spec import Effort, Row, Score, Scores, Table, Work, published, work_per_row
@@ -109,14 +110,18 @@ def _fitted(row: Row, dataset: str, seed: int, effort: Effort) -> Score:
     return _score(RAE(row.config(seed, effort), device=effort.device).fit_transform(papers.graph, features=x), papers)
 
 
-def _both(dataset: str, seed: int, effort: Effort) -> Scores:
-    papers = data.get(dataset)
+def both(papers: Dataset, seed: int, effort: Effort) -> dict[str, Any]:
+    """The vectors of the two losses, and both side by side, by row."""
     parts = [
         RAE(row.config(seed, effort), device=effort.device).fit_transform(papers.graph, features=papers.features)
         for row in (WITHIN, NEIGHBOR)
     ]
-    rows = {WITHIN.name: parts[0], NEIGHBOR.name: parts[1], CONCAT.name: np.hstack(parts)}
-    return {name: _score(z, papers) for name, z in rows.items()}
+    return {WITHIN.name: parts[0], NEIGHBOR.name: parts[1], CONCAT.name: np.hstack(parts)}
+
+
+def _both(dataset: str, seed: int, effort: Effort) -> Scores:
+    papers = data.get(dataset)
+    return {name: _score(z, papers) for name, z in both(papers, seed, effort).items()}
 
 
 def _floors(dataset: str, seed: int, effort: Effort) -> Scores:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from rae.datasets import Dataset
 from rae.evaluation import data, floors, models
 from rae.evaluation.table_spec import Effort, Row, Score, Scores, Table, Work, work_per_row
 from rae.evaluation.tables import node, others
+from rae.evaluation.tables.node import CONCAT, NEIGHBOR, UNTRAINED, WITHIN
 from rae.evaluation.tables.node import DATASETS as CITATIONS
 from rae.evaluation.tables.node import RUNS as _CITATION_RUNS
 from rae.evaluation.tables.others import read
@@ -35,10 +34,6 @@ FLOORS = (RAW, *HOPS.values(), PICKED, BESIDE, STRUCTURE)
 FEW_FLOORS = (RAW, HOPS[1, False], HOPS[2, False], HOPS[2, True], BESIDE, STRUCTURE)
 
 EXACT = Row("exact solution", "ours", {"model": "exact"}, "the default")
-UNTRAINED = Row("untrained", "ours", {"preset": "paper", "steps": 0})
-WITHIN = Row("J_within", "ours", {"preset": "paper", "loss": "within"})
-NEIGHBOR = Row("J_neighbor", "ours", {"preset": "paper", "loss": "neighbor"})
-CONCAT = Row("concat(J_within, J_neighbor)", "ours", {"preset": "paper", "loss": "both"})
 AGREE = Row("trained for actions", "ours", {"preset": "actions"}, "the preset rae.ACTIONS")
 
 
@@ -56,10 +51,7 @@ def solved(row: Row, dataset: str, seed: int, effort: Effort) -> Score:
 
 def _trained(dataset: str, seed: int, effort: Effort) -> Scores:
     pages = data.get(dataset)
-    parts = [models.fitted(row, seed, effort, pages.graph, pages.features) for row in (WITHIN, NEIGHBOR)]
-    within, neighbor = (model.transform(pages.graph, pages.features) for model in parts)
-    rows = {WITHIN.name: within, NEIGHBOR.name: neighbor, CONCAT.name: np.hstack([within, neighbor])}
-    return {name: read(z, pages, seed, effort) for name, z in rows.items()}
+    return {name: read(z, pages, seed, effort) for name, z in node.both(pages, seed, effort).items()}
 
 
 def _floors(dataset: str, seed: int, effort: Effort) -> Scores:
