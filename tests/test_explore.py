@@ -24,14 +24,13 @@ import scipy.sparse as sp
 
 from rae import RAE, Graph, Run
 from rae.errors import ConfigError, FileError, RunError
-from rae.explore import Subject, captions, columns, layout, neighbors, page, read_labels, sample, write_page
+from rae.explore import Subject, captions, columns, layout, page, read_labels, sample, write_page
 from rae.explore.cards import page_roles, sentence
 from rae.explore.columns import feature_columns, label_column, number_column, pack_columns, word_column
 from rae.explore.html import as_json, render
 from rae.explore.layout import HEIGHT, map_positions, shorten_gaps
-from rae.explore.neighbors import page_neighbors
 from rae.explore.pack import id_arrays, pack_arrays
-from rae.explore.sample import map_rows
+from rae.explore.sample import map_rows, page_neighbors
 from rae.explore.serve import page_server
 from rae.features import FeatureTable
 from rae.ops.library import reference_only
@@ -207,7 +206,7 @@ def test_small_neighbourhoods_are_whole():
     graph = Graph.from_edges([(0, 1), (0, 2), (1, 2), (2, 3)])
     count, around, limit = page_neighbors(graph, np.array([2, 0, 1, 3]))
 
-    assert limit == neighbors.MOST_PER_NODE
+    assert limit == sample.MOST_PER_NODE
     assert count.tolist() == [3, 2, 2, 1]
     assert around.tolist() == [1, 2, 3, 2, 0, 1, 0, 0]  # positions in the order given
 
@@ -216,12 +215,12 @@ def test_of_a_hub_evenly_spaced_neighbours_are_kept():
     star = Graph.from_edges([(0, i) for i in range(1, 1001)])
     count, around, _ = page_neighbors(star, np.arange(1001))
 
-    assert count[0] == neighbors.MOST_PER_NODE
+    assert count[0] == sample.MOST_PER_NODE
     assert set(np.diff(around[: count[0]].astype(int)).tolist()) == {5}
 
 
 def test_all_neighbours_together_fit_the_page_and_nodes_off_the_page_are_left_out(monkeypatch):
-    monkeypatch.setattr(neighbors, "MOST_NEIGHBORS", 500)
+    monkeypatch.setattr(sample, "MOST_NEIGHBORS", 500)
     rng = np.random.default_rng(0)
     graph = Graph.from_edges(rng.integers(200, size=(2_000, 2)), ids=np.arange(200))
     count, around, limit = page_neighbors(graph, np.arange(200))

@@ -22,9 +22,8 @@ from rae.explore.html import asset, render
 from rae.explore.labels import labels_of_roles
 from rae.explore.layout import map_positions
 from rae.explore.marks import Marks, find_marks
-from rae.explore.neighbors import page_neighbors
 from rae.explore.pack import id_arrays, pack_arrays, smallest_unsigned
-from rae.explore.sample import map_rows
+from rae.explore.sample import map_rows, page_neighbors
 from rae.progress import Progress
 from rae.run import Run
 from rae.run_folder import NOTICE, PAGE

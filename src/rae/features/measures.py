@@ -82,11 +82,6 @@ def is_estimated(graph: Graph) -> bool:
     return paths_counted(graph) > MOST_PATHS if known is None else bool(known)
 
 
-def estimate_as(copy: Graph, graph: Graph) -> None:
-    """Count or estimate the cycles of a copy of a graph as those of the graph itself."""
-    copy.measures["estimated"] = is_estimated(graph)
-
-
 def paths_counted(graph: Graph) -> int:
     """Paths of two edges that counting triangles and 4-cycles looks at: each edge from its end of higher degree."""
     if "paths" not in graph.measures:

@@ -241,7 +241,8 @@ class _CleanedStream:
 def sniff(file: File, header: bool | None = None) -> TextTable:
     """The layout of a text table, detected from its first lines; `header` overrides the detection."""
     with file_errors(file.path):
-        sample = _first_lines(file)
+        head = _first_lines(file)
+    sample = head.removeprefix(b"\xef\xbb\xbf")  # a byte order mark
     lines = sample.splitlines(keepends=True)
     top = _preamble_length(lines)
     data = [line for line in lines[top:] if line.strip()]
@@ -267,7 +268,7 @@ def sniff(file: File, header: bool | None = None) -> TextTable:
         names,
         verdict.header,
         delimiter,
-        start=sum(map(len, lines[:skipped])) + (3 if _has_byte_order_mark(file) else 0),
+        start=len(head) - len(sample) + sum(map(len, lines[:skipped])),
         line=skipped + 1,
         sample=tuple(rows[1:] if verdict.header else rows),
         notes=tuple(notes),
@@ -276,13 +277,8 @@ def sniff(file: File, header: bool | None = None) -> TextTable:
     )
 
 
-def _has_byte_order_mark(file: File) -> bool:
-    with file.open() as stream:
-        return bool(stream.read(3) == b"\xef\xbb\xbf")
-
-
 def _first_lines(file: File) -> bytes:
-    """The first whole lines without the byte order mark: two or more after the comments, if there are."""
+    """The first whole lines: two or more after the comments, if there are."""
     out = b""
     with file.open() as stream:
         while block := stream.read(SAMPLE):
@@ -292,7 +288,7 @@ def _first_lines(file: File) -> bytes:
             if len(out) >= SAMPLE and sum(1 for line in lines[_preamble_length(lines) : -1] if line.strip()) > 1:
                 out = b"".join(lines[:-1])
                 break
-    return out.removeprefix(b"\xef\xbb\xbf")
+    return out
 
 
 def _refuse_binary(file: File, block: bytes) -> None:
