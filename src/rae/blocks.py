@@ -116,8 +116,7 @@ def column_factors(blocks: Sequence[Block], weights: Weights | None, width: int)
     """
     if not blocks:
         return np.ones(width, np.float32)
-    chosen = parse_weights(weights, blocks)
-    factors = np.array([chosen[b.name] / math.sqrt(b.variance or 1.0) for b in blocks], np.float32)
+    factors = np.array([*block_factors(blocks, weights).values()], np.float32)
     return np.repeat(factors, [b.width for b in blocks])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields
 from typing import Any
 
 import click
@@ -136,7 +137,7 @@ _reading_options = options(
 
 def reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The command with EDGES, --features and the options of reading; it gets `edges`, `features` and a Reading."""
-    return _reading_options(bundled(command, "reading", Reading))
+    return _reading_options(bundled(command, "reading", [field.name for field in fields(Reading)], Reading))
 
 
 memory_options = options(

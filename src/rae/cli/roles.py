@@ -214,9 +214,9 @@ def _compare(run: Run, fitted: Roles, other: str, out: str | None, console: Cons
     from rae.roles.compare import compare
     from rae.run import open_vectors
 
-    check_table(out, force=force)
     vectors = open_vectors(other)
     fitted.check_model(vectors.model_checksum, other)
+    check_table(out, force=force)
     ids, z = run.embeddings()
     comparison = compare(fitted, ids, z, *vectors.embeddings())
     data = comparison.as_dict()

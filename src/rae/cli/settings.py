@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import click
@@ -19,25 +19,25 @@ _UNITS = {"int": "N", "float": "X", "tuple[int, ...]": "N,N,…", "tuple[float, 
 def config_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The command with --preset and a flag per setting; it gets them as one value, `config`."""
 
-    def wrapped(**given: Any) -> Any:
-        settings = {name: v for name in _FIELDS if (v := given.pop(name)) is not None}
-        preset = given.pop("preset")
-        config = settings_for(None if preset is None else PRESETS[preset], settings)
-        return command(config=config, **given)
-
-    wrapped.__doc__, wrapped.__name__ = command.__doc__, command.__name__
-    wrapped.__click_params__ = list(getattr(command, "__click_params__", []))  # type: ignore[attr-defined]
+    wrapped = bundled(command, "config", [*_FIELDS, "preset"], _config)
     for field, kind in reversed(_FIELDS.values()):
         wrapped = _option(field, kind)(wrapped)
     help = "settings to start from  [default: exact, or trained where a flag of the trained model is given]"
     return click.option("--preset", type=click.Choice(list(PRESETS)), help=help)(wrapped)
 
 
-def bundled(command: Callable[..., Any], name: str, kind: type[Any]) -> Callable[..., Any]:
-    """The command with the options named like the fields of `kind` passed as one value, `name`."""
+def _config(preset: str | None, **given: Any) -> Settings:
+    settings = {name: value for name, value in given.items() if value is not None}
+    return settings_for(None if preset is None else PRESETS[preset], settings)
+
+
+def bundled(
+    command: Callable[..., Any], name: str, options: Sequence[str], kind: Callable[..., Any]
+) -> Callable[..., Any]:
+    """The command with these options passed as one value, `name`, which `kind` makes of them."""
 
     def wrapped(**given: Any) -> Any:
-        return command(**{name: kind(**{f.name: given.pop(f.name) for f in dataclasses.fields(kind)})}, **given)
+        return command(**{name: kind(**{option: given.pop(option) for option in options})}, **given)
 
     wrapped.__doc__, wrapped.__name__ = command.__doc__, command.__name__
     wrapped.__click_params__ = list(getattr(command, "__click_params__", []))  # type: ignore[attr-defined]

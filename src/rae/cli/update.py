@@ -58,6 +58,7 @@ def update(console: Console, /, run: str, fold: bool | None, **given: Any) -> No
     rae update runs/payments --add today.csv --time booked --since 2026-11-18
     rae update runs/calls --fold
     """
+    from rae.graph.ids import json_id
     from rae.run import Run
 
     if not any(given[name] for name in ("added", "removed", "features")) and fold is None:
@@ -88,7 +89,7 @@ def update(console: Console, /, run: str, fold: bool | None, **given: Any) -> No
         "new_nodes": done.new_nodes,
         "features": done.features,
         "moved": len(done.moved),
-        "ids": [id if isinstance(id, (int, str)) else str(id) for id in done.moved.slice(0, SHOWN).to_pylist()],
+        "ids": [json_id(id) for id in done.moved.slice(0, SHOWN).to_pylist()],
         "in_full": done.in_full,
         "folded": done.folded,
         "counts": opened.counts,
