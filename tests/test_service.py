@@ -48,7 +48,7 @@ from rae.service.names import Names
 from rae.service.neighbors import Neighbors
 from rae.service.present import Present
 from rae.service.rows import Rows
-from rae.service.writer import WriterApart, WriterEndedError, _error_of, _line_of
+from rae.service.writer import WriterApart, WriterEndedError, _error_of, _line_of, follow_tables
 from rae.updates import SPARE_LEAST, UpdateFolder
 
 ODD = "a/b c?é\n#"
@@ -370,6 +370,31 @@ def test_a_refused_update_does_not_make_the_next_one_slow(answers):
     with pytest.raises(GraphError):
         answers.edges(removed=[["u1", "zz"]])
     assert answers.run._kept.tables.live is live
+
+
+def test_an_update_tells_its_followers_of_rows_that_its_memory_held_already(tmp_path, monkeypatch):
+    """Memory for new nodes that held the same rows before, as recycled memory may, must not hide that they changed."""
+    graph = Graph.from_edges(edges_of(600, 600))
+    added = [("x", "y")]
+    first = fit_run(graph, out=tmp_path / "first", page=False)
+    shutil.copytree(first.path, tmp_path / "second")
+    first.update(fold=False)
+    follow_tables(first)
+    first.update(added, fold=False)
+    second = Run.open(tmp_path / "second")
+    second.update(fold=False)
+    other = Run.open(second.path)
+    other.embed(neighbours=["u1"])
+    tables = iter([table.copy() for table in first._kept.tables.live.tables.values()])
+    monkeypatch.setattr("rae.engine.live.aligned_empty", lambda shape: next(tables))
+    follow_tables(second)
+    monkeypatch.setattr("rae.engine.live.aligned_empty", lambda shape: np.full(shape, 7e20, np.float32))
+    follow_tables(other)
+    second.update(added, fold=False)
+    follow_tables(other)
+    assert len(UpdateFolder(second.path).state().log) == 1
+    expected = second.model().transform(second.graph(), units="fit")
+    assert np.array_equal(other._kept.tables.live.vectors((0, len(expected))), expected)
 
 
 def test_a_run_without_roles_or_without_a_graph_says_so(tmp_path):

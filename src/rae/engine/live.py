@@ -95,6 +95,8 @@ class Live:
         model = replace(fitted, config=fitted.config.replace(relative=False))
         counts = cls.count(graph) if model.structure is not None else {}
         tables = cls.empty_tables(model, graph, given, max(capacity, graph.n_nodes + 1), make)
+        for table in tables.values() if make is None else ():  # new files hold zeros
+            table[graph.n_nodes :] = 0  # an update tells others which rows it changed: they have zeros there too
         live = cls.open(model, graph, given, tables, counts)
         live.refresh()
         return live
@@ -296,7 +298,7 @@ class Live:
         """Make room for more nodes, in memory."""
         for name, table in self.tables.items():
             larger = aligned_empty((capacity, table.shape[1]))
-            larger[: self.n_nodes] = table[: self.n_nodes]
+            larger[: self.n_nodes], larger[self.n_nodes :] = table[: self.n_nodes], 0  # as in `of`
             self.tables[name] = larger
         self.rows.grow(capacity)
         self._last_job = None
