@@ -85,7 +85,7 @@ def reliability(name: str, options: dict[str, Any], folder: Path, ledger: Any) -
     kept = []
     for number in range(FRESH):
         fresh = view(data.graph, ExactConfig(noise=0.1, seed=77), number)
-        kept.append(roles.predict(model.transform(fresh, units="fit")) == found.roles)
+        kept.append(roles.predict(model.transform(fresh, units="fit", whole=True)) == found.roles)
     said = {"reliability": found.reliability, "share of the views": found.kept, "membership": found.confidence}
     tables = {what: calibration(np.tile(chance, FRESH), np.concatenate(kept)) for what, chance in said.items()}
     labels = np.asarray(data.labels)

@@ -47,17 +47,17 @@ Way = Callable[[rae.Graph, Any, rae.RAE], Callable[[], Any]]
 
 
 def ours(graph: rae.Graph, x: Any, model: rae.RAE) -> Callable[[], Any]:
-    model.transform(TINY, rae.structural_features(TINY))  # imports and first-time setup
-    return lambda: model.transform(graph, x)
+    model.transform(TINY, rae.structural_features(TINY), whole=True)  # imports and first-time setup
+    return lambda: model.transform(graph, x, whole=True)
 
 
 def bounded(graph: rae.Graph, x: Any, model: rae.RAE) -> Callable[[], Any]:
     home = tempfile.TemporaryDirectory()
     path = Path(home.name) / "z.parquet"
-    model.embed_to(path, TINY, memory=MEMORY)  # imports and first-time setup
+    model.embed_to(path, TINY, memory=MEMORY, whole=True)  # imports and first-time setup
 
     def run() -> Any:
-        model.embed_to(path, graph, memory=MEMORY)
+        model.embed_to(path, graph, memory=MEMORY, whole=True)
         return home
 
     return run

@@ -195,11 +195,12 @@ def exact(ledger: Ledger, graph: rae.Graph, name: str, fit: bool) -> None:
             fresh = rae.Graph(graph.offsets, graph.targets, graph.id_column)
             model.fit(fresh)
             times[f"{place}_fit_s"] = round(time.perf_counter() - began, 3)
-        times[f"{place}_embed_s"] = round(seconds(lambda m=model: m.transform(graph), 2), 3)
-        vectors[place] = model.transform(graph)
+        times[f"{place}_embed_s"] = round(seconds(lambda m=model: m.transform(graph, whole=True), 2), 3)
+        vectors[place] = model.transform(graph, whole=True)
         print(place, times, flush=True)
-    again = models["cuda"].transform(graph)
-    off = float(np.abs(models["cpu"].transform(graph) - elsewhere(models["cpu"], "cuda").transform(graph)).max())
+    again = models["cuda"].transform(graph, whole=True)
+    both = [m.transform(graph, whole=True) for m in (models["cpu"], elsewhere(models["cpu"], "cuda"))]
+    off = float(np.abs(both[0] - both[1]).max())
     record(
         *(ledger, TABLE, f"exact default, {name}", "ours", {"threads": threads()}), **times,
         off=float(f"{off:.1e}"), same_bytes=bool((again == vectors["cuda"]).all()),

@@ -58,7 +58,7 @@ def measure(options: Any, name: str, graph: rae.Graph, features: Any) -> None:
     if features is None:
         changed["drawn anew"] = random_graph(graph.n_nodes, graph.n_edges, 2)
     for row, other in changed.items():
-        moved = before.labels != roles.assign(model.transform(other, features)).labels
+        moved = before.labels != roles.assign(model.transform(other, features, whole=True)).labels
         record(
             *(options.results, TABLE, name, row, {}),
             nodes=graph.n_nodes,

@@ -156,7 +156,7 @@ class Expected:
         actual = run.graph()
         return (
             ids.equals(graph.id_column)
-            and same(z, run.model().transform(graph, self.features, units="fit"))
+            and same(z, run.model().transform(graph, self.features, units="fit", whole=True))
             and actual.targets.tolist() == graph.targets.tolist()
             and all(same(actual.channels[name], channel) for name, channel in graph.channels.items())
             and actual.offsets.tolist() == graph.offsets.tolist()
@@ -179,7 +179,7 @@ class Expected:
         features = self.features
         if features is not None:
             features = np.vstack([features, own]) if self.kind == "dense" else sp.csr_array(sp.vstack([features, own]))
-        return same(vector, run.model().transform(graph, features, units="fit")[self.n])
+        return same(vector, run.model().transform(graph, features, units="fit", whole=True)[self.n])
 
 
 def form_of(edges, seed):

@@ -18,7 +18,7 @@ n, today = data.graph.n_nodes, 480
 old_graph = data.graph.subgraph(data.graph.ids[:today])
 
 model = rae.RAE(loss="neighbor", steps=100, seed=1).fit(old_graph, features=data.features[:today])
-z = model.transform(data.graph, data.features)  # the grown graph, one call
+z = model.transform(data.graph, data.features, whole=True)  # the grown graph; no edge of it is missing
 
 vote_of_nearest = KNeighborsClassifier(15, metric="cosine").fit(z[:today], data.labels[:today])
 share = vote_of_nearest.score(z[today:], data.labels[today:])

@@ -66,7 +66,7 @@ def test_a_plain_graph_has_the_vectors_it_had():
     assert "scales" not in channels.fitted.structure.tensors()
     assert "mix" not in channels.config.stored()
     for options in WAYS.values():  # a model of a plain graph reads the rows of any graph
-        assert np.array_equal(channels.transform(graph_of(**options)), z)
+        assert np.array_equal(channels.transform(graph_of(**options), whole=True), z)
 
 
 def test_measures_are_those_of_dictionaries(graph):
@@ -102,7 +102,7 @@ def test_vectors_do_not_depend_on_the_names_of_the_nodes(graph):
     )
 
     model = RAE().fit(graph)
-    assert np.allclose(model.transform(renamed)[names], model.transform(graph), atol=2e-4)
+    assert np.allclose(model.transform(renamed, whole=True)[names], model.transform(graph), atol=2e-4)
 
 
 @pytest.mark.parametrize("name", ["all", "weight", "both"])
@@ -113,14 +113,18 @@ def test_amounts_in_cents_and_in_euros_give_the_same_vectors(name, factor):
 
     for relative in (True, False):
         model, other = RAE(relative=relative).fit(euros), RAE(relative=relative).fit(cents)
-        assert np.allclose(distances(model.transform(euros)), distances(other.transform(cents)), atol=2e-3)
-    assert np.allclose(RAE().fit(euros).transform(cents), RAE().fit(euros).transform(euros), atol=1e-3)
+        assert np.allclose(
+            distances(model.transform(euros, whole=True)), distances(other.transform(cents, whole=True)), atol=2e-3
+        )
+    assert np.allclose(RAE().fit(euros).transform(cents, whole=True), RAE().fit(euros).transform(euros), atol=1e-3)
 
 
 def test_a_model_in_units_of_its_fit_sees_that_amounts_grew():
     small, large = graph_of(**WAYS["both"]), graph_of(**WAYS["both"] | {"weight": 10 * WEIGHT})
     model = RAE(relative=False).fit(small)
-    assert not np.allclose(place(model, model.transform(large)), place(model, model.transform(small)), atol=0.05)
+    assert not np.allclose(
+        place(model, model.transform(large, whole=True)), place(model, model.transform(small, whole=True)), atol=0.05
+    )
 
 
 @pytest.mark.parametrize("name", ["all", "directed", "both"])
@@ -150,7 +154,9 @@ def test_turning_every_edge_round_swaps_what_goes_out_and_what_comes_in(name):
 
     z, z_turned = RAE().fit_transform(graph), RAE().fit_transform(graph.reverse())
     assert np.allclose(distances(z), distances(z_turned), atol=0.15)  # views are drawn alike for neither
-    assert not np.allclose(RAE().fit(graph).transform(graph.reverse()), RAE().fit(graph).transform(graph), atol=0.05)
+    assert not np.allclose(
+        RAE().fit(graph).transform(graph.reverse(), whole=True), RAE().fit(graph).transform(graph), atol=0.05
+    )
 
 
 def _other(name):
@@ -249,10 +255,10 @@ def test_an_ego_graph_has_the_vectors_of_the_whole(graph):
 def test_a_plain_model_and_one_of_channels_read_one_graph_each_in_its_way(graph):
     """What is kept with a graph for one model is not given to the other."""
     plain, seeing = RAE().fit(graph_of()), RAE().fit(graph)
-    first, second = plain.transform(graph), seeing.transform(graph)
-    assert np.array_equal(plain.transform(graph), first)
-    assert np.array_equal(seeing.transform(graph), second)
-    assert np.array_equal(plain.transform(graph_of()), first)
+    first, second = plain.transform(graph, whole=True), seeing.transform(graph, whole=True)
+    assert np.array_equal(plain.transform(graph, whole=True), first)
+    assert np.array_equal(seeing.transform(graph, whole=True), second)
+    assert np.array_equal(plain.transform(graph_of(), whole=True), first)
 
 
 def test_the_reference_gives_the_same_vectors(graph):
@@ -286,7 +292,7 @@ def test_a_kind_that_is_not_there_counts_as_absent():
     padded = conform(less, tuple(both.channels), True)
     assert padded.kinds == both.kinds
     assert not padded.channels["out:wire"].any()
-    assert np.array_equal(model.transform(less), model.transform(padded))
+    assert np.array_equal(model.transform(less, whole=True), model.transform(padded, whole=True))
     assert conform(both, tuple(both.channels), True) is both
 
 
@@ -305,13 +311,13 @@ def test_a_kind_that_is_not_there_counts_as_absent():
 def test_a_graph_that_the_model_would_misread_is_refused(options, says):
     model = RAE().fit(graph_of(**WAYS["all"]))
     with pytest.raises(GraphError, match=says):
-        model.transform(graph_of(**options))
+        model.transform(graph_of(**options), whole=True)
 
 
 def test_a_weighted_graph_is_refused_by_a_model_of_an_unweighted_directed_one():
     model = RAE().fit(graph_of(**WAYS["directed"]))
     with pytest.raises(GraphError, match="are directed, and those of this graph are weighted"):
-        model.transform(graph_of(**WAYS["both"]))
+        model.transform(graph_of(**WAYS["both"]), whole=True)
 
 
 def test_the_trained_model_says_that_it_leaves_weights_out(caplog):

@@ -375,12 +375,14 @@ def test_units_of_the_fitted_graph_do_not_depend_on_what_is_beside_a_graph():
     own_units, fitted_units = (RAE(relative=relative).fit(GRAPH) for relative in (True, False))
 
     alone = fitted_units.transform(OTHER, whole=True)
-    assert np.allclose(fitted_units.transform(together)[:120], alone, atol=1e-5)
-    assert not np.allclose(own_units.transform(together)[:120], own_units.transform(OTHER, whole=True), atol=1e-2)
+    assert np.allclose(fitted_units.transform(together, whole=True)[:120], alone, atol=1e-5)
+    assert not np.allclose(
+        own_units.transform(together, whole=True)[:120], own_units.transform(OTHER, whole=True), atol=1e-2
+    )
 
 
 def test_two_copies_of_a_graph_get_equal_vectors(fitted):
-    z = fitted.transform(Graph.disjoint_union([OTHER, OTHER]))
+    z = fitted.transform(Graph.disjoint_union([OTHER, OTHER]), whole=True)
 
     assert np.allclose(z[:120], z[120:], atol=1e-6)
     assert np.allclose(z[:120], fitted.transform(OTHER, whole=True), atol=1e-5)
@@ -397,7 +399,7 @@ def test_nodes_in_equal_positions_get_equal_vectors():
 def test_whole_graphs_are_counts_means_and_sums_in_the_units_of_the_fit():
     model = RAE().fit([GRAPH, OTHER])
     z = model.embed_graphs([GRAPH, OTHER, GRAPH])
-    by_node = RAE(relative=False).fit([GRAPH, OTHER]).transform([OTHER, RING])[:120]
+    by_node = RAE(relative=False).fit([GRAPH, OTHER]).transform([OTHER, RING], whole=True)[:120]
 
     assert z.shape == (3, 2 + 2 * 48)  # without `place`
     assert np.array_equal(z[0], z[2])
@@ -428,12 +430,12 @@ def test_a_model_of_a_graph_whose_nodes_are_alike_embeds_others():
     with pytest.warns(CollapseWarning):
         model = RAE().fit(RING)
 
-    assert np.isfinite(model.transform(GRAPH)).all()
+    assert np.isfinite(model.transform(GRAPH, whole=True)).all()
 
 
 @pytest.mark.parametrize("graph", [Graph.from_edges([], ids=["a"]), RING], ids=["one node", "ring"])
 def test_a_fitted_model_embeds_graphs_that_say_little(fitted, graph):
-    assert np.isfinite(fitted.transform(graph)).all()
+    assert np.isfinite(fitted.transform(graph, whole=True)).all()
 
 
 def test_a_star_with_isolated_nodes_is_finite():

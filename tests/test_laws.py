@@ -109,7 +109,7 @@ def test_a_stranger_gets_the_vector_it_would_have_had_in_the_graph_of_the_fit(gr
     smaller = Graph.from_edges((ends[known], graph.targets[known]), ids=np.arange(119))
     model = RAE(SMALL).fit(smaller, features=words[:119])
 
-    old, grown = model.transform(smaller, words[:119]), model.transform(graph, words)
+    old, grown = model.transform(smaller, words[:119]), model.transform(graph, words, whole=True)
 
     near = {119, *graph.neighbors(119)} | {int(w) for v in graph.neighbors(119) for w in graph.neighbors(v)}
     far = sorted(set(range(119)) - near)

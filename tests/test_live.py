@@ -138,7 +138,7 @@ def test_vectors_follow_edits_byte_for_byte(kind, few, monkeypatch):
             changes = follows.update(us, vs, adds, new=new, features=given)
             n += new
             x = None if x is None else follows.features.whole_matrix(n)
-            full = model.transform(graph_of(edges, n), x, units="fit")
+            full = model.transform(graph_of(edges, n), x, units="fit", whole=True)
             z = np.concatenate([z, np.zeros((new, z.shape[1]), np.float32)])
             for name, (rows, values) in changes.columns.items():
                 z[rows, slice(*follows.columns(name))] = values
@@ -150,7 +150,7 @@ def test_vectors_follow_edits_byte_for_byte(kind, few, monkeypatch):
             grown = graph_of(edges | {(int(v), n) for v in near}, n + 1)
             stacked = x if x is None or kind == "dense" else sp.csr_array(sp.vstack([x, own]))
             stacked = np.vstack([x, own]) if kind == "dense" else stacked
-            assert same_bytes(vector, model.transform(grown, stacked, units="fit")[n])
+            assert same_bytes(vector, model.transform(grown, stacked, units="fit", whole=True)[n])
             assert same_bytes(follows.vectors(np.arange(n)), full)
 
 
@@ -161,7 +161,7 @@ def test_what_costs_too_much_is_a_full_pass_with_the_same_bytes():
     follows, edges = Live.of(model.fitted, graph), edges_of(graph)
     us, vs, adds = draw_edits(rng, edges, 60, 9)
     assert follows.update(us, vs, adds).in_full
-    assert same_bytes(follows.vectors((0, 60)), model.transform(graph_of(edges, 60), units="fit"))
+    assert same_bytes(follows.vectors((0, 60)), model.transform(graph_of(edges, 60), units="fit", whole=True))
 
 
 def test_small_changes_far_from_all_else_are_followed():

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import itertools
 import warnings
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 import pytest
-import scipy.sparse.csgraph
 
 import rae
 from rae.errors import ConfigError, CutWarning, GraphError
-from rae.features import center_within, measures
+from rae.features import measures
 from rae.graph.ids import find_sorted, positions_in, sorting_order
+from rae.model import checkpoint
 
 
 def random_graph(n=300, m=700, seed=0, words=False):
@@ -56,17 +57,17 @@ def test_rows_of_some_nodes_are_those_of_the_full_pass_in_either_unit(fitted):
     model, _, x = fitted
     other = random_graph(seed=3, m=900)
     for units in ("graph", "fit"):
-        z = model.transform(other, x, units=units)
-        assert same_bytes(model.transform(other, x, nodes=[7, 299, 7], units=units), z[[7, 299, 7]])
+        z = model.transform(other, x, units=units, whole=True)
+        assert same_bytes(model.transform(other, x, nodes=[7, 299, 7], units=units, whole=True), z[[7, 299, 7]])
 
 
 def test_the_units_of_the_fit_stay_where_an_edge_is_far_away():
     path = rae.Graph.from_edges([(i, i + 1) for i in range(60)])
     model = rae.RAE().fit(path)
     longer = rae.Graph.from_edges([*((i, i + 1) for i in range(60)), (60, 61)])
-    before, after = model.transform(path, units="fit"), model.transform(longer, units="fit")
+    before, after = model.transform(path, units="fit"), model.transform(longer, units="fit", whole=True)
     assert same_bytes(before[:55], after[:55])
-    assert not np.array_equal(before[:55], model.transform(longer)[:55])
+    assert not np.array_equal(before[:55], model.transform(longer, whole=True)[:55])
 
 
 def test_the_second_node_of_a_graph_costs_no_pass_over_it(monkeypatch):
@@ -120,8 +121,9 @@ def test_a_cut_graph_stays_cut(tmp_path):
     assert ego.subgraph(ego.ids[:5]).reach.tolist() == [0] * 5
     assert ego.with_nodes([1000]).reach[-1] == 0
     model = rae.RAE().fit(graph)
+    by_hand = rae.Graph(ego.offsets, ego.targets, ego.id_column, reach=ego.reach)
     with pytest.raises(GraphError, match="not those of the graph"):
-        model.transform(rae.Graph(ego.offsets, ego.targets, ego.id_column, reach=ego.reach), nodes=[3], units="fit")
+        model.transform(by_hand, nodes=[3], units="fit", whole=True)
     for refused in (
         lambda: rae.RAE().fit(ego),
         lambda: rae.ego_graph(ego, [3], 2),
@@ -135,57 +137,181 @@ def test_a_cut_graph_stays_cut(tmp_path):
             refused()
 
 
-def cut_by_hand(graph, node, hops):
-    """The ego graph that edges of a database would give: nothing in it says that it is cut."""
-    return graph.subgraph(rae.ego_graph(graph, [node], hops).ids)
+# ------------------------------------------------------------------------------------- cut by hand
 
 
-def test_a_graph_cut_by_hand_is_warned_of(fitted):
+def cut_by_hand(graph, nodes, hops, isolated=()):
+    """The edges that a database would give around these nodes: nothing in them says that they are a part."""
+    return graph.subgraph(rae.ego_graph(graph, nodes, hops).ids).with_nodes(list(isolated))
+
+
+def is_warned_of(model, graph, x=None, **options):
+    """Whether a CutWarning comes with the vectors, and the vectors."""
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        z = model.transform(graph, x, **options)
+    assert {w.category for w in seen} <= {CutWarning}
+    assert all(w.filename == __file__ for w in seen)
+    return bool(seen), z
+
+
+@pytest.mark.parametrize("larger", [False, True], ids=["of the fit's graph", "of a larger graph"])
+def test_a_cut_by_hand_is_warned_of_or_exact(fitted, larger):
     model, graph, x = fitted
-    rows = np.flatnonzero((graph.degrees > 0) & (graph.degrees < 6))[:4]
-    for row, hops in itertools.product(rows.tolist(), range(1, min(4, model.hops + 1))):
-        part = cut_by_hand(graph, row, hops)
+    if larger:
+        graph, x = random_graph(n=900, m=2000, seed=8), None if x is None else dense(900)
+    lonely = graph.ids[graph.degrees == 0][:1].tolist()
+    rows = np.flatnonzero((graph.degrees > 0) & (graph.degrees < 6))
+    for number, (hops, egos, isolated) in enumerate(itertools.product(range(1, 9), (1, 2), ([], lonely))):
+        nodes = rows[2 * number : 2 * number + egos].tolist()
+        part = cut_by_hand(graph, nodes, hops, isolated)
         given = None if x is None else x[graph.rows(part.ids)]
         for units in (None, "fit"):
-            with pytest.warns(CutWarning, match=rf"if they were cut out .* hops={model.hops}\).* pass whole=True"):
-                model.transform(part, given, nodes=[row], units=units)
+            warned, z = is_warned_of(model, part, given, nodes=nodes, units=units)
+            assert warned or same_bytes(z, model.transform(graph, x, nodes=nodes, units=units, whole=True))
 
 
-def test_a_cut_that_is_not_warned_of_has_all_edges_that_its_ego_reads(fitted):
+def test_a_cut_that_holds_all_of_the_graph_of_the_fit_is_that_graph():
+    graph = rae.Graph.from_edges([(i, i + 1) for i in range(12)] + [(0, 5), (2, 9), (7, 11)])
+    model = rae.RAE().fit(graph)
+    warned = {}
+    for hops in range(1, 9):
+        warned[hops], z = is_warned_of(model, cut_by_hand(graph, [6], hops), nodes=[6], units="fit")
+        assert warned[hops] or same_bytes(z, model.transform(graph, nodes=[6], units="fit"))
+    assert warned[2]
+    assert not warned[8]
+
+
+def test_any_other_graph_is_warned_of_unless_it_is_said_to_be_whole(fitted, tmp_path):
     model, graph, x = fitted
-    for hops in range(1, 8):
-        part = cut_by_hand(graph, 3, hops)
-        with warnings.catch_warnings(record=True) as seen:
-            warnings.simplefilter("always")
-            model.transform(part, None if x is None else x[graph.rows(part.ids)], nodes=[3], units="fit")
-        assert any(w.category is CutWarning for w in seen) or hops > model.hops
+    others = [
+        random_graph(seed=4),
+        random_graph(n=900, m=2000),
+        rae.Graph.from_edges([(i, (i + 1) % 40) for i in range(40)]),
+        rae.Graph.from_edges([], ids=[0]),
+        graph.with_nodes([300]),
+    ]
+    for other in others:
+        given = None if x is None else np.resize(x, (other.n_nodes, x.shape[1]))
+        with pytest.warns(CutWarning, match=rf"not the graph of the fit; .* {model.hops} edges .* pass whole=True if"):
+            model.transform(other, given, units="fit")
+        for embed in (model.to_arrow, partial(model.embed_to, tmp_path / "z.parquet")):
+            with pytest.warns(CutWarning) as seen:
+                embed(other, given)
+            assert [w.filename for w in seen] == [__file__]
+        model.transform(other, given, units="fit", whole=True)
+        model.to_arrow(other, given, whole=True)
+        model.embed_to(tmp_path / "z.parquet", other, given, whole=True)
+        if x is None:
+            model.embed_graphs([other, graph])
 
 
-def test_a_whole_graph_is_not_warned_of(fitted, tmp_path):
-    model, graph, x = fitted
-    small = rae.Graph.from_edges([(0, i) for i in range(1, 40)] + [(i, i + 1) for i in range(1, 30)])
-    given = None if x is None else x[:40]
-    for units in ("graph", "fit"):
-        model.transform(small, given, units=units, whole=True)
-    model.transform(graph, x)
-    apart = rae.Graph.from_edges([(i, i + 1) for i in range(0, 20, 2)], ids=range(40))  # an ego graph is connected
-    model.transform(apart, given, units="fit")
-    ring = rae.Graph.from_edges([(i, (i + 1) % 40) for i in range(40)])  # and its nodes are near its ego
-    model.transform(ring, given, units="fit")
+def test_the_warning_says_where_vectors_are_wrong():
+    graph, x, other = random_graph(), dense(), random_graph(seed=4)
+    with pytest.warns(
+        CutWarning, match=r"and core numbers of the whole graph, so .* larger graph, its vectors are wrong"
+    ):
+        rae.RAE().fit(graph).transform(other)
+    with pytest.warns(CutWarning, match=r"4 edges away, so .* larger graph, vectors near the cut are wrong"):
+        rae.RAE(structure=False).fit(graph, features=x).transform(other, x)
+
+
+def test_an_ego_graph_is_as_sure_as_what_it_was_cut_from():
+    graph = random_graph()
+    model, by_hand = rae.RAE().fit(graph), cut_by_hand(graph, [3], 5)
+    for known in (graph, by_hand.as_whole()):
+        assert not is_warned_of(model, rae.ego_graph(known, [3], 4), nodes=[3], units="fit")[0]
+    with pytest.warns(CutWarning, match=r"not cut from the graph of the fit; .* wrong: pass whole=True if no edge is"):
+        model.transform(rae.ego_graph(by_hand, [3], 4), nodes=[3], units="fit")
+    model.transform(rae.ego_graph(by_hand, [3], 4), nodes=[3], units="fit", whole=True)
+    known = graph.as_whole()
+    for made in (known.subgraph(known.ids[:20]), known.with_nodes([300])):
+        assert is_warned_of(model, made)[0]
+
+
+def in_another_order(graph, rows):
+    """The same graph with its rows in this order, its edges shuffled and turned, built anew."""
+    arcs = graph.to_arrow().take(pa.array(np.random.default_rng(1).permutation(graph.to_arrow().num_rows)))
+    columns = {name: arcs[name] for name in arcs.column_names if name not in ("source", "target")}
+    ends = [arcs["source"].combine_chunks(), arcs["target"].combine_chunks()]
+    ends = ends if graph.directed else ends[::-1]
+    ids = graph.id_column.take(pa.array(rows))
+    return rae.Graph.from_edges(tuple(ends), ids=ids, directed=graph.directed, **columns)
+
+
+FORMS = {
+    "plain": {},
+    "words": {"words": True},
+    "weights": {"weight": True},
+    "weights, directions, kinds": {"weight": True, "directed": True, "kind": True},
+}
+
+
+def graph_of_form(words=False, weight=False, directed=False, kind=False):
+    rng = np.random.default_rng(6)
+    graph = random_graph(words=words)
+    arcs = graph.to_arrow()
+    options = {"weight": rng.random(len(arcs)) + 0.1} if weight else {}
+    options |= {"kind": rng.choice(["card", "wire"], len(arcs))} if kind else {}
+    return rae.Graph.from_edges((arcs["source"], arcs["target"]), ids=graph.id_column, directed=directed, **options)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_graph_of_the_fit_is_known_in_any_order_and_from_a_file(form, tmp_path):
+    graph = graph_of_form(**FORMS[form])
+    model = rae.RAE().fit(graph)
     model.save(tmp_path / "model.safetensors")
-    with pytest.warns(CutWarning):
-        rae.RAE.load(tmp_path / "model.safetensors").transform(small, given, units="fit")
+    rae.write_graph(tmp_path / "folder", graph)
+    shuffled = in_another_order(graph, np.random.default_rng(2).permutation(graph.n_nodes))
+    assert shuffled.ids.tolist() != graph.ids.tolist()
+    for known in (model, rae.RAE.load(tmp_path / "model.safetensors")):
+        for same in (graph, rae.open_graph(tmp_path / "folder"), shuffled, graph.subgraph(graph.ids[::-1])):
+            assert not is_warned_of(known, same)[0]
+    assert is_warned_of(model, graph.subgraph(graph.ids[1:]))[0]
 
 
-def test_a_center_is_found_where_there_is_one():
-    """As the distances between all rows say."""
-    for seed in range(40):
-        graph = random_graph(n=30, m=20 + seed, seed=seed)
-        distances = scipy.sparse.csgraph.shortest_path(graph.to_scipy(), unweighted=True)
-        for hops in range(1, 7):
-            row = center_within(graph, hops)
-            assert (row is not None) == bool((distances.max(1) <= hops).any())
-            assert row is None or distances[row].max() <= hops
+def test_a_file_of_the_edges_of_the_fit_is_known(tmp_path):
+    graph = random_graph(words=True)
+    rows = [
+        f"{e['source']},{e['target']}\n" for e in graph.subgraph(graph.ids[graph.degrees > 0]).to_arrow().to_pylist()
+    ]
+    (tmp_path / "a.csv").write_text("".join(["source,target\n", *rows]))
+    (tmp_path / "b.csv").write_text("".join(["source,target\n", *rows[::-1], rows[0]]))
+    model = rae.RAE().fit(rae.read_edges(tmp_path / "a.csv"))
+    assert not is_warned_of(model, rae.read_edges(tmp_path / "b.csv"))[0]
+
+
+def test_several_graphs_are_known_together_in_any_order():
+    graphs = [random_graph(n=60, m=120, seed=seed, words=seed == 2) for seed in range(3)]
+    model = rae.RAE().fit(graphs[:2])
+    assert not is_warned_of(model, graphs[:2])[0]
+    assert not is_warned_of(model, graphs[1::-1])[0]
+    assert not is_warned_of(model, [graph.as_whole() for graph in graphs])[0]
+    for others in (graphs, graphs[:1], graphs[0], graphs[1:], rae.Graph.disjoint_union(graphs[:2])):
+        assert is_warned_of(model, others)[0]
+    assert not is_warned_of(model, graphs, whole=True)[0]
+
+
+@pytest.mark.parametrize("settings", [{}, {"steps": 1, "dims": (8,), "fanout": (5,)}], ids=["exact", "trained"])
+@pytest.mark.parametrize("kept", [{}, {"n_nodes": 300}], ids=["oldest", "with a number of nodes"])
+def test_a_model_file_that_does_not_know_its_graph_takes_all_graphs_for_others(settings, kept, tmp_path):
+    graph, path = random_graph(), tmp_path / "model.safetensors"
+    rae.RAE(**settings).fit(graph).save(path)
+    fields, tensors = checkpoint.read_file(path)
+    del fields["fitted_on"]
+    checkpoint.write_file(path, fields | kept, tensors)
+    model = rae.RAE.load(path)
+    assert is_warned_of(model, graph)[0]
+    assert not is_warned_of(model, graph, whole=True)[0]
+
+
+def test_the_graph_of_a_run_is_known_after_its_updates(tmp_path):
+    run = rae.fit_run(random_graph(), out=tmp_path / "run", page=False)
+    assert not is_warned_of(run.model(), run.graph())[0]
+    for fold in (False, True):
+        run.update(added=[(1, f + 1000) for f in range(3)] if fold else [(1, 2000)], fold=fold)
+        assert not is_warned_of(run.model(), run.graph(), units="fit")[0]
+        assert is_warned_of(run.model(), run.graph().with_nodes([5000]), units="fit")[0]
 
 
 # ------------------------------------------------------------------------------------- looking ids up

@@ -55,7 +55,7 @@ def check(run, edges, n, x=None):
     ids, z = run.embeddings()
     expected = graph_of(edges, n)
     assert ids.to_pylist() == expected.id_column.to_pylist() == run.ids().to_pylist()
-    assert same_bytes(z, run.model().transform(expected, x, units="fit"))
+    assert same_bytes(z, run.model().transform(expected, x, units="fit", whole=True))
     graph = run.graph()
     assert graph.offsets.tolist() == expected.offsets.tolist()
     assert graph.targets.tolist() == expected.targets.tolist()
@@ -83,7 +83,7 @@ def test_updates_are_what_a_full_pass_gives(tmp_path, small_steps, folds):
     edges, n = random_edges(rng), N
     run = new_run(tmp_path / "run", edges)
     before = run.embeddings()[1]
-    assert same_bytes(before, run.model().transform(graph_of(edges), units="fit"))
+    assert same_bytes(before, run.model().transform(graph_of(edges), units="fit", whole=True))
     for step in range(5):
         new = int(rng.integers(0, 3))
         added, removed = edit(rng, edges, n, new)
@@ -95,7 +95,7 @@ def test_updates_are_what_a_full_pass_gives(tmp_path, small_steps, folds):
         assert not done.in_full
         ids, z = Run.open(run.path).embeddings()
         expected = rae.Graph.from_edges(names(edges), ids=ids)
-        assert same_bytes(z, run.model().transform(expected, units="fit"))
+        assert same_bytes(z, run.model().transform(expected, units="fit", whole=True))
         assert Run.open(run.path).graph().targets.tolist() == expected.targets.tolist()
         assert (run.path / "embeddings.parquet").is_file() == (folds and step % 2 == 1)
     run.fold()
@@ -167,7 +167,7 @@ def test_half_precision_stays(tmp_path, small_steps):
     edges = random_edges(rng)
     run = new_run(tmp_path / "run", edges, dtype="float16")
     run.update(*edit(rng, edges, N, 0))
-    full = run.model().transform(graph_of(edges), units="fit").astype(np.float16).astype(np.float32)
+    full = run.model().transform(graph_of(edges), units="fit", whole=True).astype(np.float16).astype(np.float32)
     assert same_bytes(run.embeddings()[1], full)
     run.fold()
     assert same_bytes(run.embeddings()[1], full)
@@ -233,7 +233,7 @@ def test_a_node_that_is_not_there_yet(tmp_path, small_steps):
             vector = run.embed("new", neighbours=["n003", "n004", "n003"], features=own)
             grown = graph_of(edges | {(3, N), (4, N)}, N + 1)
             stacked = None if features is None else np.vstack([x, np.float32([own])])
-            assert same_bytes(vector, run.model().transform(grown, stacked, units="fit")[N])
+            assert same_bytes(vector, run.model().transform(grown, stacked, units="fit", whole=True)[N])
             run.update([("n000", "n119")] if (0, 119) not in edges else None)
             edges = edges | {(0, 119)}
         edges = edges - {(0, 119)}
@@ -441,7 +441,7 @@ def test_an_update_killed_at_any_step_is_before_or_after(tmp_path):
             code = exit_code(KILLED, str(run.path), str(stop), fold)
             ids, z = Run.open(run.path).embeddings()
             now = rae.Graph.from_edges([*names(edges), *([("n000", "killed")] if len(ids) > N else [])], ids=ids)
-            assert same_bytes(z, model.transform(now, units="fit"))
+            assert same_bytes(z, model.transform(now, units="fit", whole=True))
             Run.open(run.path).update([("n001", "after")])
             if code == 0:
                 break

@@ -111,7 +111,7 @@ def check(run, payments, x=None):
     run, expected = Run.open(run.path), payments.graph()
     ids, z = run.embeddings()
     assert ids.to_pylist() == expected.id_column.to_pylist()
-    assert same_bytes(z, run.model().transform(expected, x, units="fit"))
+    assert same_bytes(z, run.model().transform(expected, x, units="fit", whole=True))
     graph = run.graph()
     assert graph.targets.tolist() == expected.targets.tolist()
     assert graph.weighted == expected.weighted
@@ -205,7 +205,7 @@ def test_features_follow_along_directions_and_kinds(mix, words, few, monkeypatch
     graph, x = payments.graph(), draw(N)
     model = rae.RAE(mix=mix).fit(graph, features=x)
     follows = Live.of(model.fitted, graph, x)
-    assert same_bytes(follows.vectors((0, N)), model.transform(graph, x, units="fit"))
+    assert same_bytes(follows.vectors((0, N)), model.transform(graph, x, units="fit", whole=True))
     for _ in range(2):
         u, v = map(int, rng.choice(N, size=2, replace=False))
         there, values = follows.rows.values([u], [v])
@@ -216,7 +216,7 @@ def test_features_follow_along_directions_and_kinds(mix, words, few, monkeypatch
         changes = follows.update([u], [v], [CHANGES if there[0] else COMES], [both], features=([row], draw(1)))
         assert not changes.in_full
         now, given = follows.graph(graph.id_column), follows.features.whole_matrix(N)
-        assert same_bytes(follows.vectors((0, N)), model.transform(now, given, units="fit"))
+        assert same_bytes(follows.vectors((0, N)), model.transform(now, given, units="fit", whole=True))
 
 
 @pytest.mark.parametrize("form", ["weighted", "counted", "all"])
@@ -237,7 +237,7 @@ def test_a_node_that_is_not_there_yet(form, tmp_path, small_steps):
         grown.n, grown.edges = N + 1, dict(payments.edges)
         rows = zip(near, weights, directions, kinds, strict=True)
         grown.add([(N, u, w, k) if d == "out" else (u, N, w, k) for u, w, d, k in rows if w > 0])
-        full = run.model().transform(grown.graph(), units="fit")[N]
+        full = run.model().transform(grown.graph(), units="fit", whole=True)[N]
         assert same_bytes(vector, full)
         run.update()  # now from the tables on disk
     first = next(iter(arguments))

@@ -159,7 +159,7 @@ class CollapseWarning(RaeWarning):
 
 
 class CutWarning(RaeWarning):
-    """A graph that may be cut out of a larger one, nearer to its nodes than their vectors read."""
+    """Vectors of a graph that may be cut out of a larger one, and that nobody says is whole."""
 
 
 class IgnoredWarning(RaeWarning):

@@ -28,9 +28,10 @@ from rae.errors import (
     GraphError,
     NotFittedError,
 )
-from rae.features import FeatureTable, center_within
+from rae.features import FeatureTable
 from rae.fitting import fit_exact, fit_trained
 from rae.graph import Graph
+from rae.graph.digest import graph_digest, is_digest_of
 from rae.graph.frames import is_frame, vector_table
 from rae.io.json_features import read_names
 from rae.memory import row_runs
@@ -111,6 +112,7 @@ class RAE(GraphTransformer):
             feature_names = read_names(feature_names)
         names = _names(features) or feature_names
         categories = _categories(features)
+        given = graphs_in(graph)
         graph, features = joined(graph, _with_columns(features, names))
         if graph.reach is not None:
             raise GraphError("a model is fitted on a whole graph, got one that is cut off (an ego graph)")
@@ -126,9 +128,10 @@ class RAE(GraphTransformer):
             return fit_trained(graph, features, config, names, report, cluster=cluster)
 
         with shown(progress) as report:
-            self._fitted = self._on_device(
+            model = self._on_device(
                 graph, lambda: fitted(report), fitting=True, by_cpu=ray is not None, bounded=memory is not None
             )
+        self._fitted = replace(model, fitted_on=graph_digest(*given))
         return self
 
     def transform(
@@ -147,13 +150,15 @@ class RAE(GraphTransformer):
         are ids: only their vectors, in their order, the same bytes as the rows of all; only their surroundings are
         computed, after the measures of the graph, which are counted at the first call and kept with it. `units` says
         whose units an exact model measures in: "graph", each graph in its own, or "fit", those of the graph of the
-        fit, in which what one edge changes stays near that edge; by default as the setting `relative` says. A small
-        graph that has the shape of an ego graph is warned of, as a cut by hand lacks what vectors read; `whole` says
-        that it is none. After `set_output(transform="pandas")` the vectors are a frame with the ids as its index.
+        fit, in which what one edge changes stays near that edge; by default as the setting `relative` says. Edges do
+        not tell a part of a graph from a whole one, and in a part vectors lack what they read, so a CutWarning comes
+        with those of any graph that is not the graph of the fit, a run's or an ego graph, unless `whole` says that
+        nothing is missing. After `set_output(transform="pandas")` the vectors are a frame with the ids as its index.
         """
+        given = graphs_in(graph)
         graph, features = joined(graph, self._expected(features))
         rows = None if nodes is None else graph.rows(nodes)
-        self._check_reach(graph, rows, units, whole)
+        self._check_reach(given, graph, rows, units, whole)
         model = in_units_of(self.fitted, units)
         with shown(progress) as report:
             z = self._on_device(
@@ -180,10 +185,12 @@ class RAE(GraphTransformer):
         >>> RAE(dims=(4,), fanout=(2,), steps=0).fit(graph).to_arrow(graph, nodes=["cid"]).column("id").to_pylist()
         ['cid']
         """
+        one = joined(graph, None)[0]
+        rows = None if nodes is None else one.rows(nodes)
+        self._check_reach(graphs_in(graph), one, rows, units, whole)
         plain = copy.copy(self).set_output(transform="default")
-        z = plain.transform(graph, features, nodes=nodes, units=units, whole=whole, progress=progress)
-        ids = joined(graph, None)[0].id_column
-        return vector_table(ids if nodes is None else ids.take(pa.array(graph.rows(nodes))), z)
+        z = plain.transform(graph, features, nodes=nodes, units=units, whole=True, progress=progress)
+        return vector_table(one.id_column if rows is None else one.id_column.take(pa.array(rows)), z)
 
     def embed_to(
         self,
@@ -221,8 +228,9 @@ class RAE(GraphTransformer):
                 *(Argument("half", True), " is about rows kept on disk, which ", Argument("memory", ...)),
                 " asks for; pass both",
             )
+        given = graphs_in(graph)
         graph, features = joined(graph, self._expected(features))
-        self._check_reach(graph, None, units, whole)
+        self._check_reach(given, graph, None, units, whole)
         fitted = in_units_of(self.fitted, units)
 
         def written(report: Progress | None) -> int:
@@ -442,19 +450,22 @@ class RAE(GraphTransformer):
             display.strip("columns of a vector", [b.width for b in blocks], [b.name for b in blocks]),
         )
 
-    def _check_reach(self, graph: Graph, rows: Any, units: str | None, whole: bool) -> None:
-        """Refuse vectors that read beyond the cut of an ego graph, or in units that its whole graph need not have."""
-        if graph.reach is None:
-            if not whole:
-                self._warn_of_cut(graph)
-            return
+    def _check_reach(self, given: Sequence[Graph], graph: Graph, rows: Any, units: str | None, whole: bool) -> None:
+        """Refuse vectors that read beyond the cut of an ego graph; warn of graphs that nobody says are whole."""
+        if graph.reach is not None:
+            self._refuse_cut(graph.reach if rows is None else graph.reach[rows], units)
+        known = whole or all(one.is_whole for one in given) or is_digest_of(self.fitted.fitted_on, *given)
+        if graph.n_nodes and not known:
+            warnings.warn(self._cut_warning(graph.reach is not None), stacklevel=3)
+
+    def _refuse_cut(self, reach: Any, units: str | None) -> None:
+        """Refuse vectors that read farther than this, or in units that the whole graph need not have."""
         model = in_units_of(self.fitted, units)
         if isinstance(model, ExactModel) and model.structure is not None and model.config.relative:
             raise GraphError(
                 "a part of a graph does not have the units of the graph it was cut from; pass ",
                 *(Argument("units", "fit"), ", or the whole graph"),
             )
-        reach = graph.reach if rows is None else graph.reach[rows]
         if len(reach) and int(reach.min()) < self.hops:
             raise GraphError(
                 f"a vector of this model reads {self.hops} edges away, and {int((reach < self.hops).sum()):,} of "
@@ -465,25 +476,19 @@ class RAE(GraphTransformer):
                 ),
             )
 
-    def _warn_of_cut(self, graph: Graph) -> None:
-        """Warn of a graph that has the shape of an ego graph and may be cut out of a larger one.
-
-        Edges alone do not tell a part from a whole. But one ego and what is near it, as a database gives them, have
-        fewer nodes than the graph of the fit, and all of these are as near to the ego as its vector reads, or nearer.
-        """
-        if not 0 < graph.n_nodes < self.fitted.n_nodes or len(graph.targets) == 0:
-            return
-        if (row := center_within(graph, self.hops)) is not None:
-            ego = repr(graph.id_column[row].as_py())
-            warnings.warn(
-                CutWarning(
-                    f"all {graph.n_nodes:,} nodes are at most {self.hops} edges from {ego}, as far as a vector of this "
-                    "model reads; if they were cut out of a larger graph, their vectors are wrong: cut by "
-                    f"rae.ego_graph(graph, nodes, hops={self.hops}); if this is a whole graph, pass ",
-                    Argument("whole", True),
-                ),
-                stacklevel=4,
-            )
+    def _cut_warning(self, is_ego: bool) -> CutWarning:
+        """What vectors are if edges are missing in the graph that they are asked of."""
+        everywhere = isinstance(self.fitted, ExactModel) and self.fitted.structure is not None
+        what = "this was not cut from the graph of the fit" if is_ego else "this is not the graph of the fit"
+        reads = f"a vector reads what is up to {self.hops} edge{'s' if self.hops > 1 else ''} away"
+        if everywhere:
+            reads += " and core numbers of the whole graph"
+        wrong = "its vectors are" if everywhere else "vectors near the cut are"
+        cut = "" if is_ego else f"cut by rae.ego_graph(whole, nodes, hops={self.hops}), or "
+        return CutWarning(
+            f"{what}; {reads}, so if it is a part of a larger graph, {wrong} wrong: {cut}pass ",
+            *(Argument("whole", True), " if no edge is missing"),
+        )
 
     def _expected(self, features: Any) -> Any:
         """The features as the fitted model wants them: present or absent, columns in its order."""
@@ -515,6 +520,11 @@ RAE.__init__.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
         ),
     ]
 )
+
+
+def graphs_in(graph: Any) -> Sequence[Graph]:
+    """The graphs that were given: several, or one."""
+    return graph if isinstance(graph, (list, tuple)) else (graph,)
 
 
 def joined(graph: Any, features: Any) -> tuple[Graph, Any]:

@@ -56,7 +56,7 @@ def fit_trained(
         fits = train_on_cluster(graph, x, config, losses(config), cluster, progress)
     encoders = {loss: encoder for loss, (encoder, _) in fits.items()}
     history = [record.as_dict() for _, records in fits.values() for record in records]
-    return Checkpoint(config, encoders, x.width, x.is_structural, x.names, history, graph.n_nodes)
+    return Checkpoint(config, encoders, x.width, x.is_structural, x.names, history)
 
 
 def fit_exact(
@@ -96,7 +96,6 @@ def fit_exact(
         names,
         channels=tuple(graph.channels),
         weighted=bool(graph.channels) and graph.weighted,
-        n_nodes=graph.n_nodes,
     )
     if actions is not None:
         log.info(

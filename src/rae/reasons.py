@@ -527,7 +527,9 @@ class _Trials:
                 return self._tried(edges)
         changed = with_edges(self.graph, self.row, edges) if edges else self.graph
         node = [self.graph.id_column[self.row].as_py()]
-        z: Floats = self.model.transform(changed, self.features, nodes=pa.array(node), units="fit", progress=False)
+        z: Floats = self.model.transform(
+            changed, self.features, nodes=pa.array(node), units="fit", whole=True, progress=False
+        )
         return np.asarray(z[0], np.float32)
 
     def _tried(self, edges: tuple[Edge, ...]) -> Floats:

@@ -277,7 +277,10 @@ class Run:
         return (self.path / GRAPH_FILES[0]).is_file() or self._updates.state() is not None
 
     def graph(self) -> Graph:
-        """The graph, with all updates; memory-mapped where none is in the log. Its rows are those of the embeddings."""
+        """The graph, with all updates; memory-mapped where none is in the log. Its rows are those of the embeddings.
+
+        `RAE.transform` knows that it is whole.
+        """
         from rae.graph.folder import open_graph
 
         if not self.has_graph:
@@ -285,9 +288,10 @@ class Run:
                 f"the run in {self.path} keeps no graph (an older or a lean one); fit it again without ",
                 Argument("lean", True),
             )
-        return self._as_it_is(
+        graph: Graph = self._as_it_is(
             lambda state: open_graph(self.path / GRAPH) if state is None else self._updates.graph(state)
         )
+        return graph.as_whole()
 
     def features(self) -> Matrix | None:
         """The features, with all updates, one row per node, or None where the run has none."""

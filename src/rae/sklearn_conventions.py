@@ -79,12 +79,13 @@ class GraphTransformer:
             )
 
     def get_metadata_routing(self) -> Any:
-        """Where scikit-learn passes features on: `features=` of a pipeline goes to fit and to transform."""
+        """What scikit-learn passes on: `features=` of a pipeline to fit and to transform, `whole=` to transform."""
         from sklearn.utils.metadata_routing import MetadataRequest
 
         request = MetadataRequest(owner=type(self).__name__)
         for method in (request.fit, request.transform):
             method.add_request(param="features", alias=True)
+        request.transform.add_request(param="whole", alias=True)
         return request
 
     def __sklearn_tags__(self) -> Tags:

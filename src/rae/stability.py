@@ -59,7 +59,7 @@ def noisy_vectors(
     config = ExactConfig(noise=dropped, seed=model.config.seed if seed is None else seed)
     for number in range(views):
         noisy = view(graph, config, FIRST_VIEW + first + number, added)
-        yield model.transform(noisy, features, units=units, progress=False)
+        yield model.transform(noisy, features, units=units, whole=True, progress=False)
 
 
 def noise_of_fit(model: Any) -> float:

@@ -204,8 +204,8 @@ def embed_new(
     given = one_row(features, 0 if matrix is None else matrix.shape[1], model.feature_names, matrix)
     edited.replace(np.full(len(near), n), near, np.full(len(near), COMES), values)
     grown = edited_graph(graph, edited, pa.array(np.arange(n + 1)))
-    whole = None if matrix is None else _patched(matrix, (np.array([n]), given), n + 1)
-    return model.transform(grown, whole, nodes=[n], units="fit")[0]
+    patched = None if matrix is None else _patched(matrix, (np.array([n]), given), n + 1)
+    return model.transform(grown, patched, nodes=[n], units="fit", whole=True)[0]
 
 
 # ------------------------------------------------------------------------------------- the state
@@ -342,7 +342,7 @@ def _update_in_full(
     if matrix is not None:
         write_matrix(base, matrix)
     dtype = embeddings_dtype(folder.file(state, EMBEDDINGS))
-    about: dict[str, Any] = {"dtype": dtype, "model": run.model_checksum, "units": "fit"}
+    about: dict[str, Any] = {"dtype": dtype, "model": run.model_checksum, "units": "fit", "whole": True}
     model.embed_to(base / EMBEDDINGS, changed, matrix, **about, progress=progress or False)
     later = State(state.number + 1, base.name, (), counts_of(changed.degrees), followed=False)
     _finish(run, folder, base, column, later, None)

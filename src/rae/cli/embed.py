@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     "--out", required=True, metavar="FILE", help="file to write, .parquet (id, embedding) or .csv; or a folder/"
 )
 @click.option("--force", is_flag=True, help="replace the file that is there")
-@click.option("--whole", is_flag=True, help="the graph is no part of a larger one: do not warn where it looks so")
+@click.option("--whole", is_flag=True, help="no edge is missing, as in a part of a larger graph would be: do not warn")
 @memory_options
 @cluster_options
 @device_option
@@ -35,6 +35,9 @@ def embed(console: Console, /, run: str, edges: str, features: str | None, readi
     (--weight, --directed, --id-column, ...), so files of the same shape need no such flags. One file comes
     out, with a row per node: id, embedding.
 
+    In a part of a graph vectors lack what they read, and edges do not say that they are one: a graph
+    other than that of the fit is warned of. --whole says that none of its edges is missing.
+
     With --memory the rows between two levels lie on disk, in FILE.parts, until the file is whole. The
     same command goes on where a killed one was; the bytes are the same for any budget.
 
@@ -42,7 +45,7 @@ def embed(console: Console, /, run: str, edges: str, features: str | None, readi
     slash is a folder: a Parquet file per part, and _manifest.json.
 
     \b
-    rae embed runs/users tomorrow.csv --features users.csv --out z.parquet
+    rae embed runs/users tomorrow.csv --whole --features users.csv --out z.parquet
     rae embed runs/web/model.safetensors other.tsv.gz --out other.parquet --force
     rae embed runs/web big.parquet --out z.parquet --memory 4GiB --dtype float16
     rae embed runs/web network --out vectors/ --ray auto --memory 16GiB

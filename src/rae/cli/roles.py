@@ -112,7 +112,7 @@ def roles(
     rae roles runs/web --reliability --out sure.parquet
     rae roles runs/users --weights place=1,own=0.3 --force
     rae roles runs/users --labels users.csv --label-column country
-    rae embed runs/web tomorrow.csv --out z.parquet && rae roles runs/web --apply z.parquet
+    rae embed runs/web tomorrow.csv --whole --out z.parquet && rae roles runs/web --apply z.parquet
     rae roles runs/web --against z.parquet
     rae roles /shared/runs/network --ray auto
     """

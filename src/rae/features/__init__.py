@@ -1,6 +1,6 @@
 """Features of nodes: given ones, checked, dense or sparse, keyed by id or not; structural ones made from the graph."""
 
-from rae.features.ego import center_within, ego_graph
+from rae.features.ego import ego_graph
 from rae.features.features import Features
 from rae.features.matrix import Matrix, as_float32, check_matrix, column_sizes, concatenate, csr_rows, is_sparse
 from rae.features.structural import structural_features, structural_width
@@ -11,7 +11,6 @@ __all__ = [
     "Features",
     "Matrix",
     "as_float32",
-    "center_within",
     "check_matrix",
     "column_sizes",
     "concatenate",

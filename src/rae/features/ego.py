@@ -11,11 +11,11 @@ import pyarrow as pa
 from rae.errors import Argument, GraphError
 from rae.features import measures
 from rae.graph import Graph
+from rae.graph.digest import KEPT, graph_digest
 from rae.ops.sampling import sample_neighbors
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 
-TRIES = 32  # rows from which a center is looked for; an ego graph has it among the first few
 CARRIED = ("degrees", "triangles", "core_numbers", "four_cycles")
 
 
@@ -23,8 +23,8 @@ def ego_graph(graph: Graph, nodes: Any, hops: int) -> Graph:
     """The nodes up to `hops` edges from these ones and all edges between them, in the order of the graph.
 
     The measures of a node are those of the whole graph, since a core number cannot be counted in a part of it. Each
-    row knows how far around it nothing is missing (`Graph.reach`): `RAE.transform` refuses rows whose vectors read
-    farther than that, and embeds the others as in the whole graph. `RAE.hops` says how far a model reads.
+    row knows how far around it nothing of that graph is missing (`Graph.reach`): `RAE.transform` refuses rows whose
+    vectors read farther than that, and embeds the others as in the whole graph. `RAE.hops` says how far a model reads.
 
     >>> path = Graph.from_edges([(i, i + 1) for i in range(9)])
     >>> ego = ego_graph(path, [4], hops=2)
@@ -44,34 +44,9 @@ def ego_graph(graph: Graph, nodes: Any, hops: int) -> Graph:
     known = {name: getattr(measures, name)(graph)[rows] for name in CARRIED} | {"estimated": False}
     for name in graph.channels:
         known[f"strengths {name}"] = tuple(values[rows] for values in measures.strengths(graph, name))
-    part.measures.update(known)
-    return part
-
-
-def center_within(graph: Graph, hops: int) -> int | None:
-    """A row that has all others within `hops` edges, as an ego graph has its ego; None where there is none.
-
-    >>> path = Graph.from_edges([(i, i + 1) for i in range(4)])
-    >>> center_within(path, 2), center_within(path, 1)
-    (2, None)
-    """
-    candidates = np.ones(graph.n_nodes, bool)
-    for _ in range(TRIES):
-        row = int(np.where(candidates, graph.degrees, -1).argmax())
-        near = _ball(graph, row, hops)
-        if near.all():
-            return row
-        candidates &= _ball(graph, int(np.where(near, graph.n_nodes, graph.degrees).argmin()), hops)  # not the row
-        if not candidates.any():
-            return None
-    return None
-
-
-def _ball(graph: Graph, row: int, hops: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Which rows are at most so many edges from this one.  -> (n,)"""
-    near = np.zeros(graph.n_nodes, bool)
-    near[np.concatenate(_rings(graph, np.array([row]), hops))] = True
-    return near
+    graph_digest(graph)
+    part.measures.update(known | {KEPT: graph.measures[KEPT]})
+    return part.as_whole() if graph.is_whole else part
 
 
 def _rings(graph: Graph, rows: Ints, hops: int) -> list[Ints]:

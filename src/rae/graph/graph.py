@@ -6,6 +6,7 @@ The rows are undirected: who is connected with whom. Weights, directions and kin
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -77,6 +78,7 @@ class Graph:
     weighted: bool = False  # whether the weights in the channels are more than 1 for "there is an edge"
     doubled: str | None = None  # how doubled edges were merged where weights were not added: "count" or "max"
     reach: Ints | None = None  # (n,) of a part of a graph: how many edges around each row nothing is missing
+    is_whole: bool = field(default=False, init=False)  # known to miss nothing but what `reach` says; see `as_whole`
 
     def __post_init__(self) -> None:
         """Refuse arrays that do not make a graph: the hot loops do not check what they read."""
@@ -135,6 +137,12 @@ class Graph:
     def arrays(self) -> tuple[np.ndarray[Any, Any], ...]:
         """All that the rows are made of: offsets, targets and the channels."""
         return (self.offsets, self.targets, *self.channels.values())
+
+    def as_whole(self) -> Graph:
+        """This graph, known to be no part of a larger one but for what `reach` says; what is made of it is not."""
+        whole = copy.copy(self)
+        object.__setattr__(whole, "is_whole", True)
+        return whole
 
     def reverse(self) -> Graph:
         """The graph with every edge the other way round; an undirected one as it is.

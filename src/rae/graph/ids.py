@@ -55,7 +55,7 @@ def index_in(column: pa.Array, values: pa.Array) -> pa.Array:
     both = _comparable(column, values)
     if both is None:
         return pa.nulls(len(column), pa.int32())
-    return pc.index_in(_storage(both[0]), value_set=_storage(both[1]))
+    return pc.index_in(as_plain(both[0]), value_set=as_plain(both[1]))
 
 
 def positions_in(column: pa.Array, values: pa.Array) -> Ints:
@@ -66,8 +66,7 @@ def positions_in(column: pa.Array, values: pa.Array) -> Ints:
 
 def sorting_order(column: pa.Array) -> Ints | None:
     """The positions of the ids in ascending order, None where they stand in it already: for `find_sorted`."""
-    storage = _storage(column)
-    order: Ints = pc.array_sort_indices(storage).to_numpy().astype(np.int64)
+    order: Ints = pc.array_sort_indices(as_plain(column)).to_numpy().astype(np.int64)
     return None if (order[1:] > order[:-1]).all() else order
 
 
@@ -118,7 +117,7 @@ def refuse_too_many(count: int) -> None:
 
 def codes_and_ids(column: pa.Array) -> tuple[Ints, pa.Array]:
     """For each id its position among the distinct ones, and those, ascending.  (m,) -> (m,), (n,)"""
-    encoded = _storage(column).dictionary_encode()
+    encoded = as_plain(column).dictionary_encode()
     order = pc.array_sort_indices(encoded.dictionary)
     rank = np.empty(len(order), np.int64)
     rank[order.to_numpy()] = np.arange(len(order))
@@ -128,12 +127,12 @@ def codes_and_ids(column: pa.Array) -> tuple[Ints, pa.Array]:
 
 def distinct(column: pa.Array) -> pa.Array:
     """The ids, each once, in the order of their first appearance."""
-    return _from_storage(_storage(column).unique(), column)
+    return _from_storage(as_plain(column).unique(), column)
 
 
 def doubled(column: pa.Array) -> pa.Array:
     """The ids that occur more than once, each once."""
-    storage = _storage(column)
+    storage = as_plain(column)
     if len(storage.unique()) == len(storage):
         return column.slice(0, 0)
     counted = pc.value_counts(storage)
@@ -272,7 +271,7 @@ def usable(column: pa.Array | pa.ChunkedArray) -> pa.Array:
 @lru_cache(maxsize=64)  # it takes longer than building a small graph
 def _has_order(kind: pa.DataType) -> bool:
     """Whether Arrow can encode, look up and sort ids of this kind, tried with an empty column."""
-    empty = _storage(pa.array([], kind))
+    empty = as_plain(pa.array([], kind))
     try:
         empty.dictionary_encode()
         pc.index_in(empty, value_set=empty)
@@ -282,7 +281,7 @@ def _has_order(kind: pa.DataType) -> bool:
     return True
 
 
-def _storage(column: pa.Array) -> pa.Array:
+def as_plain(column: pa.Array) -> pa.Array:
     """What Arrow's functions can work on: the storage of an extension type (uuid), the text of a list or struct."""
     if _is_compound(column.type):
         return pa.array([repr(value) for value in column.to_pylist()], pa.large_string())
@@ -292,7 +291,7 @@ def _storage(column: pa.Array) -> pa.Array:
 def _from_storage(storage: pa.Array, column: pa.Array) -> pa.Array:
     """The ids of `column` whose storage is this."""
     if _is_compound(column.type):
-        return column.take(pc.index_in(storage, value_set=_storage(column)))
+        return column.take(pc.index_in(storage, value_set=as_plain(column)))
     kind = column.type
     return pa.ExtensionArray.from_storage(kind, storage) if isinstance(kind, pa.BaseExtensionType) else storage
 

@@ -39,7 +39,7 @@ class Checkpoint:
     structural: bool
     feature_names: tuple[str, ...] | None = None
     history: list[dict[str, Any]] = field(default_factory=list)
-    n_nodes: int = 0  # of the graph of the fit; 0 in files of before this was known
+    fitted_on: str = ""  # digest of the graph of the fit; empty in files of before this was kept
 
     @property
     def blocks(self) -> tuple[Block, ...]:
@@ -79,7 +79,7 @@ def save(model: Fitted, path: str | Path) -> None:
         "structural": model.structural,
         "feature_names": model.feature_names,
         "history": model.history,
-        "n_nodes": model.n_nodes,
+        "fitted_on": model.fitted_on,
     }
     if isinstance(model, ExactModel):
         fields |= {"model": EXACT, **model.header()}
@@ -125,7 +125,8 @@ _PATTERN = {
     "words?": bool,
     "channels?": [str],
     "weighted?": bool,
-    "n_nodes?": int,
+    "fitted_on?": str,
+    "n_nodes?": int,  # in files of a time between; nothing reads it
 }
 
 
@@ -156,7 +157,7 @@ def _rebuilt(fields: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> 
         structural,
         None if names is None else tuple(names),
         fields["history"],
-        fields.get("n_nodes", 0),
+        fields.get("fitted_on", ""),
     )
 
 

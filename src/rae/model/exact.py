@@ -27,7 +27,7 @@ class ExactModel:
     history: list[dict[str, Any]] = field(default_factory=list)  # nothing is trained
     channels: tuple[str, ...] = ()  # of the graph of the fit: what it reads of edges beside their ends
     weighted: bool = False
-    n_nodes: int = 0  # of the graph of the fit; 0 in files of before this was known
+    fitted_on: str = ""  # digest of the graph of the fit; empty in files of before this was kept
 
     @property
     def structural(self) -> bool:
@@ -108,7 +108,7 @@ class ExactModel:
             feature_names,
             channels=channels,
             weighted=weighted,
-            n_nodes=fields.get("n_nodes", 0),
+            fitted_on=fields.get("fitted_on", ""),
         )
         if (model.n_features, model.structural) != (fields["n_features"], fields["structural"]):
             raise ValueError(f"{fields['n_features']} features are not those of its tensors")

@@ -63,7 +63,7 @@ def _hide(loss: str, dataset: str, seed: int, effort: Effort) -> Scores:
         on_all.name: models.fitted(on_all, seed, effort, graph, x),
         without_hidden.name: models.fitted(without_hidden, seed, effort, subgraph, x[visible]),
     }
-    return {name: _score(papers, model.transform(graph, x), hidden) for name, model in fits.items()}
+    return {name: _score(papers, model.transform(graph, x, whole=True), hidden) for name, model in fits.items()}
 
 
 TABLE = Table(
