@@ -218,7 +218,7 @@ def test_help_explains_the_columns_of_a_comparison(capsys):
 
 def test_against_shows_who_changed_role(run, tmp_path, model, capsys):
     changed = make_houses(more=[("h0.2", f"new{i}") for i in range(4)])
-    write_embeddings(tmp_path / "z.parquet", changed.id_column, model.transform(changed))
+    write_embeddings(tmp_path / "z.parquet", changed.id_column, model.transform(changed, whole=True))
     result = run_json(
         capsys, "roles", run.path, "--against", tmp_path / "z.parquet", "--out", tmp_path / "moves.parquet"
     )
@@ -361,7 +361,7 @@ def test_look_alikes_are_shown_with_their_distance_and_role(run, capsys):
 
 def test_look_alikes_in_another_embedding(run, tmp_path, model, capsys):
     other = make_houses(8)
-    write_embeddings(tmp_path / "z.csv", other.id_column, model.transform(other))
+    write_embeddings(tmp_path / "z.csv", other.id_column, model.transform(other, whole=True))
     result = run_json(capsys, "similar", run.path, "c11", "--in", tmp_path / "z.csv", "-k", "2")
 
     assert all(m["id"].startswith("c") for m in result["similar"][0]["matches"])
@@ -373,7 +373,7 @@ def test_similar_takes_a_node_of_another_embedding(run, tmp_path, model, capsys)
     run_json(capsys, "roles", run.path)
     grown = make_houses(more=[("new", "c3"), *((f"new{i}", "new") for i in range(6))])
     z2 = tmp_path / "z2.parquet"
-    write_embeddings(z2, grown.id_column, model.transform(grown), model=run.model_checksum)
+    write_embeddings(z2, grown.id_column, model.transform(grown, whole=True), model=run.model_checksum)
     result = run_json(capsys, "similar", z2, "new", "--in", run.path, "-k", "3")
     within = run_json(capsys, "similar", z2, "new", "-k", "3")
 

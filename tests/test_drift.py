@@ -206,7 +206,7 @@ def test_a_run_of_another_model_is_embedded_by_the_first(run, graph, folder):
 
 def test_vectors_of_the_model_are_compared_and_others_refused(run, graph, folder):
     after = with_mover(graph, 3)
-    run.model().embed_to(folder / "z.parquet", after, model=run.model_checksum)
+    run.model().embed_to(folder / "z.parquet", after, whole=True, model=run.model_checksum)
     found = run.drift(folder / "z.parquet", noise=0.01)
     assert found.units == "graph"
     assert not found.noise.measured
@@ -216,7 +216,7 @@ def test_vectors_of_the_model_are_compared_and_others_refused(run, graph, folder
     rae.RAE().fit(after).embed_to(folder / "foreign.parquet", after, model="0" * 64)
     with pytest.raises(RunError, match=r"made by another model.*rae embed"):
         run.drift(folder / "foreign.parquet")
-    run.model().embed_to(folder / "unknown.csv", after)
+    run.model().embed_to(folder / "unknown.csv", after, whole=True)
     with pytest.raises(RunError, match="does not name"):
         run.drift(folder / "unknown.csv")
 

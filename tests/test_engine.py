@@ -41,7 +41,7 @@ FEATURES = {"structure": None, "dense": WORDS.toarray(), "half": WORDS.toarray()
 
 
 def in_memory(path, model, graph, x, dtype="float32"):
-    write_embeddings(path, graph.id_column, model.transform(graph, x), dtype=dtype, blocks=model.blocks)
+    write_embeddings(path, graph.id_column, model.transform(graph, x, whole=True), dtype=dtype, blocks=model.blocks)
     return path.read_bytes()
 
 

@@ -132,7 +132,7 @@ def test_units_and_center_of_another_graph_may_be_given(tmp_path):
     parts += [weight * given[f"mean_{k}"] for k, weight in enumerate(config.level_weights[1:], 2)]
     given["center"] = np.hstack([part * config.measure_weights for part in parts]).mean(0)
 
-    np.testing.assert_allclose(ask(last, given)["vector"], model.transform(other), atol=1e-5)
+    np.testing.assert_allclose(ask(last, given)["vector"], model.transform(other, whole=True), atol=1e-5)
 
 
 def mean_with_ego(graph, rows):

@@ -328,7 +328,7 @@ def test_graphs_side_by_side_may_have_halves_and_sparse_features():
 
     together = np.vstack([np.eye(3), HALF[:3]])
     both = Graph.disjoint_union([GRAPH, GRAPH])
-    assert np.array_equal(model.transform(both, sp.csr_array(together)), model.transform([GRAPH, GRAPH], [
+    assert np.array_equal(model.transform(both, sp.csr_array(together), whole=True), model.transform([GRAPH, GRAPH], [
         sp.csr_array(np.eye(3)), FeatureTable(GRAPH.id_column, HALF[:3])
     ]))  # fmt: skip
 

@@ -72,7 +72,7 @@ def role_after(run, id, change):
     edges = [(graph.ids[u].item(), graph.ids[v].item()) for u, v in graph.edges().tolist()]
     edges = [e for e in edges if frozenset(e) not in gone] + [(id, other) for other in change.added]
     changed = rae.Graph.from_edges(edges, ids=graph.ids.tolist())
-    z = run.model().transform(changed, run.features(), nodes=[id], units="fit")
+    z = run.model().transform(changed, run.features(), nodes=[id], units="fit", whole=True)
     return int(run.roles().predict(z)[0])
 
 
@@ -132,7 +132,7 @@ def test_an_edge_left_out_is_what_a_graph_without_it_gives(run, house):
     assert len(why.neighbours) == why.degree == len(house.neighbors(row))
     for neighbour in why.neighbours:
         less = with_edges(house, row, [(int(house.rows([neighbour.id])[0]), False)])
-        z = run.model().transform(less, nodes=[4], units="fit")
+        z = run.model().transform(less, nodes=[4], units="fit", whole=True)
         x, centers = run.roles().parameters.project(z), run.roles().parameters.centers
         lead = ((x - centers[why.next_role]) ** 2).sum() - ((x - centers[why.role]) ** 2).sum()
         assert neighbour.share == pytest.approx((why.lead - lead) / why.lead, rel=1e-3, abs=1e-4)
@@ -167,10 +167,10 @@ def test_edges_that_are_tried_leave_the_tables_as_they_were(house):
     row, end = 3, int(house.neighbors(3)[0])
     got = live.tried([row, row], [end, 40], [False, True], row)
     changed = with_edges(house, row, [(end, False), (40, True)])
-    assert np.array_equal(got, model.transform(changed, nodes=[house.ids[row].item()], units="fit")[0])
+    assert np.array_equal(got, model.transform(changed, nodes=[house.ids[row].item()], units="fit", whole=True)[0])
     far = live.tried([end], [row], [False], 50)  # an edge elsewhere
     less = with_edges(house, row, [(end, False)])
-    assert np.array_equal(far, model.transform(less, nodes=[house.ids[50].item()], units="fit")[0])
+    assert np.array_equal(far, model.transform(less, nodes=[house.ids[50].item()], units="fit", whole=True)[0])
     live.embed([1, 2])
     assert np.array_equal(before, live.vectors((0, house.n_nodes)))
     assert live.paths == paths

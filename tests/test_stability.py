@@ -36,7 +36,7 @@ def found(run):
 def test_a_reliability_is_the_share_that_keep_their_role_in_fresh_views(run, data, found):
     roles, model = run.roles(), run.model()
     fresh = [view(data.graph, ExactConfig(noise=0.1, seed=77), number) for number in range(10)]
-    kept = np.concatenate([roles.predict(model.transform(g, units="fit")) == found.roles for g in fresh])
+    kept = np.concatenate([roles.predict(model.transform(g, units="fit", whole=True)) == found.roles for g in fresh])
     table = calibration(np.tile(found.reliability, 10), kept)
     error = calibration_error(table)
     assert error < 0.04
