@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from rae import PAPER, RAE, Config, ExactConfig, Graph
+from rae import PAPER, RAE, Config, ExactConfig, Graph, open_graph, write_graph
 from rae.engine.layout import PROGRAM
 from rae.errors import ConfigError, GraphError, MemoryWarning
 from rae.features import Features, structural_features
@@ -181,6 +181,20 @@ def test_a_budget_bounds_what_embedding_takes():
 
     assert tight == 950_000_000
     assert tight < bounded < whole
+
+
+def test_a_plan_of_a_mapped_graph_keeps_to_the_budget_that_the_fit_keeps_to(tmp_path):
+    rng, ends = np.random.default_rng(0), np.random.default_rng(1).integers(60_000, size=(600_000, 2))
+    options = {"weight": rng.random(len(ends)) + 0.1, "directed": True, "kind": rng.choice(["a", "b", "c"], len(ends))}
+    write_graph(tmp_path / "graph", Graph.from_edges(ends, **options))
+    graph = open_graph(tmp_path / "graph")
+    least = least_budget(graph, None, ExactConfig())
+    peaks = [memory(graph, None, ExactConfig(), budget=b, from_folder=True)["peak"] for b in (least, 2 * least, 2**40)]
+
+    assert peaks[0] <= least
+    assert peaks[1] <= 2 * least
+    assert peaks[2] > peaks[0]  # noisy copies lie in memory where there is room
+    assert peaks[2] <= memory(graph, None, ExactConfig(), from_folder=True)["peak"]
 
 
 # ----------------------------------------------------------------------------- memory there is

@@ -17,6 +17,7 @@ Memory is a formula. With b anchors a step, p positives, fan-outs f_1 (from the 
     graph     offsets and neighbours, and 4 bytes per stored neighbour and channel
     read      the file and the columns made of it, before the graph is there; nothing for a graph folder
     peak      program + the larger of read and graph + features + the larger of step and embedding
+              with a memory budget, an exact fit has of a mapped graph, and of mapped features, nothing that stays
 
 Time is measured: reading as it happened, a few real steps, or one exact fit of a small random graph scaled by the paths
 of two edges that counting cycles looks at; one embedding of a random graph with the same mean degree and
@@ -155,10 +156,13 @@ def memory(
     counted = measures.KEPT_BYTES * n if "place" in models else 0
     embedding = PROGRAM + parts["graph"] + parts["features"] + counted + parts["embedding"]
     if budget is not None:
+        if isinstance(config, ExactConfig):  # what is mapped is given back while it is read
+            fitting = PROGRAM + _resident_bytes(graph, models) + parts["step"]
         averaged = max(level.columns for model in models.values() for level in model.levels)
         parts["embedding"] = PART_BYTES + WRITING * GROUP_BYTES + _itemsize(half) * n * averaged
         embedding = min(memory_bytes(budget), PROGRAM + parts["graph"] + resident + counted + parts["embedding"])
-    return parts | {"peak": max(PROGRAM + parts["read"] + parts["graph"], fitting, embedding)}
+    built = parts["graph"] if budget is None else graph.resident_bytes
+    return parts | {"peak": max(PROGRAM + parts["read"] + built, fitting, embedding)}
 
 
 def reading_bytes(file_bytes: int, rows: int, *, weighted: bool = False) -> int:
