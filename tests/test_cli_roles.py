@@ -388,7 +388,9 @@ def test_similar_takes_a_node_of_another_embedding(run, tmp_path, model, capsys)
 
 def test_similar_refuses_a_file_of_another_model(run, tmp_path, capsys):
     stranger = RAE(dims=(16, 8), fanout=(5, 5), steps=0, seed=4).fit(make_houses())
-    write_embeddings(tmp_path / "z.parquet", make_houses().id_column, stranger.transform(make_houses()), model="f" * 64)
+    write_embeddings(
+        tmp_path / "z.parquet", make_houses().id_column, stranger.transform(make_houses(), whole=True), model="f" * 64
+    )
     code, _, err = rae(capsys, "similar", tmp_path / "z.parquet", "c0", "--in", run.path)
 
     assert code == 2

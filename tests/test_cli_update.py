@@ -109,6 +109,42 @@ def test_tomorrows_files_need_no_flags(payments, rae):
     assert "was fitted on edges that are directed, weighted, of kinds card, wire" in err
 
 
+def test_a_file_whose_amounts_were_added_is_refused_until_it_is_meant(payments, rae):
+    added = ("update", "runs/payments", "--add", "today.csv", "--quiet")
+    assert rae(*added)[0] == 0
+    before = Run.open("runs/payments").graph().to_arrow()
+    header, *rows = (payments / "today.csv").read_text().splitlines()
+    (payments / "today.csv").write_text("\n".join([header, *rows[::-1]]))  # the same rows
+    code, _, err = rae(*added)
+    assert (code, Run.open("runs/payments").n_updates) == (2, 1)
+    assert "an earlier update added this table" in err
+    assert "pass --again" in err
+    assert Run.open("runs/payments").graph().to_arrow().equals(before)
+    code, out, _ = rae(*added, "--again")
+    assert code == 0
+    assert "2 have another weight" in out
+    (payments / "today.csv").write_text("\n".join([header, *rows, "u3,u4,1,card"]))  # one row more is another table
+    assert rae(*added)[0] == 0
+    assert rae("update", "runs/payments", "--add", "payments.csv", "--quiet", "--fold")[0] == 0
+    assert rae("update", "runs/payments", "--add", "payments.csv", "--quiet")[0] == 2  # folding does not forget
+
+
+def test_the_times_of_the_fit_do_not_choose_rows_of_other_files_and_that_is_said(here, rae):
+    rows = "".join(f"u{i},u{(3 * i + 1) % 20},2026-10-{1 + i % 28:02}\n" for i in range(20))
+    (here / "timed.csv").write_text(f"caller,called,at\n{rows}")
+    flags = ("--time", "at", "--since", "2026-10-05", "--until", "2026-10-20")
+    assert rae("fit", "timed.csv", *flags, "--no-page", "--quiet")[0] == 0
+    (here / "later.csv").write_text("caller,called,at\nu1,u9,2026-11-01\nu2,u9,2026-09-01\n")
+    for command in (("update", "runs/timed", "--add"), ("embed", "runs/timed", "--whole", "--out", "z.parquet")):
+        code, _, err = rae(*command, "later.csv")
+        assert code == 0
+        assert "rows of all times are read" in err
+        assert "give --since or --until to choose" in err
+    code, out, err = rae("update", "runs/timed", "--add", "later.csv", "--since", "2026-10-05")
+    assert (code, "all times" in err) == (0, False)
+    assert "0 added" in out
+
+
 @pytest.mark.parametrize(
     ("row", "message"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 
 import numpy as np
@@ -340,6 +341,32 @@ def test_one_edge_goes_and_another_changes(tmp_path, small_steps):
     payments.remove([key for key in payments.edges if max(key[:2]) < 3])
     assert done.removed == len(other.arcs().source)
     check(run, payments)
+
+
+@pytest.mark.parametrize("settings", [{}, {"steps": 1, "dims": (8,), "fanout": (5,)}], ids=["exact", "trained"])
+@pytest.mark.parametrize("doubled", ["add", "count", "max"])
+def test_a_table_that_comes_twice_is_refused_where_its_weights_add_up(tmp_path, small_steps, doubled, settings):
+    rng, weight = np.random.default_rng(3), {} if doubled == "count" else {"weight": "amount"}
+    columns = {name: rng.integers(30, size=60) for name in ("source", "target")} | {"amount": rng.random(60) + 1}
+    config = rae.Config(**settings) if settings else None
+    run = rae.fit_run(pa.table(columns), out=tmp_path / "run", page=False, doubled=doubled, config=config, **weight)
+    table = pa.table({name: column[:9] for name, column in columns.items()})
+    run.update(added=table)
+    before = run.graph().to_arrow()
+    if doubled == "max":
+        run.update(added=table)  # the larger one stays: nothing to spoil
+    else:
+        for again in (table, table.take(np.arange(9)[::-1])):
+            with pytest.raises(GraphError, match=r"an earlier update added this table.* pass again=True"):
+                rae.Run.open(run.path).update(added=again)
+    assert run.graph().to_arrow().equals(before)
+    pairs = list(zip(*(table[name].to_pylist() for name in table.column_names[: 3 if weight else 2]), strict=True))
+    for _ in range(2):  # what is written out is meant
+        run.update(added=pairs)
+    run.update(added=table, again=True)
+    run.fold()
+    with pytest.raises(GraphError, match="an earlier update") if doubled != "max" else contextlib.nullcontext():
+        run.update(added=table)
 
 
 def test_trained_models_take_a_full_pass_with_weights(tmp_path):

@@ -22,6 +22,7 @@ from rae.features import FeatureTable, check_matrix, is_sparse
 from rae.graph import Graph
 from rae.graph.builder import Batch
 from rae.graph.channels import IN, OUT, EdgeValues, checked_weights, kind_column, kinds_of, mirrored
+from rae.graph.digest import rows_digest
 from rae.graph.frames import as_table, is_frame
 from rae.graph.given_edges import frame_columns, two_columns
 from rae.graph.id_numbering import ONE_KIND
@@ -149,6 +150,7 @@ class Edits:
     n_already_there: int = 0
     n_self_loops: int = 0
     n_zeros: int = 0
+    table: str = ""  # digest of the table that comes, where its weights are added to those that are there
 
     @property
     def is_empty(self) -> bool:
@@ -195,7 +197,10 @@ def check_edits(
         ids, rows, form, _merged(gone_rows, gone, form), _merged(come_rows, come, form), gone.weight is not None
     )
     given = _feature_rows(table, now, len(ids), new_ids, reading, width)
-    return Edits(**changes, new_ids=new_ids, features=given, n_zeros=zeros)
+    adds = form.weighted and form.values.doubled in ("add", "count") and _is_table(added)
+    return Edits(
+        **changes, new_ids=new_ids, features=given, n_zeros=zeros, table=_digest(come) if adds and len(come[0]) else ""
+    )
 
 
 def edges_of_new_node(
@@ -295,6 +300,17 @@ def _read(edges: Any, reading: Reading, ids: Ids, form: EdgeForm, what: str) -> 
         batch = _read_tuples(edges, form, what)
     batch = batch._replace(source=ids.as_own_kind(batch.source, what), target=ids.as_own_kind(batch.target, what))
     return _checked(batch, form)
+
+
+def _is_table(edges: Any) -> bool:
+    """Whether edges come as a whole, which may come twice by mistake; pairs are each written by somebody."""
+    return isinstance(edges, (str, os.PathLike, Graph)) or is_frame(edges)
+
+
+def _digest(batch: Batch) -> str:
+    weights = () if batch.weight is None else (pa.array(np.asarray(batch.weight, np.float32).view(np.uint32)),)
+    kinds = () if batch.kind is None else (id_array(batch.kind),)
+    return rows_digest(batch.source, batch.target, *weights, *kinds)
 
 
 def _named(reading: Reading, form: EdgeForm, what: str, columns: Callable[[], Sequence[str]]) -> Reading:

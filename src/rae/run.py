@@ -324,6 +324,7 @@ class Run:
         features: Any = None,
         *,
         fold: bool | None = None,
+        again: bool = False,
         progress: Asked = None,
         **reading: Any,
     ) -> Updated:
@@ -337,7 +338,8 @@ class Run:
         Where the edges of the run have weights, directions or kinds, so have those that come: tuples are (source,
         target, weight, kind), as far as the run has these. One that is there already is merged by the rule of the fit
         (`doubled`): weights are added, or the larger one stays. An edge goes whole, that of one direction and kind
-        alone; one that is removed and added has the new weight.
+        alone; one that is removed and added has the new weight. A table (a file, a frame, a Graph) whose weights an
+        earlier update has added is refused, unless it is meant to come `again`.
 
         A full pass in the units of the fit, `model.transform(run.graph(), run.features(), units="fit")`, gives the same
         bytes. Only what is near the changes is computed, unless a full pass is cheaper. Nothing is
@@ -363,7 +365,7 @@ class Run:
         if fold not in (None, True, False):
             raise ConfigError(Argument("fold"), f" must be True, False or None, got {fold!r}")
         with shown(progress) as report:
-            return update_run(self, added, removed, features, Reading.of(reading), fold, report)
+            return update_run(self, added, removed, features, Reading.of(reading), fold, report, again=again)
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from rae.edits import EdgeForm, Edits, Ids, check_edits, edges_of_new_node, one_row
 from rae.engine.live import Changes, Live, can_follow, edited_graph
-from rae.errors import GraphError, RunError
+from rae.errors import Argument, GraphError, RunError
 from rae.graph import Graph
 from rae.graph.folder import write_graph
 from rae.graph.ids import id_array, shown
@@ -48,6 +48,7 @@ from rae.updates import (
 
 FOLD_NUMBERS = 4_000_000  # numbers in all vectors up to which every update is folded in: a Parquet file of 16 MB
 FOLD_SHARE = 1.0  # rows of vectors in the log, over those of the graph, above which it is
+TABLES_KNOWN = 400  # that were added, of which a run knows that they were: a year of nights
 FLUSHED = 1 << 24  # bytes of vectors that are flushed at a time
 
 
@@ -85,8 +86,9 @@ class KeptTables(NamedTuple):
 
 
 def update_run(
-    run: Any, added: Any, removed: Any, features: Any, reading: Reading, fold: bool | None, progress: Progress | None
-) -> Updated:
+    run: Any, added: Any, removed: Any, features: Any, reading: Reading, fold: bool | None, progress: Progress | None,
+    *, again: bool = False,
+) -> Updated:  # fmt: skip
     """Update a run and say what changed; see `Run.update`."""
     began = time.perf_counter()
     folder = UpdateFolder(run.path, run._kept.unfinished)
@@ -107,6 +109,7 @@ def update_run(
                 ids, rows, form, added, removed, features, reading,
                 0 if model.structural else _width(run, folder, state), model.feature_names,
             )  # fmt: skip
+            state = _with_table(state, edits, again)
             began_to_change = True
             out = Updated(
                 state.number, edits.n_added, edits.n_removed, len(edits.new_ids),
@@ -128,6 +131,19 @@ def update_run(
                 run._kept.tables = run._kept.roles = None
             raise
     return replace(done, seconds=time.perf_counter() - began)
+
+
+def _with_table(state: State, edits: Edits, again: bool) -> State:
+    """The state that knows the table whose weights come; one that came before is refused unless that is meant."""
+    if not edits.table or edits.is_empty:
+        return state
+    if edits.table in state.came and not again:
+        raise GraphError(
+            "an earlier update added this table: the same rows would have their weights added twice; nothing was "
+            "changed: leave it out, or, if it is meant, pass ",
+            Argument("again", True),
+        )
+    return replace(state, came=(*(one for one in state.came if one != edits.table), edits.table)[-TABLES_KNOWN:])
 
 
 def _update_live(
@@ -344,7 +360,7 @@ def _update_in_full(
     dtype = embeddings_dtype(folder.file(state, EMBEDDINGS))
     about: dict[str, Any] = {"dtype": dtype, "model": run.model_checksum, "units": "fit", "whole": True}
     model.embed_to(base / EMBEDDINGS, changed, matrix, **about, progress=progress or False)
-    later = State(state.number + 1, base.name, (), counts_of(changed.degrees), followed=False)
+    later = State(state.number + 1, base.name, (), counts_of(changed.degrees), followed=False, came=state.came)
     _finish(run, folder, base, column, later, None)
     return column
 
@@ -400,6 +416,7 @@ def _fold(
         later = State(
             now.number + (changes is not None), base.name, now.log[len(state.log) :],
             counts_of(live.rows.degrees[: live.n_nodes]), now.changed - state.changed,
+            came=now.came if changes is None else state.came,
         )  # fmt: skip
         ids = run._kept.tables.later_ids if changes is None else column.slice(live.base.n_nodes)
         _finish(run, folder, base, folder.ids(now) if later.log else column, later, known)

@@ -64,6 +64,7 @@ _PATTERN = {
     "changed": int,
     "roles": (None, {"file": str, "after": int}),
     "followed": bool,
+    "came?": [str],
 }
 _REMEDY = "fit the run again"
 
@@ -79,6 +80,7 @@ class State:
     changed: int = 0  # rows of vectors in the log
     roles: dict[str, Any] | None = None  # the table of roles that rows of the log replace, and after which update
     followed: bool = True  # whether the base has tables
+    came: tuple[str, ...] = ()  # digests of the last tables whose weights were added
 
     def log_after(self, number: int) -> int | None:
         """Where in the log that begins which came after an update; None where some of it is folded in.
@@ -144,8 +146,8 @@ def _read_state(path: Path, _: tuple[int, int, int]) -> State:
             raise ValueError("it names files of others")
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise RunError(f"{path} is damaged ({one_line(error)}); {_REMEDY}") from None
-    fields = {name: record[name] for name in _PATTERN}
-    return State(**fields | {"log": tuple(record["log"])})
+    fields = {name: record[name] for name in _PATTERN if not name.endswith("?")}
+    return State(**fields | {"log": tuple(record["log"]), "came": tuple(record.get("came", ()))})
 
 
 class UpdateFolder:
@@ -371,14 +373,21 @@ class UpdateFolder:
         roles = self._put_roles_away(state)
         self.hide()
         later = State(
-            number, state.base, (*state.log, name), counts, state.changed + len(changes.rows), roles, state.followed
-        )
+            number, state.base, (*state.log, name), counts, state.changed + len(changes.rows), roles, state.followed,
+            state.came,
+        )  # fmt: skip
         self.commit(later)
         return later
 
     def commit(self, state: State) -> None:
         """Make this the current state, and remove what it does not name."""
-        record = {"format": FORMAT, "format_version": FORMAT_VERSION, **vars(state), "log": list(state.log)}
+        record = {
+            "format": FORMAT,
+            "format_version": FORMAT_VERSION,
+            **vars(state),
+            "log": list(state.log),
+            "came": list(state.came),
+        }
         write_json(self.run / STATE, record)
         named = {state.base, self.unfinished, LOCK, "state.json", *(f"{name}.safetensors" for name in state.log)}
         if state.roles is not None:

@@ -34,9 +34,10 @@ SHOWN = 1_000  # ids that --json lists, at most
     default=None,
     help="write embeddings.parquet anew, or leave that for later  [default: small runs, and where the log is long]",
 )
+@click.option("--again", is_flag=True, help="add the weights of a file that an earlier update has added")
 @global_options
 @click.pass_obj
-def update(console: Console, /, run: str, fold: bool | None, **given: Any) -> None:
+def update(console: Console, /, run: str, fold: bool | None, again: bool, **given: Any) -> None:
     """Let edges of the graph of RUN come and go, and features change, without fitting anew.
 
     Only what is near the changes is computed. The vectors are then, byte for byte, those of a full pass
@@ -46,7 +47,9 @@ def update(console: Console, /, run: str, fold: bool | None, **given: Any) -> No
     Files are read as those of the fit were: the run knows their columns, and whether edges have weights,
     directions and kinds. An edge of --add that is there already is merged by the rule of the fit: weights are
     added, or the larger one stays (--doubled). --remove takes edges out whole, that of one direction and kind
-    alone, and needs no weights; an edge in both files has the new weight.
+    alone, and needs no weights; an edge in both files has the new weight. A file whose weights were added
+    before is refused, unless --again says that it is meant. --since and --until of the fit chose rows of
+    the fit alone: all rows of the files count, or those that --since and --until of this command choose.
 
     A killed update leaves the run as it was before or as it is after. While the run has updates that are not folded in,
     it has no embeddings.parquet, which would be stale; the other commands read what is current, and --fold
@@ -66,7 +69,7 @@ def update(console: Console, /, run: str, fold: bool | None, **given: Any) -> No
     console.use_threads()
     opened = Run.open(run)
     with console.progress() as progress:
-        done = opened.update(fold=fold, progress=progress or False, **given)
+        done = opened.update(fold=fold, again=again, progress=progress or False, **given)
     how = "all of them, by a full pass" if done.in_full else "near the changes"
     rows = [
         ("edges", _edges(done)),

@@ -42,6 +42,18 @@ def is_digest_of(digest: str, *graphs: Graph) -> bool:
     return digest.startswith(f"{nodes}-{edges}-") and digest == graph_digest(*graphs)
 
 
+def rows_digest(*columns: pa.Array) -> str:
+    """How many rows a table has, and a hash of what is in them, the same in any order of the rows.
+
+    >>> rows_digest(pa.array(["a", "b"]), pa.array([1, 2])) == rows_digest(pa.array(["b", "a"]), pa.array([2, 1]))
+    True
+    """
+    rows = np.zeros(len(columns[0]), np.uint64)
+    for column in columns:
+        rows = _mixed(rows) + _hashes_of_ids(column)
+    return f"{len(rows)}-{int(_mixed(rows).sum(dtype=np.uint64)):016x}"
+
+
 def _size(graph: Graph) -> tuple[int, int]:
     nodes, edges, *_ = graph.measures.get(KEPT, (graph.n_nodes, graph.n_edges))
     return nodes, edges
