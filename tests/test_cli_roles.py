@@ -35,7 +35,7 @@ def run(tmp_path, model):
 
 
 def make_run(folder, model, graph, lean=False):
-    z = model.transform(graph)
+    z = model.transform(graph, whole=True)
     return Run.create(folder, model, graph.id_column, z, graph=None if lean else graph)
 
 
