@@ -292,6 +292,17 @@ def test_a_new_node_is_embedded_as_the_run_does_before_and_after_updates(run, an
     assert answers.embed(["u1"]).matches == []
 
 
+def test_a_request_that_comes_twice_adds_its_amounts_twice(tmp_path):
+    """Unlike a file: the same amount may be paid twice."""
+    edges = edges_of(40, 90)
+    run = fit_run(Graph.from_edges(edges, weight=[1.0] * len(edges)), out=tmp_path / "run", page=False)
+    with Answers.open(run, writable=True) as answers:
+        for _ in range(2):
+            answers.edges(added=[{"source": "u1", "target": "fresh", "weight": 2.5}])
+    arcs = Run.open(run.path).graph().to_arrow().to_pylist()
+    assert [arc["weight"] for arc in arcs if "fresh" in arc.values()] == [5.0]
+
+
 def test_an_update_is_seen_by_the_next_question(run, answers):
     done = answers.edges(added=[["u1", "fresh"], {"source": "u1", "target": "u2"}][:1], removed=[])
     assert (done.added, done.new_nodes, done.update) == (1, 1, 1)

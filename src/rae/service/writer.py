@@ -93,7 +93,9 @@ class Writer:
         come, reading = _edge_table(added, "added")
         gone, of_gone = _edge_table(removed, "removed")
         table = _feature_table(features, self._run)
-        done = self._run.update(come, gone, table, missing=missing, fold=False, progress=False, **of_gone | reading)
+        done = self._run.update(
+            come, gone, table, missing=missing, fold=False, again=True, progress=False, **of_gone | reading
+        )
         counts = self._run.counts
         return {
             "update": done.number, "added": done.added, "removed": done.removed, "already_there": done.already_there,
