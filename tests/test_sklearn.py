@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from plain import random_graph
 from rae import RAE, FeatureTable, Graph, Roles, similar
-from rae.errors import ConfigError, FeatureError, GraphError, IgnoredWarning, MissingExtraError
+from rae.errors import ConfigError, CutWarning, FeatureError, GraphError, IgnoredWarning, MissingExtraError
 
 NUMBERED = random_graph(60, 150)
 GRAPH = Graph(NUMBERED.offsets, NUMBERED.targets, pa.array([f"n{i}" for i in range(60)]))
@@ -90,6 +90,10 @@ def test_a_pipeline_passes_features_by_name():
     with sklearn.config_context(enable_metadata_routing=True):
         pipeline.fit(GRAPH, Y, features=X)
         assert len(pipeline.predict(GRAPH, features=X)) == 60
+        other = GRAPH.subgraph(GRAPH.ids[:50])
+        assert len(pipeline.predict(other, features=X[:50], whole=True)) == 50
+        with pytest.warns(CutWarning, match="not the graph of the fit"):
+            pipeline.predict(other, features=X[:50])
 
 
 def test_several_models_stand_side_by_side(z):
