@@ -7,7 +7,8 @@ Prediction strength (Tibshirani & Walther 2005): cluster two halves of the nodes
 that one half puts together, how often does the other half do so too? The worst cluster counts. The number
 of roles is the largest k at which the mean over several halvings is 0.7 or more. Where no k reaches 0.7,
 it is the k with the largest value, and the choice is weak. A k whose mean is within two standard errors of 0.7 gets
-more halvings, as long as it could still change the number.
+more halvings, as long as it could still change the number. The halves are of all rows that roles are fitted on: a border
+between two roles of fewer nodes moves more, and roles that many nodes tell apart would count as one.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from sklearn.cluster import KMeans
 
 STRONG = 0.7  # of 0.6 to 0.8 the one at which planted roles are recovered best; at 0.8 many real graphs get two roles
-HALVINGS, MOST_HALVINGS, HALVED_ROWS = 4, 32, 4_000  # at a time, of one k in all, rows of both halves
+HALVINGS, MOST_HALVINGS = 4, 32  # at a time, of one k in all
 KMEANS_STARTS = 10  # of roles and of halves alike: a poor k-means of one half looks like a number that is not stable
 CACHED_DISTANCES = 1 << 17  # numbers that stay in the cache of a core
 STANDARD_ERRORS = 2  # from 0.7: a mean that is nearer is uncertain
@@ -98,13 +99,10 @@ def check_given(k: int, positions: Positions) -> Choice:
 def strength_curve(x: Doubles, positions: Positions, max_k: int, seed: int) -> dict[int, float]:
     """Prediction strength by number of roles, from 2 to what every half has different rows for."""
     draw = generator(seed, "roles", "halves")
-    rows = np.arange(len(x))
-    if len(x) > HALVED_ROWS:
-        rows = np.sort(draw.choice(len(x), HALVED_ROWS, replace=False))
-    orders = [rows[draw.permutation(len(rows))] for _ in range(MOST_HALVINGS)]
+    orders = [draw.permutation(len(x)) for _ in range(MOST_HALVINGS)]
     halvings = [(order[::2], order[1::2]) for order in orders]
     fewest = min(len(np.unique(positions.of_row[half])) for halves in halvings for half in halves)
-    largest = min(max_k, len(positions) - 1, len(rows) // 4, fewest)
+    largest = min(max_k, len(positions) - 1, len(x) // 4, fewest)
     samples: dict[int, list[float]] = {k: [] for k in range(2, largest + 1)}
     for start in range(0, MOST_HALVINGS, HALVINGS):
         for k in uncertain_numbers(samples):

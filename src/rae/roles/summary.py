@@ -26,6 +26,7 @@ NEARLY_ALL = 0.9  # share of members of degree 1 in a role of leaves
 WELL_CONNECTED, HUB = 5, 8  # the least degrees of nodes that are called so, whatever their rank
 HUB_RANK, HUB_TIMES = 80, 4  # a hub is in the top fifth by degree and has four times the median degree
 HUB_NEIGHBOR_RANK = 95  # neighbours that are called hubs are in the top twentieth by degree
+ATTACHED_TIMES = 3  # how many times the degree of nodes that hang on others these have
 TIED, HARDLY_TIED = 0.5, 0.1  # share of the pairs of neighbours that are adjacent
 SMALL_RANK, LARGE_RANK = 35, 60  # percentiles by degree up to which nodes are small, and from which large
 MANY, TIMES = 4, 3  # edges of one direction that are called many, and how many times those of the other
@@ -155,7 +156,8 @@ def _size(profile: Profile, structure: Facts) -> str:
     if most <= 3 and most <= max(degree["overall"], 2) and degree["percentiles"][1] < 50:
         return "fringe nodes"
     if others and least >= WELL_CONNECTED and low >= LARGE_RANK:
-        return "well-connected nodes" if any(other[2] >= least for other in others) else "the best-connected nodes"
+        best = low >= HUB_RANK and all(other[2] < least for other in others)
+        return "the best-connected nodes" if best else "well-connected nodes"
     if not others:
         return "nodes"
     if high <= SMALL_RANK or most <= degree["overall"]:
@@ -174,15 +176,24 @@ def _surroundings(profile: Profile) -> str:
     if degree["one"] > 0.5:
         words = _neighbors(profile)
         return f" of {words}" if words else ""
-    if around["others"] <= TELLING and (few <= 3 or least >= 3 * few):
+    if around["others"] <= TELLING and (few <= 3 or _is_attached(profile)):
         words = _neighbors(profile)
         return "" if not words else f" among {words}" if words == "small nodes" else f" next to {words}"
     return " in tight groups" if _in_tight_groups(profile) and not _is_hub(degree) else ""
 
 
 def _in_tight_groups(profile: Profile) -> bool:
-    """Whether the members have two neighbours or more, and half of the pairs of them are adjacent."""
-    return bool(profile["degree"]["quartiles"][0] >= 2 and profile["clustering"]["quartiles"][0] >= TIED)
+    """Whether the members have two neighbours or more, half of the pairs of them are adjacent, and these are its like.
+
+    Neighbours of a far larger degree are a core that the members hang on, however tied to each other.
+    """
+    tied = profile["degree"]["quartiles"][0] >= 2 and profile["clustering"]["quartiles"][0] >= TIED
+    return bool(tied and not _is_attached(profile))
+
+
+def _is_attached(profile: Profile) -> bool:
+    """Whether the neighbours have several times the degree of the members."""
+    return bool(profile["neighbor_degree"]["quartiles"][0] >= ATTACHED_TIMES * profile["degree"]["quartiles"][2])
 
 
 def _neighbors(profile: Profile) -> str:
