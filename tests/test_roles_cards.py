@@ -64,11 +64,11 @@ def test_cards_of_stars_separate_hubs_from_leaves(graph, table):
     assert leaves.edges["to"] == [0, 1]
     assert hubs.edges["to"][0] == pytest.approx(12 / 14, abs=1e-3)
     # A rare word of two of six members is not listed; lacking what all others have is.
-    assert [a["feature"] for a in hubs.actions] == ["sells", "buys"]
-    assert hubs.actions[1]["shift"] < -1
-    assert [a["feature"] for a in leaves.actions] == ["buys"]
-    assert hubs.actions[0]["share"] == 1
-    assert hubs.actions[0]["overall"] == pytest.approx(6 / 78, abs=1e-4)
+    assert [a["feature"] for a in hubs.actions] == ["buys", "sells"]
+    assert hubs.actions[0]["shift"] < -1
+    assert [(a["feature"], a.get("share")) for a in leaves.actions] == [("sells", 0), ("buys", None)]
+    assert hubs.actions[1]["share"] == 1
+    assert hubs.actions[1]["overall"] == pytest.approx(6 / 78, abs=1e-4)
     assert leaves.summary.startswith("leaves of hubs: neighbours average degree 14")
     assert "whose neighbours are leaves" not in leaves.summary
     assert "sells" in hubs.summary
@@ -131,9 +131,10 @@ def test_lift_is_the_share_of_members_over_the_share_of_all():
     x = np.zeros((1000, 2), np.float32)
     x[900:, 0] = 1
     x[::10, 1] = 1
-    (none, some) = distinctive_features(x, labels, 2)
+    (lack, some) = distinctive_features(x, labels, 2)
 
-    assert none == []
+    assert [(a["feature"], a["share"]) for a in lack] == [("feature 0", 0)]
+    assert lack[0]["lift"] < 0.1
     assert [a["feature"] for a in some] == ["feature 0"]
     assert 7 < some[0]["lift"] <= 10  # 10 without the prior
     assert some[0]["share"] == 1
@@ -198,6 +199,29 @@ def town():
 
 def kind(id):
     return id.rstrip("0123456789.ab") if id.startswith("pair") else id.split(".")[0].rstrip("0123456789")
+
+
+def test_nodes_that_hang_on_a_dense_core_are_in_no_tight_group():
+    core = clique("core", 30)
+    edges = core + [(f"fan{i}", f"core.{(i + j) % 30}") for i in range(60) for j in range(4)]
+    edges += [(f"leaf{i}", f"core.{i % 30}") for i in range(60)]
+    for c in range(30):
+        edges += clique(f"member{c}", 5)
+    fan, member = (cards_of(edges, kind)[name] for name in ("fan", "member"))
+
+    assert fan.structure["clustering"]["quartiles"][0] >= 0.5
+    assert "tight" not in fan.summary
+    assert "in tight groups" in member.summary
+
+
+def test_nodes_above_the_middle_are_not_called_the_best_connected():
+    bands = [structure(spread(2, at=20)), structure(spread(8, 10, 14, at=(61, 75, 90)))]
+    for band in bands:
+        band["neighbor_degree"]["others"] = band["clustering"]["others"] = 0.9
+    words = [line.split(" (")[0] for line in summarize_roles(bands, [{"to": []}] * 2, [[], []])]
+    assert words[1] == "well-connected nodes"
+    bands[1]["degree"]["percentiles"] = (81, 90, 95)
+    assert summarize_roles(bands, [{"to": []}] * 2, [[], []])[1].startswith("the best-connected nodes")
 
 
 def test_roles_get_the_nouns_that_an_analyst_knows():
@@ -410,9 +434,40 @@ def test_a_summary_says_where_edges_lead_if_that_differs_from_all_edges():
 
 
 def test_actions_are_named_with_their_strength():
-    text = summarize({}, {}, [{"feature": "a", "lift": 3.21}, {"feature": "b", "shift": -1.04}])
+    facts = [word("a", 0.6, 0.2), {"feature": "b", "shift": -1.04}, word("c", 0.05, 0.5), word("d", 0.9, 0.1)]
 
-    assert text == "set apart by a (3.2x), b (-1.0 sd)"
+    assert summarize({}, {}, facts[:2]) == "set apart by a (3.0x), b (-1.0 sd)"
+    assert summarize({}, {}, facts[1:]) == "set apart by b (-1.0 sd), d (9.0x) and a lack of c (0.1x)"
+    assert summarize({}, {}, facts[2:3]) == "set apart by a lack of c (0.1x)"
+
+
+def test_a_word_that_hardly_any_member_has_sets_no_role_apart():
+    rare = word("rare", 0.03, 0.0075)  # four times as common as elsewhere
+
+    assert summarize({}, {}, [rare]) == "no feature sets them apart"
+    assert summarize(structure(LEAVES, spread(40, at=95)), {}, [rare]).startswith("leaves of hubs")
+    assert "rare" not in summarize(structure(LEAVES, spread(40, at=95)), {}, [rare])
+    band = structure(spread(4, 5, 6, at=60))
+    for measure in band.values():
+        measure["others"] = 0.9
+    assert summarize(band, {}, [rare]) == "nodes (degree 4 to 6)"
+    assert summarize(band, {}, [word("usual", 0.5, 0.2)]) == "set apart by usual (2.5x)"
+
+
+def test_features_are_in_the_order_of_what_they_tell():
+    draw = np.random.default_rng(0)
+    labels = np.repeat([0, 1], 2000)
+    shares = np.array([[0.5, 0.02, 0.4, 0.3], [0.1, 0.0, 0.4, 0.04]])  # by role: of a, b, c and d
+    x = (draw.random((4000, 4)) < shares[labels]).astype(np.float32)
+    first, second = distinctive_features(x, labels, 2, ["a", "b", "c", "d"])
+
+    assert [a["feature"] for a in first] == ["a", "d", "b"]  # b has the largest lift, c tells nothing
+    assert [a["feature"] for a in second] == ["a", "d", "b"]
+    assert all(a["lift"] < 1 for a in second)
+
+
+def word(name, share, overall):
+    return {"feature": name, "lift": share / overall, "share": share, "overall": overall}
 
 
 def test_ranks_cover_every_percentile():

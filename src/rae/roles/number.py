@@ -7,8 +7,8 @@ Prediction strength (Tibshirani & Walther 2005): cluster two halves of the nodes
 that one half puts together, how often does the other half do so too? The worst cluster counts. The number
 of roles is the largest k at which the mean over several halvings is 0.7 or more. Where no k reaches 0.7,
 it is the k with the largest value, and the choice is weak. A k whose mean is within two standard errors of 0.7 gets
-more halvings, as long as it could still change the number. The halves are of all rows that roles are fitted on: a border
-between two roles of fewer nodes moves more, and roles that many nodes tell apart would count as one.
+more halvings, as long as it could still change the number. The halves are of all rows that roles are fitted on: with
+fewer, borders between roles move more, so that fewer roles are found, and other ones by every seed.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 STRONG = 0.7  # of 0.6 to 0.8 the one at which planted roles are recovered best; at 0.8 many real graphs get two roles
 HALVINGS, MOST_HALVINGS = 4, 32  # at a time, of one k in all
+START_ROWS = 2_000  # that starts are tried on: the best one goes on with all
 KMEANS_STARTS = 10  # of roles and of halves alike: a poor k-means of one half looks like a number that is not stable
 CACHED_DISTANCES = 1 << 17  # numbers that stay in the cache of a core
 STANDARD_ERRORS = 2  # from 0.7: a mean that is nearer is uncertain
@@ -143,12 +144,14 @@ def prediction_strength(first: Doubles, second: Doubles, k: int, seed: int) -> f
 
 
 def fit_kmeans(x: Doubles, k: int, seed: int) -> KMeans:
-    """k-means, the best of several starts.  (n, p) -> KMeans"""
+    """k-means, the best of several starts, which many rows try on some of them alone.  (n, p) -> KMeans"""
     from sklearn.cluster import KMeans
 
     random = np.random.RandomState(int(key(seed, "roles", "k-means", k)) % 2**32)
-    starts = iter(kmeans_starts(x - x.mean(0), k, random))
-    return KMeans(k, init=lambda *_, **__: next(starts), n_init=KMEANS_STARTS).fit(x)
+    tried = x[random.choice(len(x), START_ROWS, replace=False)] if len(x) > START_ROWS else x
+    starts = iter(kmeans_starts(tried - tried.mean(0), k, random))
+    best = KMeans(k, init=lambda *_, **__: next(starts), n_init=KMEANS_STARTS).fit(tried)
+    return best if tried is x else KMeans(k, init=best.cluster_centers_, n_init=1).fit(x)
 
 
 def kmeans_starts(x: Doubles, k: int, random: np.random.RandomState) -> Doubles:

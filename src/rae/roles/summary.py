@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from rae.roles.actions import divergence
+
 RANKS = (
     (99.0, "in the top 1 %"),
     (95.0, "in the top 5 %"),
@@ -21,6 +23,7 @@ RANKS = (
 )
 NAMED_FEATURES, NAMED_FACTS = 3, 2
 TELLING = 1 / 3  # a range that at most so many nodes of other roles are in is worth saying; half of the members are
+WORTH_NAMING = float(divergence(1 / 2, TELLING))  # so much a range tells that is just worth saying: also of features
 WORTH_SAYING = 0.1  # share of isolated members
 NEARLY_ALL = 0.9  # share of members of degree 1 in a role of leaves
 WELL_CONNECTED, HUB = 5, 8  # the least degrees of nodes that are called so, whatever their rank
@@ -47,7 +50,8 @@ def _line(
 ) -> str:
     doing, profile, (name, used) = _actions(actions), structure[role], names[role]
     if not profile:
-        return doing or ("nothing is known about its members but their vectors" if not any(structure) else "no members")
+        nothing = "no feature sets them apart" if actions else "nothing is known about its members but their vectors"
+        return doing or ("no members" if any(structure) else nothing)
     facts = [_isolated(profile["degree"]), _flow(profile), _amounts(profile), *_telling_facts(profile, used)]
     facts.append(_edges(role, profile, edges))
     if doing and _is_sized(profile) and profile["degree"].get("others", 0) > TELLING:  # what they do says more
@@ -168,7 +172,7 @@ def _size(profile: Profile, structure: Facts) -> str:
 def _surroundings(profile: Profile) -> str:
     """What is around the members, where it tells them apart; what leaves hang on is always worth saying."""
     degree, around = profile["degree"], profile["neighbor_degree"]
-    few, (least, _, most) = degree["quartiles"][2], around["quartiles"]
+    few, most = degree["quartiles"][2], around["quartiles"][2]
     if degree["zero"] > 0.5 or _is_chain(profile):
         return ""
     if most < 1.5:
@@ -361,11 +365,22 @@ def describe_edges(role: int, to: int, share: float) -> str:
 
 
 def _actions(actions: Facts) -> str:
-    if not actions:
-        return ""
-    strengths = (f"{a['lift']:.1f}x" if "lift" in a else f"{a['shift']:+.1f} sd" for a in actions)
-    named = [f"{a['feature']} ({strength})" for a, strength in zip(actions, strengths, strict=True)]
-    return "set apart by " + ", ".join(named[:NAMED_FEATURES])
+    """What the members have and lack, of what tells as much as a range that is worth saying."""
+    telling = [action for action in actions if _tells(action) >= WORTH_NAMING][:NAMED_FEATURES]
+    lacks = [action for action in telling if action.get("lift", 1) < 1]
+    having = ", ".join(_named(action) for action in telling if action not in lacks)
+    lacking = f"a lack of {', '.join(map(_named, lacks))}" if lacks else ""
+    return f"set apart by {' and '.join(filter(None, [having, lacking]))}" if telling else ""
+
+
+def _tells(action: Profile) -> float:
+    """How far the members are from all nodes in a feature, in nats."""
+    return action["shift"] ** 2 / 2 if "shift" in action else float(divergence(action["share"], action["overall"]))
+
+
+def _named(action: Profile) -> str:
+    strength = f"{action['lift']:.1f}x" if "lift" in action else f"{action['shift']:+.1f} sd"
+    return f"{action['feature']} ({strength})"
 
 
 def describe_rank(percentile: float) -> str:
