@@ -324,6 +324,12 @@ def test_a_summary_follows_from_its_facts(facts, words):
     assert summarize(facts).startswith(words)
 
 
+def test_nothing_is_said_of_neighbours_that_most_members_lack():
+    assert summarize(structure(spread(0, 0, 1, zero=0.6, one=0.4), spread(0, 0, 3))) == (
+        "mostly isolated nodes: 60 % of them isolated"
+    )
+
+
 def test_a_small_degree_is_not_that_of_a_hub_whatever_its_rank():
     assert not summarize(structure(spread(3, at=99))).startswith("hubs")
     assert summarize(structure(spread(30, at=99))).startswith("hubs: degree 30 in the top 1 %")

@@ -217,6 +217,8 @@ def _neighbors(profile: Profile) -> str:
 def _telling_facts(profile: Profile, used: frozenset[str]) -> list[str]:
     """The ranges that few nodes of other roles are in, the most telling first; always that of a hub's degree."""
     degree = profile["degree"]
+    if degree["zero"] > 0.5:
+        return []  # most have no neighbours that a range could be about
     ranges = {name: profile[name].get("others", 1.0) for name in TOLD if name not in used}
     if degree["quartiles"][2] <= 1 or _is_chain(profile):
         ranges.pop("degree", None)
