@@ -538,11 +538,13 @@ def _with_features(folder, ids, table):
     return Run.create(folder, model, graph.id_column, planted(n), graph=graph, features=table, counts={"nodes": n})
 
 
-def test_a_shifted_feature_is_given_in_standard_deviations():
+def test_a_shifted_feature_is_given_in_standard_deviations_and_a_lack_as_one():
     from rae.explore.cards import _feature
 
     entry = _feature({"feature": "age", "column": 4, "shift": -1.25, "mean": 3.0, "overall": 5.0}, {})
     assert (entry["strength"], entry["column"]) == ("-1.2 sd", None)
+    lack = {"feature": "calls", "column": 1, "lift": 0.1, "share": 0.03, "overall": 0.3}
+    assert _feature(lack, {})["strength"] == "lacked, 0.1×"
     entry = _feature({"feature": "f", "column": 1, "lift": 120.4, "share": 0.5, "overall": 0.01}, {1: 9})
     assert (entry["strength"], entry["column"]) == ("120×", 9)
     assert sentence("x.") == "X."

@@ -109,6 +109,7 @@ def _measure(name: str, values: Mapping[str, Any]) -> dict[str, Any]:
 def _feature(action: Mapping[str, Any], columns: Mapping[int, int]) -> dict[str, Any]:
     if "lift" in action:
         strength = f"{action['lift']:.2g}×" if action["lift"] < 100 else f"{action['lift']:.0f}×"
+        strength = f"lacked, {strength}" if action["lift"] < 1 else strength
         note = f"{100 * action['share']:.0f} % of its members have it, {100 * action['overall']:.1f} % of all nodes"
     else:
         strength = f"{action['shift']:+.1f} sd"
