@@ -72,8 +72,8 @@ def divergence(share: Doubles | float, overall: Doubles | float) -> Doubles:
     >>> float(divergence(0.5, 1 / 3).round(3)), float(divergence(0.0, 0.0))
     (0.059, 0.0)
     """
-    out: Doubles = rel_entr(share, overall) + rel_entr(np.subtract(1, share), np.subtract(1, overall))
-    return out
+    has, lacks = rel_entr(share, overall), rel_entr(np.subtract(1, share), np.subtract(1, overall))
+    return np.asarray(has + lacks, np.float64)
 
 
 def _count_by_role(features: Matrix, labels: Ints, k: int) -> tuple[Doubles, Doubles, Doubles]:
