@@ -10,10 +10,11 @@ from rae.datasets import Dataset, Split
 from rae.evaluation import data, models, probes
 from rae.evaluation.table_spec import Effort, Row, Score, Table, work_per_row
 from rae.evaluation.tables.airports import LOG_DEGREE
-from rae.evaluation.tables.methods import DEGREE_TRIANGLES, EXACT, PLACE, STATISTICS, both_vectors
+from rae.evaluation.tables.methods import DEGREE_TRIANGLES, EXACT, PLACE, STATISTICS, UNTRAINED, WITHIN, both_vectors
 from rae.evaluation.tables.others import TUNED
 from rae.evaluation.tables.words import AGREE, BESIDE, HOPS, RAW, STRUCTURE
 from rae.evaluation.tables.words import EXACT as EXACT_WORDS
+from rae.evaluation.tables.words import UNTRAINED as UNTRAINED_WORDS
 from rae.evaluation.tables.words import made as floor_of_words
 
 SMALL = (
@@ -90,8 +91,8 @@ TABLE = Table(
     works=(
         *work_per_row(by_position, _FLOORS, SMALL, 5),
         *work_per_row(by_position, _FLOORS, LARGE, 1),
-        *work_per_row(by_position, (EXACT, PLACE), SMALL, 5),
-        *work_per_row(by_position, (EXACT, PLACE), LARGE, 1),
+        *work_per_row(by_position, (EXACT, PLACE, UNTRAINED, WITHIN), SMALL, 5),
+        *work_per_row(by_position, (EXACT, PLACE, UNTRAINED, WITHIN), LARGE, 1),
     ),
     also={"ari": "ARI of k-means, as they come"},
     judged=("ari",),
@@ -108,7 +109,7 @@ WORDS = Table(
     settings={"reader": TUNED},
     works=(
         *work_per_row(by_words, (RAW, HOPS[2, False], BESIDE, STRUCTURE), WITH_WORDS, 1),
-        *work_per_row(by_words, (EXACT_WORDS,), WITH_WORDS, 1),
+        *work_per_row(by_words, (EXACT_WORDS, UNTRAINED_WORDS), WITH_WORDS, 1),
         *work_per_row(by_words, (AGREE,), WITH_WORDS, 1, {}, 0),
     ),
 )
