@@ -11,10 +11,10 @@ from rae.evaluation import data, models, probes
 from rae.evaluation.table_spec import Effort, Row, Score, Table, work_per_row
 from rae.evaluation.tables.airports import LOG_DEGREE
 from rae.evaluation.tables.methods import DEGREE_TRIANGLES, EXACT, PLACE, STATISTICS, UNTRAINED, WITHIN, both_vectors
+from rae.evaluation.tables.node import UNTRAINED as UNTRAINED_WORDS
 from rae.evaluation.tables.others import TUNED
 from rae.evaluation.tables.words import AGREE, BESIDE, HOPS, RAW, STRUCTURE
 from rae.evaluation.tables.words import EXACT as EXACT_WORDS
-from rae.evaluation.tables.words import UNTRAINED as UNTRAINED_WORDS
 from rae.evaluation.tables.words import made as floor_of_words
 
 SMALL = (
