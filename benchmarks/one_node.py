@@ -122,7 +122,7 @@ def main() -> None:
                **spread([time.perf_counter() - began], digits=2), cpu_s=round(time.process_time() - before, 2),
                moved=graph.n_nodes, first_update_s=round(first, 1))  # fmt: skip
         exact = np.array_equal(model.transform(graph, nodes=some[:50], units="fit"), z[graph.rows(some[:50])])
-        rows = run._kept.tables.live.rows
+        rows = run._session.tables.live.rows
         quiet = [
             u
             for u in rng.permutation(graph.n_nodes)[: 10 * count + 8000]
@@ -150,11 +150,11 @@ def main() -> None:
                 before = time.process_time()
                 done = run.update(added, removed, fold=False)
                 cpu.append(time.process_time() - before)
-                if run._kept.tables:
-                    rows = run._kept.tables.live.rows
+                if run._session.tables:
+                    rows = run._session.tables.live.rows
                 else:
                     run.embed(neighbours=[])
-                    rows = run._kept.tables.live.rows
+                    rows = run._session.tables.live.rows
                 seconds.append(done.seconds)
                 moved.append(len(done.moved))
                 in_full += done.in_full

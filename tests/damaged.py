@@ -582,7 +582,7 @@ def read_graph_folder(folder: Path) -> None:
 
 def read_model(folder: Path) -> None:
     from rae import RAE
-    from rae.run import summary
+    from rae.run_folder import summary
 
     model = RAE.load(folder / "model.safetensors")
     summary(model.history)

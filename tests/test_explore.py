@@ -483,7 +483,7 @@ def test_the_same_run_gives_the_same_page(run, tmp_path):
 
 
 def test_a_sampled_page_knows_the_other_nodes_too(run, monkeypatch):
-    monkeypatch.setattr(page, "MOST_KNOWN", 40)
+    monkeypatch.setattr(page, "MOST_SEARCHABLE", 40)
     text = page.page_text(run, Subject(), 24, lambda *_: None)
     page_facts, data = facts(text), parts(text)
 

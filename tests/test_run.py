@@ -13,8 +13,8 @@ from rae import RAE, FeatureTable, Graph
 from rae.errors import CheckpointError, FeatureError, FileError, RunError
 from rae.graph.folder import checksum
 from rae.io.embeddings import embeddings_model
-from rae.run import Run, load_model, model_checksum, summary
-from rae.run_folder import DENSE, EMBEDDINGS, GRAPH, INFO, MODEL, PAGE, RUN_FILES, SPARSE, check_free
+from rae.run import Run, load_model, model_checksum
+from rae.run_folder import DENSE, EMBEDDINGS, GRAPH, INFO, MODEL, PAGE, RUN_FILES, SPARSE, check_free, summary
 from rae.updates import GRAPH_FILES
 
 

@@ -48,7 +48,7 @@ from rae.service.names import Names
 from rae.service.neighbors import Neighbors
 from rae.service.present import Present
 from rae.service.rows import Rows
-from rae.service.writer import WriterApart, WriterEndedError, _error_of, _line_of, follow_tables
+from rae.service.writer import WriterEndedError, WriterProcess, _error_of, _line_of, follow_tables
 from rae.updates import SPARE_LEAST, UpdateFolder
 
 ODD = "a/b c?é\n#"
@@ -344,7 +344,7 @@ def test_what_cannot_be_answered_is_refused_and_changes_nothing(answers, verb, a
 
 def test_new_nodes_and_updates_come_between_the_trials_of_a_reason(run, answers, monkeypatch):
     """Nothing waits for the whole of it; the reason is that of the run unless edges of the node itself change."""
-    told, between, made = answers.why("u5"), iter(range(10_000)), reasons._Trials._made
+    told, between, made = answers.why("u5"), iter(range(10_000)), reasons._Trials._computed
     assert told.measured == run.why("u5").as_dict()
 
     def with_others(self, edges):
@@ -353,14 +353,14 @@ def test_new_nodes_and_updates_come_between_the_trials_of_a_reason(run, answers,
             answers.edges(added=[["u590", f"far away {number}"]])
         return made(self, edges)
 
-    monkeypatch.setattr(reasons._Trials, "_made", with_others)
+    monkeypatch.setattr(reasons._Trials, "_computed", with_others)
     with answers._embedding:
         assert not answers._embedding.acquire(blocking=False)
     again = answers.why("u5")
     assert answers.now.number > 3
     assert (again.role, len(again.measured["neighbours"])) == (told.role, len(told.measured["neighbours"]))
     assert again.measured["change"] is not None
-    live = answers._embeds._kept.tables.live
+    live = answers._embeds._session.tables.live
     answers.embed(["u1"])
     full = Run.open(run.path)
     expected = full.model().transform(full.graph(), units="fit")
@@ -370,17 +370,17 @@ def test_new_nodes_and_updates_come_between_the_trials_of_a_reason(run, answers,
         answers.edges(added=[["u5", f"near {next(between)}"]])
         return made(self, edges)
 
-    monkeypatch.setattr(reasons._Trials, "_made", moving)
+    monkeypatch.setattr(reasons._Trials, "_computed", moving)
     with pytest.raises(RunError, match="the edges of 'u5' change faster than reasons are found"):
         answers.why("u5")
 
 
 def test_a_refused_update_does_not_make_the_next_one_slow(answers):
     answers.edges(added=[["u1", "u300"]])
-    live = answers.run._kept.tables.live
+    live = answers.run._session.tables.live
     with pytest.raises(GraphError):
         answers.edges(removed=[["u1", "zz"]])
-    assert answers.run._kept.tables.live is live
+    assert answers.run._session.tables.live is live
 
 
 def test_an_update_tells_its_followers_of_rows_that_its_memory_held_already(tmp_path, monkeypatch):
@@ -396,7 +396,7 @@ def test_an_update_tells_its_followers_of_rows_that_its_memory_held_already(tmp_
     second.update(fold=False)
     other = Run.open(second.path)
     other.embed(neighbours=["u1"])
-    tables = iter([table.copy() for table in first._kept.tables.live.tables.values()])
+    tables = iter([table.copy() for table in first._session.tables.live.tables.values()])
     monkeypatch.setattr("rae.engine.live.aligned_empty", lambda shape: next(tables))
     follow_tables(second)
     monkeypatch.setattr("rae.engine.live.aligned_empty", lambda shape: np.full(shape, 7e20, np.float32))
@@ -405,7 +405,7 @@ def test_an_update_tells_its_followers_of_rows_that_its_memory_held_already(tmp_
     follow_tables(other)
     assert len(UpdateFolder(second.path).state().log) == 1
     expected = second.model().transform(second.graph(), units="fit")
-    assert np.array_equal(other._kept.tables.live.vectors((0, len(expected))), expected)
+    assert np.array_equal(other._session.tables.live.vectors((0, len(expected))), expected)
 
 
 def test_a_run_without_roles_or_without_a_graph_says_so(tmp_path):
@@ -487,13 +487,13 @@ def test_updates_between_the_parts_of_a_fold_give_what_a_full_pass_does(how, tmp
         reader.follow(run)
         monkeypatch.setattr(Present, "_read_anew", lambda *_: pytest.fail("all was read again"))
         writer, before = answers._writer, UpdateFolder(run.path).state()
-        monkeypatch.setattr(writer, "tidy", lambda: None)  # as where a process beside it updates
+        monkeypatch.setattr(writer, "fold_if_long", lambda: None)  # as where a process beside it updates
         monkeypatch.setattr(writer_module, "LONGEST_LOG", 3)
-        writer.begin_to_tidy()
+        writer.start_folding()
         monkeypatch.setattr(writer_module, "LONGEST_LOG", 1_000)
         parts = 0
-        while writer.is_tidying:
-            writer.tidy_a_part()
+        while writer.is_folding:
+            writer.fold_next_part()
             u, v = rng.integers(600, size=2)
             more = {"features": {"u7": [float(parts), 1.0, 2.0]}} if given else {}
             answers.edges(added=[[f"u{u}", f"new {parts}"], [f"u{v}", "u1"]], **more, **given)
@@ -508,8 +508,8 @@ def test_updates_between_the_parts_of_a_fold_give_what_a_full_pass_does(how, tmp
         model, graph, features = again.model(), again.graph(), again.features()
         expected = model.transform(graph, features, units="fit")
         assert np.array_equal(again.embeddings()[1], expected)
-        assert np.array_equal(answers.run._kept.tables.live.vectors((0, graph.n_nodes)), expected)
-        assert np.array_equal(answers._embeds._kept.tables.live.vectors((0, graph.n_nodes)), expected)
+        assert np.array_equal(answers.run._session.tables.live.vectors((0, graph.n_nodes)), expected)
+        assert np.array_equal(answers._embeds._session.tables.live.vectors((0, graph.n_nodes)), expected)
         assert np.array_equal(again.role_table()[1], again.roles().assign(expected).labels)
         for present in (answers.now, reader):
             same_present(present, Present(Run.open(run.path)))
@@ -521,14 +521,14 @@ def test_a_fold_is_given_up_where_an_update_fails_or_writes_everything_anew(run,
     monkeypatch.setattr("rae.updater.FLUSHED", 4 * 88 * 50)
     with Answers.open(run, writable=True) as answers:
         writer = answers._writer
-        monkeypatch.setattr(writer, "tidy", lambda: None)
+        monkeypatch.setattr(writer, "fold_if_long", lambda: None)
         answers.edges(added=[["u1", "fresh"]])
         for trial in ("fails", "in full"):
             monkeypatch.setattr(writer_module, "LONGEST_LOG", 1)
-            writer.begin_to_tidy()
+            writer.start_folding()
             monkeypatch.setattr(writer_module, "LONGEST_LOG", 1_000)
             for _ in range(3):
-                writer.tidy_a_part()
+                writer.fold_next_part()
             if trial == "fails":
                 with monkeypatch.context() as patch:
                     patch.setattr(UpdateFolder, "append", lambda *_: 1 / 0)
@@ -537,8 +537,8 @@ def test_a_fold_is_given_up_where_an_update_fails_or_writes_everything_anew(run,
             else:
                 done = answers.edges(added=[list(edge) for edge in edges_of(600, 900, seed=9)])
                 assert done.in_full
-            writer.tidy_a_part()
-            assert not writer.is_tidying
+            writer.fold_next_part()
+            assert not writer.is_folding
             assert (Run.open(run.path).n_updates, len(UpdateFolder(run.path).state().log)) == (
                 (1, 1) if trial == "fails" else (2, 0)
             )
@@ -614,7 +614,7 @@ def test_a_process_beside_it_that_finds_the_run_taken_says_so_and_ends(run, capf
     with (
         Answers.open(run, writable=True),
         pytest.raises(RunError, match="another service or update has"),
-        Answers.open(Run.open(run.path), writable=True, apart=True),
+        Answers.open(Run.open(run.path), writable=True, own_process=True),
     ):
         pass
     assert capfd.readouterr().err == ""
@@ -637,7 +637,7 @@ def test_a_process_beside_it_updates_as_this_one_does(run, tmp_path, monkeypatch
         {"added": [["u1", "u2"]], "missing": "maybe"},
     ]
     other = Run.open(tmp_path / "other")
-    with Answers.open(run, writable=True) as here, Answers.open(other, writable=True, apart=True) as apart:
+    with Answers.open(run, writable=True) as here, Answers.open(other, writable=True, own_process=True) as apart:
         apart.warm_up()
         for trial in trials:
             told = []
@@ -659,7 +659,7 @@ def test_a_process_beside_it_updates_as_this_one_does(run, tmp_path, monkeypatch
         process.kill()
         process.wait()
         assert apart.edges(added=[["u1", "after it"]]).new_nodes == 1
-        monkeypatch.setattr(WriterApart, "_send", lambda self, process, request: process.kill())
+        monkeypatch.setattr(WriterProcess, "_send", lambda self, process, request: process.kill())
         with pytest.raises(WriterEndedError, match="ended before it answered") as ended:
             apart.edges(added=[["u1", "never sent"]])
         assert status_of(ended.value) == 503
@@ -1098,14 +1098,14 @@ def test_a_service_that_is_asked_to_stop_finishes_what_it_does(run, rae, number,
     """In this process: a thread asks, sends the signal while an update is being written, and gets its answer."""
     port, replies = free_port(), []
     entered = threading.Event()
-    real = WriterApart.edges
+    real = WriterProcess.edges
 
     def slow(self, *args):
         entered.set()
         time.sleep(0.3)
         return real(self, *args)
 
-    monkeypatch.setattr(WriterApart, "edges", slow)
+    monkeypatch.setattr(WriterProcess, "edges", slow)
 
     def use() -> None:
         wait_until_it_answers(port)

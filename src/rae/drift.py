@@ -1,8 +1,8 @@
 """Change over time: which roles grew, who moved, and who moved more than noise of the same size explains.
 
-Two moments are embedded by one model. The yardstick is noise: as many changes as lie between the two, at random places
-(`rae.stability`). If nothing but that happened, the second moment is one more such view of the first, so whatever is
-counted in it can be compared with the same count in the views, exactly and whatever depends on what:
+Two moments are embedded by one model and compared with noise: as many changes as lie between the two, at random places
+(`rae.stability`). If nothing but that happened, the second moment is one more such view of the first, so any
+count in it can be compared with the same count in the views, exactly and without independence:
 
     score     how far a node moved, over its own spread: how far the noise of the fit moves it, which drops a tenth of
               the edges; then over what is rare, in the views and the second moment, for nodes of like degree
@@ -45,6 +45,7 @@ from rae.stability import (
     noisy_vectors,
     squared_distances,
 )
+from rae.stored_run import StoredRun
 from rae.updates import UpdateFolder
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
@@ -53,8 +54,8 @@ Doubles = np.ndarray[Any, np.dtype[np.float64]]
 
 RATE = 0.05
 SMALL, MORE_VIEWS = 50_000, 99  # edges of a graph that is so small that more views cost little, and how many
-SPREAD_VIEWS = 8  # views that say how far noise moves each node
-PRIOR = 4  # views that the spread of nodes of like degree counts for beside a node's own
+SPREAD_VIEWS = 8  # views that measure how far noise moves each node
+PRIOR = 4  # views that the spread of nodes of like degree weighs as much as
 RARE = 0.99  # of the moves in the views, the share below what is rare
 CLASS = 50  # nodes of like degree, at least
 NAMED, LISTED = 5, 1_000  # alarms in a sentence, and in JSON
@@ -176,7 +177,7 @@ def _finite(value: Any) -> Any:
 
 
 def drift_of(
-    run: Any,
+    run: StoredRun,
     other: Any = None,
     *,
     since: int | None = None,
@@ -188,7 +189,7 @@ def drift_of(
 ) -> Drift:
     """What changed from a run to another moment; see `Run.drift`."""
     _check(views, noise, rate, units)
-    roles, model = run.roles(), run.model_kept
+    roles, model = run.roles(), run.cached_model
     if (other is None) == (since is None):
         raise RunError(
             "drift needs two moments: another run or its vectors, or ",
@@ -207,7 +208,7 @@ def drift_of(
 
 
 def _check(views: Any, noise: Any, rate: Any, units: Any) -> None:
-    """Refuse settings that cannot be meant."""
+    """Refuse impossible settings."""
     if isinstance(rate, bool) or not isinstance(rate, int | float) or not 1 / MOST_VIEWS <= rate <= 0.5:
         raise ConfigError(Argument("rate"), f" must be a share from {1 / MOST_VIEWS:g} to 0.5, got {rate!r}")
     if units not in (None, *UNITS):
@@ -227,24 +228,24 @@ def _least_views(rate: float) -> int:
 
 
 def _enough_views(rate: float, edges: int) -> int:
-    """Views where nobody asked for a number: those that the rate needs, and more where they cost little."""
+    """The default number of views: those that the rate needs, and more on small graphs."""
     return max(MORE_VIEWS if edges <= SMALL else VIEWS, _least_views(rate))
 
 
-def _at_update(run: Any, number: int) -> tuple[Graph, Any]:
-    """Graph and features of a run after one of its updates, 0 for the fit; refused where that was folded in."""
+def _at_update(run: StoredRun, number: int) -> tuple[Graph, Any]:
+    """Graph and features of a run after one of its updates, 0 for the fit; refused where that was folded."""
     folder = UpdateFolder(run.path)
     state = folder.state()
-    run.graph()  # says so where there is none
+    run.graph()  # raises where there is none
     if state is None:
         raise RunError(f"the run in {run.path} was never updated; compare it with another run, or with vectors")
     earlier = folder.moment(state, number)
     return folder.graph(earlier), folder.features(earlier, run.base_features(state))
 
 
-def _second(run: Any, other: Any, units: str | None) -> tuple[Moment, str]:
+def _second(run: StoredRun, other: Any, units: str | None) -> tuple[Moment, str]:
     """The second moment by the model of the run, and the units of its vectors."""
-    model = run.model_kept
+    model = run.cached_model
     if isinstance(other, Graph):
         units = units or "fit"
         return Moment(other.id_column, model.transform(other, units=units, whole=True, progress=False), other), units
@@ -269,9 +270,9 @@ def _second(run: Any, other: Any, units: str | None) -> tuple[Moment, str]:
     return Moment(ids, z, None), own
 
 
-def _features(run: Any, other: Any) -> Any:
+def _features(run: StoredRun, other: Any) -> Any:
     """The features of the other run as the model of this one reads them."""
-    if run.model_kept.structural:
+    if run.cached_model.structural:
         return None
     matrix = other.features()
     if matrix is None or other.model_checksum == run.model_checksum:
@@ -303,8 +304,8 @@ def edges_without(graph: Graph, other: Graph) -> int:
     there = other.find(graph.id_column)
     ends = there[graph.edges()]
     both, one = (ends >= 0).all(1), (ends >= 0).any(1)
-    found = int(other.adjacent(ends[both, 0], ends[both, 1]).sum())
-    return int(one.sum()) - found
+    common = int(other.adjacent(ends[both, 0], ends[both, 1]).sum())
+    return int(one.sum()) - common
 
 
 def _compared(
@@ -319,7 +320,7 @@ def _compared(
     unit = Scale.of(there).unit
 
     def shift(z: Floats) -> Doubles:
-        """How far each row is from where it was, as `similar` counts: what float32 rounds is no move."""
+        """The distance that each row moved, as `similar` counts: rounding of float32 is no move."""
         out: Doubles = np.round(np.sqrt(squared_distances(as_compared(roles, z), there[rows])) / unit, DECIMALS)
         return out
 
@@ -332,15 +333,15 @@ def _compared(
         # alarms night after night. Two moments that are the same again have the same views.
         sizes_after = map(int, comparison.after)
         seed = int(key(model.config.seed, "drift", noise.added, repr(noise.dropped), *sizes_after) >> np.uint64(33))
-        given: Any = {"model": model, "graph": before.graph, "features": features, "units": units, "seed": seed}
-        done = counter(of_stage(progress, "views"), SPREAD_VIEWS + noise.views)
-        for z in noisy_vectors(**given, views=SPREAD_VIEWS, dropped=noise_of_fit(model), first=noise.views):
+        view_settings: Any = {"model": model, "graph": before.graph, "features": features, "units": units, "seed": seed}
+        report_view = counter(of_stage(progress, "views"), SPREAD_VIEWS + noise.views)
+        for z in noisy_vectors(**view_settings, views=SPREAD_VIEWS, dropped=noise_of_fit(model), first=noise.views):
             squares += shift(z[rows]) ** 2
-            done()
-        noisy = noisy_vectors(**given, views=noise.views, dropped=noise.dropped, added=noise.added)
+            report_view()
+        noisy = noisy_vectors(**view_settings, views=noise.views, dropped=noise.dropped, added=noise.added)
         for number, z in enumerate(noisy):
             shifts[number], sizes[number] = shift(z[rows]), roles.assign(z).sizes
-            done()
+            report_view()
     classes = like_degrees(degrees(before.graph)[rows])
     spread = moderated(squares / SPREAD_VIEWS, classes)
     score, by_view = scores(moved, shifts, spread, classes)
@@ -359,11 +360,11 @@ def _compared(
     return Drift(comparison, table, overall, role_p, threshold, by_chance, noise, rate, units, named)
 
 
-def _names(names: pa.Array | None, ids: pa.Array, wanted: pa.Array) -> dict[Any, str]:
-    if names is None or not len(wanted):
+def _names(names: pa.Array | None, ids: pa.Array, some: pa.Array) -> dict[Any, str]:
+    if names is None or not len(some):
         return {}
-    found = names.take(index_in(wanted, ids))
-    pairs = zip(wanted.to_pylist(), found.to_pylist(), strict=True)
+    texts = names.take(index_in(some, ids))
+    pairs = zip(some.to_pylist(), texts.to_pylist(), strict=True)
     return {id: name for id, name in pairs if name is not None}
 
 
@@ -399,8 +400,8 @@ def scores(moved: Doubles, shifts: Doubles, spread: Doubles, classes: Ints) -> t
     (n,), (v, n), (n,), (n,) -> (n,), (v, n)
     """
     every = _over(np.concatenate([moved[None], shifts]), spread)
-    known = every[(every > 0) & np.isfinite(every)]
-    rare = np.full(int(classes.max()) + 1, np.quantile(known, RARE) if len(known) else 1.0)
+    positive = every[(every > 0) & np.isfinite(every)]
+    rare = np.full(int(classes.max()) + 1, np.quantile(positive, RARE) if len(positive) else 1.0)
     for number in range(len(rare)):
         here = every[:, classes == number]
         here = here[(here > 0) & np.isfinite(here)]

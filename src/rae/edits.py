@@ -1,4 +1,4 @@
-"""What an update asks for: edges that come, go and change, new nodes, features; checked against the graph as it is.
+"""The edits of an update: edges to add, remove and change, new nodes, features; checked against the current graph.
 
 Edges are read as the fit read them: with weights, directions and kinds where the run has these, doubled ones merged by
 its rule. One that is there already is merged with that too: weights are added, or the larger one stays. An edge goes
@@ -37,18 +37,18 @@ from rae.reading import Reading
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 Floats = np.ndarray[Any, np.dtype[np.float32]]
 
-STRANGE = 10  # edges without one known end from which on they are taken for those of another graph
+STRANGE = 10  # edges without one known end that are refused as those of another graph
 GONE, COME = "edges to remove", "edges to add"
 
 
 class Ids:
-    """The ids of the nodes: those of a graph, then those that came later."""
+    """The ids of the nodes: those of a graph, then those of later nodes."""
 
     def __init__(self, graph: Graph, later: pa.Array) -> None:
         self._graph, self._later = graph, later
 
     def with_new(self, ids: pa.Array) -> Ids:
-        """These and, after them, further ones of the same type."""
+        """These ids, then further ones of the same type."""
         return Ids(self._graph, pa.concat_arrays([self._later, ids]))
 
     @property
@@ -64,11 +64,11 @@ class Ids:
     def __len__(self) -> int:
         return self._graph.n_nodes + len(self._later)
 
-    def find(self, wanted: pa.Array) -> Ints:
+    def find(self, ids: pa.Array) -> Ints:
         """The row of each id, -1 where there is none."""
-        rows: Any = self._graph.find(wanted)
+        rows: Any = self._graph.find(ids)
         if len(self._later):
-            later = positions_in(wanted, self._later)
+            later = positions_in(ids, self._later)
             rows = np.where(later >= 0, later + self._graph.n_nodes, rows)
         out: Ints = rows
         return out
@@ -83,7 +83,7 @@ class Ids:
 
 @dataclass(frozen=True)
 class EdgeForm:
-    """What the edges of a run are: the channels they have, and how rows of a table become weights in these."""
+    """The form of a run's edges: their channels, and how rows of a table become weights in these."""
 
     channels: tuple[str, ...] = ()
     weighted: bool = False
@@ -95,7 +95,7 @@ class EdgeForm:
         said = in_words(tuple(graph.channels), graph.weighted)
         asked = {"weight": graph.weighted, "directed": graph.directed, "kind": bool(graph.kinds)}
         for name, there in asked.items():
-            if not there and reading.given(name):
+            if not there and reading.first_set(name):
                 raise GraphError(Argument(name), f" does not go with the run, whose edges are {said}; leave it out")
         weight, doubled = (getattr(reading, name) or record.get(name) for name in ("weight", "doubled"))
         doubled = doubled or (graph.doubled if graph.weighted else None)
@@ -115,12 +115,12 @@ class EdgeForm:
 
     @property
     def mirror(self) -> list[int]:
-        """The place of each channel as seen from the other end of an edge."""
+        """The index of each channel as seen from the other end of an edge."""
         return [self.channels.index(mirrored(name)) for name in self.channels]
 
     @property
     def columns(self) -> list[str]:
-        """What a row of a table of edges has after its ends."""
+        """The columns of a table of edges after its ends."""
         return [*(["weight"] if self.values.weighted else []), *(["kind"] if self.kinds else [])]
 
 
@@ -150,7 +150,7 @@ class Edits:
     n_already_there: int = 0
     n_self_loops: int = 0
     n_zeros: int = 0
-    table: str = ""  # digest of the table that comes, where its weights are added to those that are there
+    table: str = ""  # digest of the table to add, where weights of equal edges are added
 
     @property
     def is_empty(self) -> bool:
@@ -169,7 +169,7 @@ def check_edits(
     width: int,
     names: Any,
 ) -> Edits:
-    """The edits that these edges and features are; what is not possible is refused, in one sentence.
+    """The edits that these edges and features ask for; impossible ones are refused.
 
     `width` and `names` are those of the feature columns that the model reads, 0 for structure alone.
     """
@@ -182,13 +182,13 @@ def check_edits(
     come, zeros = _read(added, reading, ids, form, COME)
     gone_rows = [ids.find(column) for column in gone[:2]]
     table = _feature_table(features, reading, width, names, ids)
-    wanted = [*come[:2], *([] if table is None or reading.unknown == "drop" else [table.id_column])]
-    known = ids.find(joined := pa.concat_arrays([column.cast(ids.kind) for column in wanted]))
-    _refuse_strange(come[:2], known)
-    new_ids = distinct(joined.filter(pa.array(known < 0)))
+    columns = [*come[:2], *([] if table is None or reading.unknown == "drop" else [table.id_column])]
+    rows_of_ids = ids.find(joined := pa.concat_arrays([column.cast(ids.kind) for column in columns]))
+    _refuse_strange(come[:2], rows_of_ids)
+    new_ids = distinct(joined.filter(pa.array(rows_of_ids < 0)))
     _refuse_nameless(new_ids)
-    if table is not None and reading.unknown == "error" and (known[2 * len(come[0]) :] < 0).any():
-        unknown = table.id_column.filter(pa.array(known[2 * len(come[0]) :] < 0))
+    if table is not None and reading.unknown == "error" and (rows_of_ids[2 * len(come[0]) :] < 0).any():
+        unknown = table.id_column.filter(pa.array(rows_of_ids[2 * len(come[0]) :] < 0))
         raise FeatureError(f"{len(unknown):,} feature rows are of ids that are not in the run, first {shown(unknown)}")
     now = ids.with_new(new_ids)
     come_rows = [now.find(column) for column in come[:2]]
@@ -196,10 +196,14 @@ def check_edits(
     changes = _compiled(
         ids, rows, form, _merged(gone_rows, gone, form), _merged(come_rows, come, form), gone.weight is not None
     )
-    given = _feature_rows(table, now, len(ids), new_ids, reading, width)
+    feature_rows = _feature_rows(table, now, len(ids), new_ids, reading, width)
     adds = form.weighted and form.values.doubled in ("add", "count") and _is_table(added)
     return Edits(
-        **changes, new_ids=new_ids, features=given, n_zeros=zeros, table=_digest(come) if adds and len(come[0]) else ""
+        **changes,
+        new_ids=new_ids,
+        features=feature_rows,
+        n_zeros=zeros,
+        table=_digest(come) if adds and len(come[0]) else "",
     )
 
 
@@ -210,9 +214,9 @@ def edges_of_new_node(
 
     Weights, directions ("out": from the new node) and kinds are one for each neighbour, or one for all.
     """
-    given = {"weights": weights, "directions": directions, "kinds": kinds}
+    columns = {"weights": weights, "directions": directions, "kinds": kinds}
     asked = {"weights": form.values.weighted, "directions": form.values.directed, "kinds": bool(form.kinds)}
-    for name, value in given.items():
+    for name, value in columns.items():
         if value is not None and not asked[name]:
             said = in_words(form.channels, form.weighted)
             raise GraphError(Argument(name), f" do not go with the run, whose edges are {said}; leave them out")
@@ -223,7 +227,7 @@ def edges_of_new_node(
             )
     if not form.channels:
         return np.unique(near), None
-    one_each = (_one_each(name, value, len(near)) if asked[name] else None for name, value in given.items())
+    one_each = (_one_each(name, value, len(near)) if asked[name] else None for name, value in columns.items())
     weight, way, kind = one_each
     out = np.ones(len(near), bool)
     if way is not None:
@@ -263,12 +267,12 @@ def one_row(features: Any, width: int, names: Sequence[str] | None, like: Any) -
     if features is None:
         return None
     if isinstance(features, Mapping):
-        known = {name: j for j, name in enumerate(names or ())}
-        if unknown := [name for name in features if name not in known]:
-            raise FeatureError(f"the model knows no feature {unknown[0]!r}; it has {len(known):,} by name")
+        position = {name: j for j, name in enumerate(names or ())}
+        if unknown := [name for name in features if name not in position]:
+            raise FeatureError(f"the model knows no feature {unknown[0]!r}; it has {len(position):,} by name")
         row: Any = np.zeros((1, width), np.float32)
         for name, value in features.items():
-            row[0, known[name]] = value
+            row[0, position[name]] = value
     else:
         row = check_matrix(features if sp.issparse(features) else np.asarray(features, np.float32).reshape(1, -1), 1)
     if row.shape[1] != width:
@@ -303,7 +307,7 @@ def _read(edges: Any, reading: Reading, ids: Ids, form: EdgeForm, what: str) -> 
 
 
 def _is_table(edges: Any) -> bool:
-    """Whether edges come as a whole, which may come twice by mistake; pairs are each written by somebody."""
+    """Whether the edges are a file, frame or graph, which may be added twice by mistake, and not pairs."""
     return isinstance(edges, (str, os.PathLike, Graph)) or is_frame(edges)
 
 
@@ -314,7 +318,7 @@ def _digest(batch: Batch) -> str:
 
 
 def _named(reading: Reading, form: EdgeForm, what: str, columns: Callable[[], Sequence[str]]) -> Reading:
-    """The reading that names the columns of this form; edges that go need no weights, so theirs may be absent."""
+    """The reading that names the columns of this form; edges to remove may have no column of weights."""
     weight, kind = (getattr(reading, name) or name if name in form.columns else None for name in ("weight", "kind"))
     if what == GONE and weight is not None and weight not in columns():
         weight = None
@@ -338,8 +342,8 @@ def _read_file(path: Any, reading: Reading, ids: Ids) -> Batch:
 
 
 def _read_tuples(edges: Any, form: EdgeForm, what: str) -> Batch:
-    """Pairs with what the edges of the run have beside their ends, or as many arrays."""
-    wanted = ["source", "target", *form.columns]
+    """The edges of pairs, or of as many arrays, with the further values that the run's edges have."""
+    names = ["source", "target", *form.columns]
     if isinstance(edges, tuple) and len(edges) > 1 and not any(isinstance(e, (tuple, str, bytes)) for e in edges):
         columns = list(edges)
     elif isinstance(edges, np.ndarray) or hasattr(edges, "detach") or not isinstance(edges, Iterable):
@@ -349,21 +353,21 @@ def _read_tuples(edges: Any, form: EdgeForm, what: str) -> Batch:
         lengths = {len(row) if isinstance(row, (tuple, list)) else 0 for row in rows}
         alike = len(lengths) == 1 and lengths.isdisjoint({0, 1})
         columns = [list(column) for column in zip(*rows, strict=True)] if alike else list(two_columns(rows))
-    if len(columns) != len(wanted) and what == GONE and form.values.weighted:
-        wanted.remove("weight")
-    if len(columns) != len(wanted):
+    if len(columns) != len(names) and what == GONE and form.values.weighted:
+        names.remove("weight")
+    if len(columns) != len(names):
         raise GraphError(
-            f"{what} must be ({', '.join(wanted)}) each, since the edges of the run are "
+            f"{what} must be ({', '.join(names)}) each, since the edges of the run are "
             f"{in_words(form.channels, form.weighted)}, got {len(columns)} entries; "
             "pass tuples of these, as many arrays, a table or a file"
         )
     ends = two_columns((columns[0], columns[1]))
-    more = dict(zip(wanted[2:], columns[2:], strict=True))
+    more = dict(zip(names[2:], columns[2:], strict=True))
     return Batch(*ends, more.get("weight"), more.get("kind"))
 
 
 def _checked(batch: Batch, form: EdgeForm) -> tuple[Batch, int]:
-    """The rows that count, with weights and kinds that the run can have; and how many have the weight 0."""
+    """The rows with checked weights and kinds, without those of weight 0; and how many those are."""
     if batch.kind is not None:
         batch = batch._replace(kind=kind_column(batch.kind))
         refuse_unknown_kinds([str(name) for name in batch.kind.unique().to_pylist() if name], form.channels)
@@ -383,14 +387,14 @@ def _merged(rows: Sequence[Ints], batch: Batch, form: EdgeForm) -> Arcs:
     nodes, codes = np.unique(np.concatenate([us, vs]), return_inverse=True)
     ends, column = codes.reshape(2, -1), pa.array(np.arange(len(nodes)))
     small = Graph.from_rows(ends[0], ends[1], column, values, batch.weight, batch.kind)
-    arcs, places = small.arcs(), np.array([form.kinds.index(kind) for kind in small.kinds] or [0])
-    return Arcs(nodes[arcs.source], nodes[arcs.target], arcs.weight, places[arcs.kind], small.counts.self_loops)
+    arcs, kind_codes = small.arcs(), np.array([form.kinds.index(kind) for kind in small.kinds] or [0])
+    return Arcs(nodes[arcs.source], nodes[arcs.target], arcs.weight, kind_codes[arcs.kind], small.counts.self_loops)
 
 
 def _compiled(
     ids: Ids, rows: EditedRows, form: EdgeForm, gone: Arcs, come: Arcs, gone_weights: bool = False
 ) -> dict[str, Any]:
-    """What becomes of each pair of nodes, with weights; `gone_weights`: those of edges that go were given."""
+    """The edit of each pair of nodes, with weights; `gone_weights`: edges to remove came with weights."""
     source, target = np.append(gone.source, come.source), np.append(gone.target, come.target)
     kind = np.append(gone.kind, come.kind)
     low, high = np.minimum(source, target), np.maximum(source, target)
@@ -418,13 +422,13 @@ def _compiled(
         raise GraphError("the weights of doubled edges add up to more than 3.4e+38; give them in a larger unit")
     after, differ = now.any(1), (now != before).any(1)
     edits = np.where(there & after, CHANGES, np.where(after, COMES, GOES))
-    kept = differ & (there | after)
+    changes = differ & (there | after)
     was, stays = before[comes] > 0, now[goes] > 0
     return {
-        "us": pairs[kept, 0],
-        "vs": pairs[kept, 1],
-        "edits": edits[kept],
-        "values": np.stack([now, now[:, form.mirror]], 1)[kept] if form.channels else None,
+        "us": pairs[changes, 0],
+        "vs": pairs[changes, 1],
+        "edits": edits[changes],
+        "values": np.stack([now, now[:, form.mirror]], 1)[changes] if form.channels else None,
         "n_added": int((~was).sum()),
         "n_removed": int((~stays).sum()),
         "n_changed": int((was & (now[comes] != before[comes])).sum()),
@@ -472,10 +476,10 @@ def _refuse_nameless(new_ids: pa.Array) -> None:
         raise GraphError("a new node has an empty id (''); nothing was changed: name it, or leave its rows out")
 
 
-def _refuse_strange(come: Sequence[pa.Array], known: Ints) -> None:
+def _refuse_strange(come: Sequence[pa.Array], rows: Ints) -> None:
     """Refuse many edges none of which has an end in the graph: they are of another one."""
     n = len(come[0])
-    if n >= STRANGE and (known[: 2 * n] < 0).all():
+    if n >= STRANGE and (rows[: 2 * n] < 0).all():
         raise GraphError(
             f"none of the {n:,} edges to add has an end that is a node of the run, first {shown(come[0], 1)}; "
             "nothing was changed: is this another graph?"

@@ -1,7 +1,7 @@
 """Inputs of a fit: edges and features are read, joined by id and counted.
 
-What a user may want to know (columns that were read, nodes that were added, rows that were dropped,
-the counts) is logged at INFO by the logger `rae.inputs`; the command line shows it without --quiet.
+Facts for the user (columns read, nodes added, rows dropped, counts) are logged at INFO by the logger `rae.inputs`; the
+command line shows it without --quiet.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ def read_inputs(
 
     `edges` is an edge file, a graph folder, a data frame or a Graph; `features` a file, a FeatureTable, a data frame or
     a matrix in row order. With `memory`, an edge file is built into a temporary graph folder beside `out`
-    and mapped, so that reading keeps to the budget too. `like` are the feature columns of a fitted model: those of
-    today's table are encoded as they were.
+    and mapped, so that reading keeps to the budget too. `like` are the feature columns of a fitted model, by which the
+    columns of this table are encoded.
     """
     from rae.features import FeatureTable
     from rae.graph import Graph
@@ -113,7 +113,7 @@ def dataset_inputs(data: Dataset) -> Inputs:
 
 
 def check_output(memory: int | str | None, half: bool, dtype: str, ray: str | None = None) -> None:
-    """Refuse what is wrong before any file is read: a memory budget that is misspelt or less than the program takes,
+    """Refuse wrong settings before any file is read: a memory budget that is misspelt or less than the program takes,
     half precision of intermediate rows without a budget, an unknown dtype.
     """
     from rae.engine import memory_bytes
@@ -166,15 +166,14 @@ def _is_pairs(graph: Graph) -> bool:
 def describe(counts: Mapping[str, int]) -> str:
     """The counts in two lines."""
     width = counts["features"]
-    given = f"{width:,} action feature{'s' if width > 1 else ''}" if width else "no action features: structure alone"
+    columns = f"{width:,} action feature{'s' if width > 1 else ''}" if width else "no action features: structure alone"
     from rae.graph import Counts
 
     read = Counts(*(counts.get(name, 0) for name in ("rows", "self_loops", "doubled", "zeros", "outside")))
     again = read.rows - read.self_loops - read.doubled - read.zeros - read.outside - counts["edges"]
     more = f", {again:,} connect a pair again, in the other direction or by another kind" if again > 0 else ""
-    return (
-        f"{counts['nodes']:,} nodes, {counts['edges']:,} edges, {counts['isolated']:,} isolated; {given}\n{read}{more}"
-    )
+    first = f"{counts['nodes']:,} nodes, {counts['edges']:,} edges, {counts['isolated']:,} isolated; {columns}"
+    return f"{first}\n{read}{more}"
 
 
 def stages(progress: Progress | None) -> Callable[[str, int, int], None]:
@@ -191,7 +190,7 @@ def _with_graph(
     """The graph with these features; a matrix is in the graph's row order."""
     from rae.features import FeatureTable
 
-    if name := reading.given(*EDGE_OPTIONS):
+    if name := reading.first_set(*EDGE_OPTIONS):
         raise GraphError(Argument(name), f" says how an edge file is read, {what}")
     table = read_features_of(features, reading, like)
     return _join(graph, table, reading) if isinstance(table, FeatureTable) else (graph, table)
@@ -261,7 +260,7 @@ def _read_graph(opened: EdgeFile, path: str) -> Graph:
 
 
 def _build_graph(opened: EdgeFile, path: str, memory: int | str, out: Path | None, progress: Progress | None) -> Graph:
-    """The graph of an edge file, mapped from a folder that has no name any more and goes with the process."""
+    """The graph of an edge file, mapped from a temporary folder that is deleted at once and freed with the process."""
     import pyarrow as pa
 
     from rae.engine import memory_bytes
@@ -280,7 +279,7 @@ def _build_graph(opened: EdgeFile, path: str, memory: int | str, out: Path | Non
     room = max(0, (budget - PROGRAM - BUILD_BYTES) // 2)
     with _place_of_graph(out) as folder:  # mapped files outlive their names
         graph = opened.build(folder, force=True, memory=room, report=stages(progress))
-    pa.default_memory_pool().release_unused()  # Arrow keeps what reading took
+    pa.default_memory_pool().release_unused()  # Arrow pools the memory of reading
     return graph
 
 
@@ -305,7 +304,7 @@ def _hidden_graph(out: Path) -> Path:
 
 
 def discard_reading(out: Path) -> None:
-    """Remove what a process that was killed while it read in bounded memory left beside `out`."""
+    """Remove the temporary graph that a killed process left beside `out`."""
     from rae.graph.folder_builder import discard_folder
 
     discard_folder(_hidden_graph(out))
@@ -345,11 +344,11 @@ def _read_unnamed(features: Any, reading: Reading, like: Sequence[str] | None) -
     from rae.graph.frames import is_frame
 
     if not _is_path(features):
-        name = reading.given("columns")
+        name = reading.first_set("columns")
         if is_frame(features) and name is None:
             return _from_frame(features, reading, like)
         others = ("feature", "value", "id", "drop", "categories", *(("feature_names",) if features is None else ()))
-        name = name or reading.given(*others)
+        name = name or reading.first_set(*others)
         if name is not None:
             what = (
                 (" is read, but there is no ", Argument("features")) if features is None else (" is read from a file",)
@@ -412,8 +411,8 @@ def _needs_text(graph: Graph, table: FeatureTable, in_text: bool, reading: Readi
     from rae.graph.ids import index_in, is_text
 
     differ = pa.types.is_integer(graph.id_column.type) and is_text(table.id_column.type)
-    known = index_in(table.id_column, graph.id_column) if differ else None
-    partly = known is not None and 0 < known.null_count < len(known)
+    matches = index_in(table.id_column, graph.id_column) if differ else None
+    partly = matches is not None and 0 < matches.null_count < len(matches)
     return partly and in_text and reading.unknown == "isolated"
 
 
@@ -423,15 +422,15 @@ def _join(graph: Graph, table: FeatureTable, reading: Reading) -> tuple[Graph, F
 
     from rae.graph.ids import index_in, shown
 
-    known = index_in(table.id_column, graph.id_column)
-    n_unknown = known.null_count
+    matches = index_in(table.id_column, graph.id_column)
+    n_unknown = matches.null_count
     if n_unknown == len(table.id_column):
         raise FeatureError(
             f"none of the {n_unknown:,} feature ids is a node: feature ids are {table.id_column.type} such as "
             f"{shown(table.id_column)}, node ids are {graph.id_column.type} such as {shown(graph.id_column)}; check ",
             *(Argument("id"), ", ", Argument("source"), " and ", Argument("target")),
         )
-    unknown = table.id_column.filter(pc.is_null(known))
+    unknown = table.id_column.filter(pc.is_null(matches))
     if n_unknown and reading.unknown == "error":
         raise FeatureError(
             f"{n_unknown:,} feature rows have no edge, first {shown(unknown)}; pass ",

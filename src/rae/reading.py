@@ -41,14 +41,14 @@ class EdgeOptions:
     until: Any = None
 
     @classmethod
-    def of(cls, given: Mapping[str, Any], hint: str = "") -> Self:
+    def of(cls, options: Mapping[str, Any], hint: str = "") -> Self:
         """The options that are given by name; an unknown name is refused, with the nearest one, or else a hint."""
-        known = [field.name for field in fields(cls)]
-        for name in [name for name in given if name not in known]:
-            near = difflib.get_close_matches(name, known, n=1)
-            advice = f"did you mean {near[0]!r}?" if near else hint or f"there are {', '.join(known)}"
+        names = [field.name for field in fields(cls)]
+        for name in [name for name in options if name not in names]:
+            near = difflib.get_close_matches(name, names, n=1)
+            advice = f"did you mean {near[0]!r}?" if near else hint or f"there are {', '.join(names)}"
             raise ConfigError(f"unknown argument {name!r}; {advice}", argument=name)
-        return cls(**given)
+        return cls(**options)
 
     @property
     def others(self) -> dict[str, str | None]:
@@ -60,7 +60,7 @@ class EdgeOptions:
         """Whether a text file has a header: as `header` says, else True if a column is asked for by name, else None."""
         return named_header(self.header, self.source, self.target, *self.others.values())
 
-    def given(self, *names: str) -> str | None:
+    def first_set(self, *names: str) -> str | None:
         """The first of these options that is not as by default, None where none is."""
         return next((name for name in names if getattr(self, name) is not getattr(type(self), name)), None)
 

@@ -33,13 +33,14 @@ from rae.model.structure import measured, moments_read, statistics, weights_of_m
 from rae.roles import Roles
 from rae.runtime import generator, torch_alone
 from rae.search import row_of
+from rae.stored_run import StoredRun
 from rae.updater import ids_of, live_of
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 Floats = np.ndarray[Any, np.dtype[np.float32]]
 Doubles = np.ndarray[Any, np.dtype[np.float64]]
 Edge = tuple[int, bool]  # the other end, and whether the edge comes
-Part = tuple[str, float, float | None, float | None]  # what it is, what it adds, its value here and among the others
+Part = tuple[str, float, float | None, float | None]  # name, contribution, value here, value among the others
 
 MOST_EDGES = 5  # of a change
 LEFT_OUT, CANDIDATES, RETRIED = 60, 60, 40  # neighbours left out, edges that could come, edges tried again at each step
@@ -88,7 +89,7 @@ class Neighbour:
 
 @dataclass(frozen=True)
 class Change:
-    """Edges that, taken away and added, give the node another role; it was made, and the role was read."""
+    """Edges whose removal and addition give the node another role, as a trial of all of them showed."""
 
     removed: tuple[Any, ...]
     added: tuple[Any, ...]
@@ -115,7 +116,7 @@ class Why:
     neighbours: tuple[Neighbour, ...] = ()  # that were left out in turn, those that hold it in its role first
     change: Change | None = None
     most_edges: int = MOST_EDGES
-    trials: int = 0  # changes that were made and taken back
+    trials: int = 0  # changes that were tried and undone
     to: int | None = None  # the role that was asked for
     names: dict[Any, str] = field(default_factory=dict)  # display names of the nodes that are spoken of
 
@@ -142,7 +143,7 @@ class Why:
         }
 
     def sentences(self) -> list[str]:
-        """What there is to say, a sentence each."""
+        """The answer as sentences."""
         said = [f"{self._called(self.id)} plays role {self.role}{_in_brackets(self.about)}, sure {self.confidence:.2f}"]
         if self.next_role is None:
             return [printable(f"{said[0]}: there is one role alone")]
@@ -208,27 +209,33 @@ def _number(value: float) -> str:
 
 
 class _MovedError(Exception):
-    """The edges of the node are others than at the start."""
+    """The edges of the node changed since the start."""
 
 
 def why_of(
-    run: Any, node: Any, *, to: int | None = None, most_edges: int = MOST_EDGES, labels: Any = None, turns: Any = None
+    run: StoredRun,
+    node: Any,
+    *,
+    to: int | None = None,
+    most_edges: int = MOST_EDGES,
+    labels: Any = None,
+    lock: Any = None,
 ) -> Why:
     """Why a node of a run plays its role; see `Run.why`.
 
-    Where others use the run meanwhile, they and each trial take turns by the lock `turns`. Updates may come between two
-    trials; if one changes edges of the node itself, all begins again. `labels` are the roles of all nodes, if known.
+    Each trial holds `lock`, by which other threads may use the run between two trials. If an update changes edges of
+    the node itself meanwhile, all trials begin again. `labels` are the roles of all nodes, if known.
     """
     for _ in range(ATTEMPTS):
         try:
-            return _why(run, node, to, most_edges, labels, turns or contextlib.nullcontext())
+            return _why(run, node, to, most_edges, labels, lock or contextlib.nullcontext())
         except _MovedError:
             continue
     raise RunError(f"the edges of {node!r} change faster than reasons are found; ask again later")
 
 
-def _why(run: Any, node: Any, to: int | None, most_edges: int, labels: Any, turns: Any) -> Why:
-    roles, model = run.roles(), run.model_kept
+def _why(run: StoredRun, node: Any, to: int | None, most_edges: int, labels: Any, lock: Any) -> Why:
+    roles, model = run.roles(), run.cached_model
     fitted = model.fitted
     if not isinstance(fitted, ExactModel):
         raise RunError(
@@ -240,16 +247,16 @@ def _why(run: Any, node: Any, to: int | None, most_edges: int, labels: Any, turn
     if to is not None and (isinstance(to, bool) or not isinstance(to, int) or not 0 <= to < roles.n_roles):
         raise ConfigError(Argument("to"), f" must be a role, from 0 to {roles.n_roles - 1}, got {to!r}")
     names, cards = run.names(), run.role_record()["cards"]
-    with turns:
+    with lock:
         live, graph, features, own_measures = _present(run)
     row = row_of(graph.id_column, node, names)
-    trials = _Trials(run, graph, features, model, roles, row, turns, live is not None)
-    squared, found = trials.squared([]), roles.assign(trials.vector([])[None])
-    own = int(found.labels[0])
+    trials = _Trials(run, graph, features, model, roles, row, lock, live is not None)
+    squared, assignment = trials.squared([]), roles.assign(trials.vector([])[None])
+    own = int(assignment.labels[0])
     next_role = _second(squared, own, to)
     labels = run.role_table()[1] if labels is None else labels
     answer = Why(
-        graph.id_column[row].as_py(), None, own, _about(cards, own), float(found.confidence[0]), next_role,
+        graph.id_column[row].as_py(), None, own, _about(cards, own), float(assignment.confidence[0]), next_role,
         degree=int(degrees(graph)[row]), most_edges=most_edges, to=to,
     )  # fmt: skip
     if next_role is None:
@@ -261,15 +268,16 @@ def _why(run: Any, node: Any, to: int | None, most_edges: int, labels: Any, turn
     lead = float(squared[next_role] - squared[own])
     left_out, change = _changed(trials, graph, labels, own, next_role, to, most_edges)
     answer = replace(
-        answer, next_about=_about(cards, next_role), next_membership=float(found.memberships[0, next_role]), lead=lead,
+        answer, next_about=_about(cards, next_role), lead=lead,
+        next_membership=float(assignment.memberships[0, next_role]),
         gained=gained, reasons=reasons, trials=trials.count,
         neighbours=_neighbours(graph, labels, left_out, lead), change=_as_ids(graph, change),
     )  # fmt: skip
     return _named(answer, graph, names, [row, *left_out, *((end for end, _ in change[0]) if change else ())])
 
 
-def _present(run: Any) -> tuple[Any, Graph, Any, Any]:
-    """The tables of a run, if it has some, its graph and features as they are, and what the graph measures."""
+def _present(run: StoredRun) -> tuple[Any, Graph, Any, Any]:
+    """The current tables of a run, if it has some, its graph and features, and the measures of the graph."""
     live = run._as_it_is(lambda _: live_of(run))
     if live is None or live.base.channels:
         return None, run.graph(), run.features(), None
@@ -299,9 +307,9 @@ def _as_ids(graph: Graph, change: tuple[list[Edge], Any] | None) -> Change | Non
     """A change with ids for rows."""
     if change is None:
         return None
-    edges, found = change
+    edges, assignment = change
     gone, come = ([graph.id_column[end].as_py() for end, comes in edges if comes == kind] for kind in (False, True))
-    return Change(tuple(gone), tuple(come), int(found.labels[0]), float(found.confidence[0]))
+    return Change(tuple(gone), tuple(come), int(assignment.labels[0]), float(assignment.confidence[0]))
 
 
 def _named(answer: Why, graph: Graph, names: pa.Array | None, rows: Sequence[int]) -> Why:
@@ -484,16 +492,16 @@ def _lengths(actions: Actions, counted: Any, block: str) -> Doubles:
 
 
 class _Trials:
-    """Changes of the edges of one node that are made, read, and taken back."""
+    """Trials: changes of the edges of one node that are applied, embedded and undone."""
 
     def __init__(
-        self, run: Any, graph: Graph, features: Any, model: Any, roles: Roles, row: int, turns: Any, follows: bool
+        self, run: StoredRun, graph: Graph, features: Any, model: Any, roles: Roles, row: int, lock: Any, follows: bool
     ) -> None:
         self.run, self.graph, self.features, self.model, self.roles, self.row = run, graph, features, model, roles, row
-        self.turns, self.follows = turns, follows
+        self.lock, self.follows = lock, follows
         self.count = 0
         self._near = np.asarray(graph.neighbors(row))
-        self._known: dict[tuple[Edge, ...], Floats] = {}
+        self._vectors: dict[tuple[Edge, ...], Floats] = {}
 
     @property
     def most(self) -> tuple[int, int]:
@@ -503,16 +511,16 @@ class _Trials:
     def vector(self, edges: Sequence[Edge]) -> Floats:
         """The vector of the node with these changes of its edges.  -> (width,)"""
         key = tuple(sorted(edges))
-        if key not in self._known:
+        if key not in self._vectors:
             self.count += bool(key)
-            self._known[key] = self._made(key)
-        return self._known[key]
+            self._vectors[key] = self._computed(key)
+        return self._vectors[key]
 
     def vectors(self, rows: Ints) -> Floats | None:
-        """The vectors of these nodes as they are; None where no tables are kept.  (r,) -> (r, width)"""
+        """The current vectors of these nodes; None where the run has no tables.  (r,) -> (r, width)"""
         if not self.follows:
             return None
-        with self.turns:
+        with self.lock:
             return self._live().vectors(rows)
 
     def squared(self, edges: Sequence[Edge]) -> Doubles:
@@ -521,9 +529,9 @@ class _Trials:
         out: Doubles = ((parameters.project(self.vector(edges)[None]) - parameters.centers) ** 2).sum(1)
         return out
 
-    def _made(self, edges: tuple[Edge, ...]) -> Floats:
+    def _computed(self, edges: tuple[Edge, ...]) -> Floats:
         if self.follows:
-            with self.turns:
+            with self.lock:
                 return self._tried(edges)
         changed = with_edges(self.graph, self.row, edges) if edges else self.graph
         node = [self.graph.id_column[self.row].as_py()]
@@ -533,7 +541,7 @@ class _Trials:
         return np.asarray(z[0], np.float32)
 
     def _tried(self, edges: tuple[Edge, ...]) -> Floats:
-        """The vector with these changes, made in the tables of the run as they are now."""
+        """The vector with these changes, tried in the current tables of the run."""
         live = self._live()
         if not edges:
             row: Floats = live.vectors(np.array([self.row]))[0]
@@ -543,7 +551,7 @@ class _Trials:
         return out
 
     def _live(self) -> Live:
-        """The tables of the run as they are now, where the node has the edges that it had at the start."""
+        """The current tables of the run, where the node still has its edges of the start."""
         live: Live | None = self.run._as_it_is(lambda _: live_of(self.run))
         if live is None or not np.array_equal(live.rows.lists(np.array([self.row]))[1], self._near):
             raise _MovedError
@@ -571,7 +579,7 @@ def with_edges(graph: Graph, row: int, edges: Sequence[Edge]) -> Graph:
 def _changed(
     trials: _Trials, graph: Graph, labels: Ints, own: int, other: int, to: int | None, most_edges: int
 ) -> tuple[dict[int, float], tuple[list[Edge], Any] | None]:
-    """What each neighbour adds to the lead, and the smallest change that was found, None where none was."""
+    """What each neighbour adds to the lead, and the smallest change of role found by search, or None."""
     n_out, n_in = trials.most
     before = trials.squared([])
     lead = before[other] - before[own]
@@ -583,10 +591,10 @@ def _changed(
     if to == own:
         return effects, None
     candidates = [*((end, False) for end in left_out.tolist()), *((end, True) for end in _ends(trials, labels, n_in))]
-    found = _greedy(trials, candidates, own, to, most_edges)
-    if found is None:
+    greedy_edges = _greedy(trials, candidates, own, to, most_edges)
+    if greedy_edges is None:
         return effects, None
-    edges = _smaller(trials, found, own, to)
+    edges = _smaller(trials, greedy_edges, own, to)
     return effects, (edges, trials.roles.assign(trials.vector(edges)[None]))
 
 
@@ -600,8 +608,8 @@ def _ends(trials: _Trials, labels: Ints, most: int) -> list[int]:
     each = max(most // (2 * len(roles)), 1)
     members = [_sampled(np.flatnonzero(labels == role), each, row, role) for role in roles]
     ends = np.concatenate([_sampled(second, most // 3, row, "second"), hubs, *members])
-    wanted = dict.fromkeys(ends[~np.isin(ends, near) & (ends != row)].tolist())
-    return list(wanted)[:most]
+    candidates = dict.fromkeys(ends[~np.isin(ends, near) & (ends != row)].tolist())
+    return list(candidates)[:most]
 
 
 def _reached(squared: Doubles, own: int, to: int | None) -> float:
@@ -612,7 +620,7 @@ def _reached(squared: Doubles, own: int, to: int | None) -> float:
 
 
 def _greedy(trials: _Trials, candidates: list[Edge], own: int, to: int | None, most_edges: int) -> list[Edge] | None:
-    """Edges chosen one after the other, each the one that brings the node farthest; None where they do not suffice."""
+    """Edges chosen greedily, each the one that moves the node farthest; None where they do not suffice."""
     chosen: list[Edge] = []
     for _ in range(most_edges):
         reached = {
@@ -629,7 +637,7 @@ def _greedy(trials: _Trials, candidates: list[Edge], own: int, to: int | None, m
 
 
 def _smaller(trials: _Trials, edges: list[Edge], own: int, to: int | None) -> list[Edge]:
-    """The edges of a change that all are needed: without any one of them the role stays."""
+    """The change without edges that it does not need: without any one of the others the role stays."""
     for edge in list(edges):
         fewer = [other for other in edges if other != edge]
         if fewer and _reached(trials.squared(fewer), own, to) > 0:

@@ -54,7 +54,7 @@ class VectorCache:
 
         Parts(self._parts, "").remove()
         self.key_file.unlink(missing_ok=True)
-        self.vectors.unlink(missing_ok=True)  # last: by it `forget` recognises a cache that is not needed any more
+        self.vectors.unlink(missing_ok=True)  # last: `forget` compares it with the file of the complete run
 
     def forget(self, embeddings: Path) -> None:
         """Remove the cache if its vectors are those in this file, that of the complete run, or if it holds nothing."""
@@ -112,7 +112,7 @@ def vectors_key(
 def fit_key(
     vectors: Mapping[str, Any], settings: Mapping[str, Any], columns: Sequence[str] | None, names: Any, *, lean: bool
 ) -> str:
-    """A checksum of a `vectors_key` and of what else a run keeps: settings, feature names, display names."""
+    """A checksum of a `vectors_key` and of what else a run stores: settings, feature names, display names."""
     import hashlib
     import json
 

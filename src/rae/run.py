@@ -1,16 +1,6 @@
-"""Run: the folder that `rae fit` and `fit_run` write and every other command reads.
+"""Run: the folder that `rae fit` and `fit_run` write, with all that is asked of it and all that changes it.
 
-    model.safetensors     the fitted model
-    embeddings.parquet    id, embedding
-    graph/                the graph, unless the run is lean
-    names.parquet         display names of the nodes, if given: id, name
-    features.npz          the features of the fit, if any; features.npy where they are dense
-    roles.*               the roles, if fitted: parquet per node, json of cards, safetensors of the model of roles
-    explore/              the page, if written: index.html opens without a server
-    run.json              settings, versions, counts, timings, training, inputs
-    updates/              what is current, after the first update (see `rae.updates`)
-
-Rows of the graph, of the features and of the embeddings are in the same order.
+`rae.stored_run` has its files and reads them.
 """
 
 from __future__ import annotations
@@ -19,57 +9,44 @@ import contextlib
 import importlib
 import json
 import logging
-import platform
-import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol
 
-from rae.errors import Argument, ConfigError, FileError, RaeError, RunError
+from rae.errors import Argument, ConfigError, FileError, RunError
 from rae.run_folder import (
-    CARDS,
-    DENSE,
-    FITTED_ROLES,
-    FORCE,
+    EMBEDDINGS,
     FORMAT,
     FORMAT_VERSION,
     GRAPH,
     INFO,
     MODEL,
-    NAMES,
-    NOTICE,
-    PAGE,
-    RUN_FILES,
-    SPARSE,
     check_free,
-    read_info,
+    in_row_order,
+    library_versions,
     staging_folder,
+    summary,
+    write_names,
+    write_vectors,
 )
-from rae.run_folder import EMBEDDINGS as EMBEDDINGS
-from rae.updates import GRAPH_FILES, State, UpdateFolder
-from rae.version import versions_of
+from rae.stored_run import StoredRun
 
 if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
 
-    from rae.blocks import Block, Weights
+    from rae.blocks import Weights
     from rae.drift import Drift
-    from rae.edits import EdgeForm
     from rae.estimator import RAE
-    from rae.features import Matrix
     from rae.graph import Graph
     from rae.io.embeddings import EmbeddingsFile
     from rae.progress import Asked
     from rae.reasons import Why
-    from rae.roles import LabelTable, Roles
-    from rae.roles.cards import Card
-    from rae.search import Similar
+    from rae.roles import Roles
     from rae.stability import Reliability
-    from rae.updater import KeptTables, Updated
+    from rae.updater import Updated
 
     class Written(Protocol):
         """What an export wrote: the kind of target, where, rows of vectors, files, and notes."""
@@ -89,55 +66,11 @@ if TYPE_CHECKING:
 
 
 log = logging.getLogger("rae")
-T = TypeVar("T")
-
-COUNTS = ("nodes", "edges", "isolated", "features", "width", "rows", "doubled", "self_loops")
-STAGES = ("read", "fit", "embed")
-LIBRARIES = ("numpy", "scipy", "pyarrow", "torch", "safetensors", "scikit-learn")
 
 
-@dataclass
-class _Kept:
-    """What a run keeps in memory from one update, or one new node, to the next."""
-
-    tables: KeptTables | None = None
-    roles: Sequence[Any] | None = None  # role, confidence and membership of every node
-    form: EdgeForm | None = None
-    unfinished: str | None = None  # the name of a base that is being written
-    is_alone: bool = False  # whether this object holds the lock of updates
-
-
-@dataclass(frozen=True)
-class Run:
+@dataclass(frozen=True, repr=False)
+class Run(StoredRun):
     """A complete run folder: its path and the contents of run.json."""
-
-    path: Path
-    info: dict[str, Any]
-    _kept: _Kept = field(default_factory=_Kept, init=False, repr=False, compare=False)
-
-    @classmethod
-    def open(cls, path: str | Path) -> Run:
-        """The run in this folder; a missing, incomplete, foreign or newer one is refused."""
-        folder = Path(path)
-        if not folder.is_dir():
-            from rae.io.files import nearest
-            from rae.storage.objects import is_url, without_secrets
-
-            if is_url(path):
-                raise RunError(
-                    f"a run is opened in a folder of this machine, got {without_secrets(str(path))}; copy it here, or "
-                    "embed with its model by `rae embed`, which takes a URL"
-                )
-
-            what = "a file" if folder.exists() else "nothing"
-            near = None if folder.exists() else nearest(folder)
-            way = f"did you mean {near!r}?" if near else "`rae fit` makes one"
-            raise RunError(f"expected a run folder at {folder}, found {what}; {way}")
-        if not (folder / INFO).is_file():
-            if any((folder / name).exists() for name in RUN_FILES):
-                raise RunError(f"the run in {folder} is incomplete: it has no {INFO}; fit it again with ", FORCE)
-            raise RunError(f"{folder} is not a run folder: it has no {INFO}; `rae fit EDGES --out {folder}` makes one")
-        return cls(folder, read_info(folder / INFO))
 
     @classmethod
     def create(
@@ -173,7 +106,7 @@ class Run:
 
         folder = Path(path)
         check_free(folder, force=force)
-        matrix = _in_row_order(ids, graph, features)
+        matrix = in_row_order(ids, graph, features)
         with staging_folder(folder) as new:
             model.save(new / MODEL)
             if graph is not None:
@@ -181,17 +114,17 @@ class Run:
             if matrix is not None:
                 write_matrix(new, matrix)
             if names is not None:
-                _write_names(new, ids, names)
+                write_names(new, ids, names)
             began = time.perf_counter()
             # Vectors cost the most: a finished file of them is moved here only after everything else is written.
-            width = _write_vectors(embeddings, new / EMBEDDINGS, ids, checksum(new / MODEL), dtype)
+            width = write_vectors(embeddings, new / EMBEDDINGS, ids, checksum(new / MODEL), dtype)
             embed_timing = {"embed": time.perf_counter() - began} if callable(embeddings) else {}
             info: dict[str, Any] = {
                 "format": FORMAT,
                 "format_version": FORMAT_VERSION,
                 "settings": model.config.stored(),
                 "structural": bool(model.structural),
-                "versions": _versions(),
+                "versions": library_versions(),
                 "counts": {**(counts or {}), "width": width},
                 "timings": {
                     name: round(float(spent), 4) for name, spent in {**(timings or {}), **embed_timing}.items()
@@ -207,60 +140,6 @@ class Run:
             write_json(new / INFO, info)
         return cls(folder, info)
 
-    def model(self) -> RAE:
-        """The fitted model."""
-        from rae.estimator import RAE
-
-        return RAE.load(self.path / MODEL)
-
-    def embeddings(self) -> tuple[pa.Array, np.ndarray[Any, Any]]:
-        """The ids and their vectors, in the same order.  -> (n,), (n, width)"""
-        from rae.io import read_embeddings
-
-        def read(state: State | None) -> tuple[pa.Array, np.ndarray[Any, Any]]:
-            ids, z = read_embeddings(self.path / EMBEDDINGS) if state is None else self._updates.vectors(state)
-            return ids, z
-
-        return self._as_it_is(read)
-
-    @property
-    def _updates(self) -> UpdateFolder:
-        return UpdateFolder(self.path)
-
-    def _as_it_is(self, read: Callable[[State | None], T]) -> T:
-        """What `read` reads of the current state; where an update replaced that meanwhile, of the next one."""
-        while True:
-            state = self._updates.state()
-            try:
-                return read(state)
-            except (OSError, RaeError):
-                if self._updates.state() == state:
-                    raise
-
-    @cached_property
-    def blocks(self) -> tuple[Block, ...]:
-        """The named blocks of the vectors; none in runs of models without blocks."""
-        from rae.io.embeddings import embeddings_blocks
-
-        return self._as_it_is(lambda state: embeddings_blocks(self._updates.file(state, EMBEDDINGS)))
-
-    def names(self) -> pa.Array | None:
-        """The display names of the nodes, in the rows of the embeddings, or None where the run has none."""
-        import pyarrow as pa
-
-        path = self.path / NAMES
-        if not path.is_file():
-            return None
-        names = _read_column(path, "name")
-        later = self.counts["nodes"] - len(names) if self._updates.state() is not None else 0
-        return pa.concat_arrays([names, pa.nulls(later, names.type)]) if later > 0 else names
-
-    def ids(self) -> pa.Array:
-        """The ids of the nodes, in the rows of the embeddings."""
-        return self._as_it_is(
-            lambda state: self._updates.ids(state) if state is not None else _read_column(self.path / EMBEDDINGS, "id")
-        )
-
     def set_names(self, names: Any, *, column: str | None = None, id_column: str | None = None) -> None:
         """Keep display names for the nodes: a mapping from ids, one name per node in row order, or a table file.
 
@@ -269,51 +148,7 @@ class Run:
         from rae.io.node_columns import node_names
 
         ids = self.ids()
-        _write_names(self.path, ids, node_names(names, ids, column=column, id_column=id_column))
-
-    @property
-    def has_graph(self) -> bool:
-        """Whether the run has its graph."""
-        return (self.path / GRAPH_FILES[0]).is_file() or self._updates.state() is not None
-
-    def graph(self) -> Graph:
-        """The graph, with all updates; memory-mapped where none is in the log. Its rows are those of the embeddings.
-
-        `RAE.transform` knows that it is whole.
-        """
-        from rae.graph.folder import open_graph
-
-        if not self.has_graph:
-            raise RunError(
-                f"the run in {self.path} keeps no graph (an older or a lean one); fit it again without ",
-                Argument("lean", True),
-            )
-        graph: Graph = self._as_it_is(
-            lambda state: open_graph(self.path / GRAPH) if state is None else self._updates.graph(state)
-        )
-        return graph.as_whole()
-
-    def features(self) -> Matrix | None:
-        """The features, with all updates, one row per node, or None where the run has none."""
-
-        def read(state: State | None) -> Matrix | None:
-            base = self.base_features(state)
-            features: Matrix | None = base if state is None else self._updates.features(state, base)
-            return features
-
-        return self._as_it_is(read)
-
-    @property
-    def has_features(self) -> bool:
-        """Whether the run has the features of its fit."""
-        state = self._updates.state()
-        return any(self._updates.file(state, name).is_file() for name in (SPARSE, DENSE))
-
-    def base_features(self, state: State | None) -> Matrix | None:
-        """The features before the updates of a state's log."""
-        paths = [self._updates.file(state, name) for name in (SPARSE, DENSE)]
-        files = [path for path in paths if path.is_file()]
-        return _read_matrix(files[0]) if files else None
+        write_names(self.path, ids, node_names(names, ids, column=column, id_column=id_column))
 
     # ------------------------------------------------------------------------- tomorrow's edges
 
@@ -374,11 +209,11 @@ class Run:
 
         refuse_lean(self)
         with self._updates.alone():
-            self._kept.is_alone = True
+            self._session.is_alone = True
             try:
                 yield
             finally:
-                self._kept.is_alone = False
+                self._session.is_alone = False
 
     def fold(self, *, progress: Asked = None) -> None:
         """Write what is current to embeddings.parquet and graph/, which are not there while the log has updates."""
@@ -404,7 +239,7 @@ class Run:
         """
         from rae.updater import embed_new, refuse_lean
 
-        if self._kept.tables is None:
+        if self._session.tables is None:
             refuse_lean(self)
         values = node, neighbours, features, weights, directions, kinds
         vector: np.ndarray[Any, Any] = self._as_it_is(lambda _: embed_new(self, *values))
@@ -472,54 +307,6 @@ class Run:
         with shown(progress) as report:
             return drift_of(self, other, since=since, noise=noise, views=views, rate=rate, units=units, progress=report)
 
-    @property
-    def n_updates(self) -> int:
-        """Updates since the fit."""
-        state = self._updates.state()
-        return 0 if state is None else state.number
-
-    @property
-    def roles_behind(self) -> int:
-        """Updates since the cards of the roles were written; nodes that changed have roles by those cards anyway."""
-        state = self._updates.state()
-        if state is None or not self.has_roles:
-            return 0
-        record = self.role_record()
-        return state.number - int(record.get("update", 0))
-
-    @cached_property
-    def model_kept(self) -> RAE:
-        """The fitted model, read once."""
-        return self.model()
-
-    @cached_property
-    def feature_names(self) -> tuple[str, ...] | None:
-        """The names of the feature columns, where they had names."""
-        return self.model().feature_names
-
-    @cached_property
-    def model_checksum(self) -> str:
-        """The SHA-256 of the model file, by which embeddings of one model are recognised."""
-        from rae.graph.folder import checksum
-
-        return checksum(self.path / MODEL)
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """The counts of the inputs and the width of the vectors, the most important first."""
-        state = self._updates.state()
-        return _in_order(self.info["counts"] | ({} if state is None else state.counts), COUNTS)
-
-    @property
-    def timings(self) -> dict[str, float]:
-        """Seconds by stage, as the stages follow each other."""
-        return _in_order(self.info["timings"], STAGES)
-
-    @property
-    def has_roles(self) -> bool:
-        """Whether the run has roles."""
-        return (self.path / CARDS).is_file()
-
     def fit_roles(
         self,
         k: int | str = "auto",
@@ -549,7 +336,7 @@ class Run:
                 ids = self.ids()
                 self._fit_roles_on_cluster(roles, ray, ray_cores, ids=ids, **about)
             cards = self._cards(ids, roles)
-            self._drop_page()
+            self.drop_page()
             write_roles(self.path, ids, roles, roles.assignment, cards, update=self.n_updates)
         return roles
 
@@ -579,7 +366,7 @@ class Run:
             ids, z = self.embeddings()
             assignment = roles.assign(z)
             cards = self._cards(ids, roles, z)
-            self._drop_page()
+            self.drop_page()
             write_roles(self.path, ids, roles, assignment, cards, update=self.n_updates)
 
     @contextlib.contextmanager
@@ -588,103 +375,13 @@ class Run:
 
         A run without a folder of updates has none, and a killed call leaves none there.
         """
-        free = self._kept.is_alone or not self._updates.folder.is_dir()
+        free = self._session.is_alone or not self._updates.folder.is_dir()
         with contextlib.nullcontext() if free else self._updates.alone():
             yield
-
-    def _drop_page(self, what: str = "the old roles") -> None:
-        """Remove a page that shows what this run will no longer have, and say so; before that is replaced."""
-        if (self.path / PAGE).is_file():
-            for name in (NOTICE, PAGE):  # the page last, by which a killed call is known to have begun
-                (self.path / name).unlink(missing_ok=True)
-            log.warning("the page of %s showed %s and is gone; `rae explore` makes it anew", self.path, what)
-
-    def roles(self) -> Roles:
-        """The roles that were kept; roles of another model are refused."""
-        from rae.roles import Roles
-
-        self._check_roles()
-        roles = Roles.load(self.path / FITTED_ROLES)
-        roles.check_model(self.model_checksum, str(self.path))
-        return roles.remember(self.embeddings)
-
-    def _check_roles(self) -> None:
-        if not self.has_roles:
-            raise RunError(
-                f"the run in {self.path} has no roles yet; `rae roles {self.path}` or fit_roles() finds them"
-            )
-
-    def role_record(self) -> dict[str, Any]:
-        """What roles.json says: how many roles and why, and a card each."""
-        from rae.roles.storage import read_record
-
-        return read_record(self.path / CARDS)
-
-    def card(self, node: Any) -> Card:
-        """The card of the role that this node plays most; `node` is an id or a display name. Print it."""
-        from rae.roles.cards import Card
-        from rae.search import row_of
-
-        self._check_roles()
-        ids, role, _, _ = self.role_table()
-        self.warn_of_old_cards()
-        return Card.of(self.role_record()["cards"][int(role[row_of(ids, node, self.names())])])
-
-    def warn_of_old_cards(self) -> None:
-        """Say so where the run was updated since its cards were written."""
-        if behind := self.roles_behind:
-            when = "before the last update" if behind == 1 else f"{behind} updates ago"
-            log.warning(
-                "the cards and their sizes are of the run %s; `rae roles %s --force` finds roles and writes cards anew",
-                *(when, self.path),
-            )
-
-    def similar(self, node: Any, k: int = 10, *, weights: Weights | None = None) -> Similar:
-        """The k nodes most like this one, by `rae.similar`; `node` is an id or a display name. Print it."""
-        from rae.search import similar
-
-        return similar(self, node, k, weights=weights)
-
-    def role_table(self) -> tuple[Any, Any, Any, Any]:
-        """Ids, roles, confidences and memberships, in the rows of the embeddings.  -> (n,), (n,), (n,), (n, k)"""
-        return self._as_it_is(self._updates.role_table)
-
-    def label_table(self, labels: Any, column: str | None = None, *, id_column: str | None = None) -> LabelTable:
-        """How often each role has each label.
-
-        `labels` is a table, in a file or a data frame, a mapping from ids, or one label per node in row order.
-        """
-        import os
-
-        from rae.graph.frames import is_frame
-        from rae.io.node_columns import node_names, read_node_columns
-        from rae.roles.labels import label_table
-
-        ids, role, _, memberships = self.role_table()
-        if isinstance(labels, Mapping):
-            labels = node_names(labels, ids)
-        elif isinstance(labels, (str, os.PathLike)) or is_frame(labels):
-            found = read_node_columns(labels, ids, () if column is None else [column], id_column=id_column)
-            column, labels = next(iter(found.items()))
-        return label_table(role, labels, memberships.shape[1], column=column or "label")
 
     def _cards(self, ids: pa.Array, roles: Roles, z: Any = None) -> Any:
         graph = self.graph() if self.has_graph else None
         return roles.cards(ids, z, graph, self.features(), self.feature_names, display_names=self.names())
-
-    def to_arrow(self) -> pa.Table:
-        """The nodes as an Arrow table: id, name, role, confidence, embedding; names and roles where it has some."""
-        import pyarrow as pa
-
-        from rae.graph.frames import vector_table
-
-        ids, z = self.embeddings()
-        columns: dict[str, Any] = {"id": ids}
-        if (names := self.names()) is not None:
-            columns["name"] = names
-        if self.has_roles:
-            _, columns["role"], columns["confidence"], _ = self.role_table()
-        return pa.table({**columns, "embedding": vector_table(ids, z).column("embedding")})
 
     def explore(self, **options: Any) -> Page:
         """The page of this run, which a notebook shows below the cell, as `rae explore` writes it.
@@ -727,25 +424,6 @@ class Run:
         roles = display.table(rows, ("role", "nodes", "for example", "what it is"))
         return display.panel("Run", facts, roles, display.bars("nodes by role", sizes, numbers))
 
-    def files(self) -> dict[str, int]:
-        """The run's files that are there, with their sizes in bytes."""
-        return {n: (self.path / n).stat().st_size for n in sorted(RUN_FILES) if (self.path / n).is_file()}
-
-
-def _write_vectors(embeddings: Any, path: Path, ids: pa.Array, model: str, dtype: str) -> int:
-    """Write, move or compute the embeddings into this file and return their width."""
-    from rae.io import write_embeddings
-    from rae.io.embeddings import embeddings_width
-
-    if callable(embeddings):
-        return int(embeddings(path, model))
-    width = embeddings_width(embeddings)
-    if isinstance(embeddings, Path):
-        shutil.move(embeddings, path)
-    else:
-        write_embeddings(path, ids, embeddings, model=model, dtype=dtype)
-    return width
-
 
 def open_vectors(path: str | Path) -> Run | EmbeddingsFile:
     """The run in a folder, or a file of vectors, which `rae embed` writes."""
@@ -774,78 +452,3 @@ def model_checksum(path: str | Path) -> str:
     from rae.graph.folder import checksum
 
     return checksum(Path(path)) if Path(path).is_file() else Run.open(path).model_checksum
-
-
-def summary(history: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Steps, first and last loss, last rank and cosine of each fit in a history, by the name of its loss."""
-    out: dict[str, dict[str, Any]] = {}
-    for record in history:
-        entry = out.setdefault(str(record["loss"]), {"first": record["value"]})
-        entry |= {"steps": record["step"], "last": record["value"], "rank": record["rank"], "cosine": record["cosine"]}
-    return out
-
-
-def _in_row_order(ids: pa.Array, graph: Graph | None, features: Any) -> Matrix | None:
-    """The features with one row per id; graph, features and ids that do not match are refused."""
-    from rae.features import FeatureTable, check_matrix
-    from rae.graph.ids import id_array
-
-    if graph is not None and not id_array(ids).equals(graph.id_column):
-        raise RunError(
-            f"the ids of the embeddings ({len(ids):,}) must be those of the graph ({graph.n_nodes:,}), in order"
-        )
-    if isinstance(features, FeatureTable):
-        if graph is None:
-            raise RunError(
-                "a feature table is put in the order of a graph, got no graph; pass ", Argument("graph", ...), " too"
-            )
-        return features.aligned(graph)
-    return None if features is None else check_matrix(features, len(ids))
-
-
-def _write_names(folder: Path, ids: pa.Array, names: pa.Array) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    from rae.storage.atomic import atomic_path
-
-    with atomic_path(folder / NAMES) as hidden:
-        pq.write_table(pa.table({"id": ids, "name": names}), hidden)
-
-
-def _read_column(path: Path, name: str) -> pa.Array:
-    """A column of a table in the run."""
-    from rae.graph.ids import is_text
-    from rae.io.tables import open_table, read_ids
-
-    table = open_table(path)
-    if name not in table.names:
-        raise RunError(f"{path} is damaged: it has no column {name!r}; fit the run again with ", FORCE)
-    at = table.names.index(name)
-    if name == "id":
-        return read_ids(table, {"embedding": at})[0]
-    column = table.read([at])[0] if hasattr(table, "schema") else None  # type: ignore[arg-type]  # it is no text
-    if column is None or not is_text(column.type):
-        raise RunError(f"{path} is damaged: its column {name!r} must hold text; give the names again")
-    return column.combine_chunks()
-
-
-def _read_matrix(path: Path) -> Matrix:
-    from rae.io import read_features
-
-    try:
-        matrix = read_features(path)
-    except RaeError as error:
-        raise RunError(f"{path} is damaged (", error, "); fit the run again with ", FORCE) from None
-    if not hasattr(matrix, "shape"):
-        raise RunError(f"{path} is damaged (not a bare matrix); fit the run again with ", FORCE)
-    return matrix  # type: ignore[return-value]  # a table has no shape
-
-
-def _in_order(values: Mapping[str, Any], order: tuple[str, ...]) -> dict[str, Any]:
-    return {name: values[name] for name in (*order, *(n for n in values if n not in order)) if name in values}
-
-
-def _versions() -> dict[str, str]:
-    system = {"python": platform.python_version(), "platform": f"{platform.system()} {platform.machine()}"}
-    return {**system, **versions_of(*LIBRARIES)}

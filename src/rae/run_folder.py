@@ -7,12 +7,13 @@ complete, and a run that is replaced stays complete until the new one is.
 from __future__ import annotations
 
 import contextlib
+import platform
 import re
 import shutil
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rae.errors import Argument, InUseError, RunError
 from rae.storage.npy import DENSE as DENSE
@@ -21,8 +22,16 @@ from rae.updates import CHANNEL_FILES, FOLDER, GRAPH_FILES, STATE, UpdateFolder
 from rae.updates import EMBEDDINGS as EMBEDDINGS
 from rae.updates import GRAPH as GRAPH
 from rae.updates import ROLES as ROLES
+from rae.version import versions_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from rae.features import Matrix
+    from rae.graph import Graph
 
 FORMAT, FORMAT_VERSION = "rae run", 1
+LIBRARIES = ("numpy", "scipy", "pyarrow", "torch", "safetensors", "scikit-learn")
 MODEL, INFO, NAMES = "model.safetensors", "run.json", "names.parquet"
 PAGE, NOTICE = "explore/index.html", "explore/NOTICE.txt"
 CARDS, FITTED_ROLES = "roles.json", "roles.safetensors"
@@ -181,3 +190,62 @@ def read_info(path: Path) -> dict[str, Any]:
     except ValueError as error:
         raise RunError(f"{path} is damaged: {error}; fit the run again with ", FORCE) from None
     return info
+
+
+def write_vectors(embeddings: Any, path: Path, ids: pa.Array, model: str, dtype: str) -> int:
+    """Write, move or compute the embeddings into this file and return their width."""
+    from rae.io import write_embeddings
+    from rae.io.embeddings import embeddings_width
+
+    if callable(embeddings):
+        return int(embeddings(path, model))
+    width = embeddings_width(embeddings)
+    if isinstance(embeddings, Path):
+        shutil.move(embeddings, path)
+    else:
+        write_embeddings(path, ids, embeddings, model=model, dtype=dtype)
+    return width
+
+
+def in_row_order(ids: pa.Array, graph: Graph | None, features: Any) -> Matrix | None:
+    """The features with one row per id; graph, features and ids that do not match are refused."""
+    from rae.features import FeatureTable, check_matrix
+    from rae.graph.ids import id_array
+
+    if graph is not None and not id_array(ids).equals(graph.id_column):
+        raise RunError(
+            f"the ids of the embeddings ({len(ids):,}) must be those of the graph ({graph.n_nodes:,}), in order"
+        )
+    if isinstance(features, FeatureTable):
+        if graph is None:
+            raise RunError(
+                "a feature table is put in the order of a graph, got no graph; pass ", Argument("graph", ...), " too"
+            )
+        return features.aligned(graph)
+    return None if features is None else check_matrix(features, len(ids))
+
+
+def write_names(folder: Path, ids: pa.Array, names: pa.Array) -> None:
+    """Write display names, in the order of the ids."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from rae.storage.atomic import atomic_path
+
+    with atomic_path(folder / NAMES) as hidden:
+        pq.write_table(pa.table({"id": ids, "name": names}), hidden)
+
+
+def summary(history: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Steps, first and last loss, last rank and cosine of each fit in a history, by the name of its loss."""
+    out: dict[str, dict[str, Any]] = {}
+    for point in history:
+        entry = out.setdefault(str(point["loss"]), {"first": point["value"]})
+        entry |= {"steps": point["step"], "last": point["value"], "rank": point["rank"], "cosine": point["cosine"]}
+    return out
+
+
+def library_versions() -> dict[str, str]:
+    """The versions of Python, of this package and of the libraries that results depend on."""
+    system = {"python": platform.python_version(), "platform": f"{platform.system()} {platform.machine()}"}
+    return {**system, **versions_of(*LIBRARIES)}

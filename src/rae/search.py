@@ -45,7 +45,7 @@ RECALL = 0.95  # an index probes more of its lists until it finds this share of 
 PROBES, TRIALS = (8, 16, 32, 64, 128, 256), 200  # lists probed, queries answered both ways to measure the recall
 TILE = 512  # queries per matrix product
 BLOCK, FIRST = 1 << 24, 64  # bytes of a product, rows in the first and smallest one
-ROOM = 4  # of the vectors of a list, the part that may come to it before it is moved
+ROOM = 4  # a list has spare room for one in so many of its vectors
 CROWDED = 8  # times k candidates of one query in one product
 ROUNDING = 2.0**-23  # of a number in single precision, and as much again for what is rounded before a product
 DECIMALS, HALF_DECIMAL = 6, 5e-7  # of a distance: vectors that differ by the rounding of float32 are equally far
@@ -121,7 +121,7 @@ def similar_to_each(
     own_names = display_names(source)
     rows = np.array([row_of(own_ids, query, own_names) for query in queries], np.int64)
     searched_ids, searched, skip, names = own_ids, z, rows, own_names
-    blocks = _known_blocks(source, among) if blocks is None else blocks
+    blocks = _blocks_of(source, among) if blocks is None else blocks
     if among is not None:
         searched_ids, searched = vectors(among)
         if searched.shape[1] != z.shape[1]:
@@ -144,7 +144,7 @@ def display_names(source: Any) -> pa.Array | None:
     return source.names() if hasattr(source, "embeddings") and hasattr(source, "names") else None
 
 
-def _known_blocks(*sources: Any) -> Sequence[Block]:
+def _blocks_of(*sources: Any) -> Sequence[Block]:
     """The blocks of the first of these that has any."""
     return next((blocks for source in sources if (blocks := getattr(source, "blocks", ()))), ())
 
@@ -152,14 +152,14 @@ def _known_blocks(*sources: Any) -> Sequence[Block]:
 class Index:
     """Vectors to search; `recall` is the share of the true nearest that a search returns."""
 
-    def __init__(self, z: Any, *, method: str = "auto", n_queries: int = 1, wanted: float = RECALL) -> None:
+    def __init__(self, z: Any, *, method: str = "auto", n_queries: int = 1, target_recall: float = RECALL) -> None:
         if method not in METHODS:
             raise ConfigError(f"method must be one of {', '.join(map(repr, METHODS))}, got {method!r}")
         self.z: Floats = np.ascontiguousarray(z, dtype=np.float32)
         large = len(self.z) > EXACT_ROWS and n_queries > EXACT_QUERIES
         self.method, self.recall, self.note = "exact", 1.0, ""
         self._lists: Any = None
-        self._wanted = wanted
+        self._target_recall = target_recall
         if method == "approximate" or (method == "auto" and large):
             try:
                 self._build()
@@ -195,40 +195,40 @@ class Index:
             index.nprobe = min(probes, lists)
             _, distance = self.nearest(queries, k, trial)
             self.recall = float((distance <= truth[:, -1:] + 1e-5).mean()) if k else 1.0  # equals are as good
-            if self.recall >= self._wanted:
+            if self.recall >= self._target_recall:
                 break
 
     def get_ready_to_change(self) -> None:
-        """Make an approximate index one whose vectors `put` replaces."""
+        """Prepare an approximate index so that `put` can replace its vectors."""
         index = self._lists
-        index.make_direct_map()  # where the vector of each row is
+        index.make_direct_map()  # from row to the position of its vector
         self._centres: Floats = index.quantizer.reconstruct_n(0, index.nlist)
         for number, length in enumerate([index.invlists.list_size(number) for number in range(index.nlist)]):
-            index.invlists.resize(number, length + length // ROOM + 1)  # later it would be doubled, beside searches
+            index.invlists.resize(number, length + length // ROOM + 1)  # so that `put` need not double it
             index.invlists.resize(number, length)
 
     def lists_of(self, z: Floats) -> Ints:
         """The list of an approximate index that each of these vectors belongs to: that of the nearest centre."""
         scaled = self._scale(z).astype(np.float32)
         with libraries_alone("blas"):
-            apart = np.square(self._centres).sum(1) - 2 * (scaled @ self._centres.T)
-        lists: Ints = apart.argmin(1)
+            distances = np.square(self._centres).sum(1) - 2 * (scaled @ self._centres.T)
+        lists: Ints = distances.argmin(1)
         return lists
 
     def put(self, rows: Ints, z: Floats, lists: Ints) -> None:
-        """Let these vectors, ascending by row, take the place of those of their rows in an approximate index.
+        """Replace the vectors of these rows, ascending, in an approximate index.
 
-        Rows beyond the last are new. `lists` are those that `lists_of` gives. Nobody may search meanwhile.
+        Rows beyond the last are new. `lists` are those that `lists_of` gives. Not safe during a search.
         """
         faiss, index = _faiss(), self._lists
         codes = self._scale(z).astype(np.float32)
-        known = int(np.searchsorted(rows, index.ntotal))
-        if known:
-            old, to, given = rows[:known].astype(np.int64), lists[:known].astype(np.int64), codes[:known]
-            places = faiss.swig_ptr(old), faiss.swig_ptr(to), faiss.swig_ptr(given.view(np.uint8))
-            index.direct_map.update_codes(index.invlists, known, *places)
-        if known < len(rows):
-            index.add(codes[known:])
+        n_old = int(np.searchsorted(rows, index.ntotal))
+        if n_old:
+            old, to, old_codes = rows[:n_old].astype(np.int64), lists[:n_old].astype(np.int64), codes[:n_old]
+            pointers = faiss.swig_ptr(old), faiss.swig_ptr(to), faiss.swig_ptr(old_codes.view(np.uint8))
+            index.direct_map.update_codes(index.invlists, n_old, *pointers)
+        if n_old < len(rows):
+            index.add(codes[n_old:])
 
 
 @dataclass(frozen=True, eq=False)
@@ -272,14 +272,14 @@ def nearest_rows(
     scaled = scale(queries)
     skip = np.full(len(scaled), -1) if skip is None else np.asarray(skip, np.int64)
     rows, best = np.full((len(scaled), k), -1, np.int64), np.full((len(scaled), k), np.inf)
-    tiles = list(row_chunks(len(scaled), TILE))
+    chunks = list(row_chunks(len(scaled), TILE))
 
-    def search_tiles(first: int, last: int) -> None:
-        for start, stop in tiles[first:last]:
+    def search_queries(first: int, last: int) -> None:
+        for start, stop in chunks[first:last]:
             _search_tile(z, scale, scaled[start:stop], skip[start:stop], rows[start:stop], best[start:stop])
 
     with libraries_alone("blas"):
-        in_ranges(search_tiles, len(tiles))
+        in_ranges(search_queries, len(chunks))
     return rows, best.astype(np.float32)
 
 
@@ -384,7 +384,7 @@ def vectors(source: Any, ids: Any = None) -> tuple[pa.Array, Floats]:
     return column, z
 
 
-def row_of(ids: pa.Array, wanted: Any, names: pa.Array | None = None) -> int:
+def row_of(ids: pa.Array, id_or_name: Any, names: pa.Array | None = None) -> int:
     """The row of this id, converted to the type of the ids, or else of this display name.
 
     An unknown one is refused with the most similar ones, a name of several nodes with their ids.
@@ -393,41 +393,41 @@ def row_of(ids: pa.Array, wanted: Any, names: pa.Array | None = None) -> int:
     1
     """
     try:
-        value = pa.array([wanted if not isinstance(wanted, np.generic) else wanted.item()])
+        value = pa.array([id_or_name if not isinstance(id_or_name, np.generic) else id_or_name.item()])
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
-        value = pa.array([str(wanted)])
+        value = pa.array([str(id_or_name)])
     row = index_in(value, ids)
     if row.null_count and names is not None:
-        called = np.flatnonzero(pc.fill_null(pc.equal(names, str(wanted)), False).to_numpy(zero_copy_only=False))
+        called = np.flatnonzero(pc.fill_null(pc.equal(names, str(id_or_name)), False).to_numpy(zero_copy_only=False))
         if len(called) > 1:
             several = shown(ids.take(pa.array(called)), 5)
-            raise GraphError(f"{len(called):,} nodes are called {wanted!r}: ask by id, one of {several}")
+            raise GraphError(f"{len(called):,} nodes are called {id_or_name!r}: ask by id, one of {several}")
         if len(called):
             return int(called[0])
     if row.null_count:
-        hint = _suggestion(ids, str(wanted))
+        hint = _suggestion(ids, str(id_or_name))
         if not hint and names is not None:
-            hint = _suggestion(names.drop_null(), str(wanted))
+            hint = _suggestion(names.drop_null(), str(id_or_name))
         raise UnknownIdError(
-            f"there is no node {wanted!r}; " + (hint or f"ids here are {ids.type} such as {shown(ids.slice(0, 3))}")
+            f"there is no node {id_or_name!r}; " + (hint or f"ids here are {ids.type} such as {shown(ids.slice(0, 3))}")
         )
     return int(row[0].as_py())
 
 
-def _suggestion(ids: pa.Array, wanted: str) -> str:
+def _suggestion(ids: pa.Array, text: str) -> str:
     """ "did you mean ...?" for ids that are text, else ""; of many ids only likely ones are compared."""
-    if not is_text(ids.type) or not wanted.strip():
+    if not is_text(ids.type) or not text.strip():
         return ""  # blank text is a part of every id
     likely = ids
     if len(ids) > CANDIDATES:
-        contains = pc.match_substring(ids, wanted, ignore_case=True)
-        begins = pc.starts_with(ids, wanted[:2], ignore_case=True)
-        similar_length = pc.less_equal(pc.abs(pc.subtract(pc.utf8_length(ids), len(wanted))), 3)
+        contains = pc.match_substring(ids, text, ignore_case=True)
+        begins = pc.starts_with(ids, text[:2], ignore_case=True)
+        similar_length = pc.less_equal(pc.abs(pc.subtract(pc.utf8_length(ids), len(text))), 3)
         likely = ids.filter(pc.or_(contains, pc.and_(begins, similar_length))).slice(0, CANDIDATES)
     names = likely.to_pylist()
     folded = {name.lower(): name for name in reversed(names)}
-    close = [folded[f] for f in difflib.get_close_matches(wanted.lower(), folded, n=3, cutoff=0.6)]
-    close = close or [name for name in names if wanted.lower() in name.lower()][:3]
+    close = [folded[f] for f in difflib.get_close_matches(text.lower(), folded, n=3, cutoff=0.6)]
+    close = close or [name for name in names if text.lower() in name.lower()][:3]
     return f"did you mean {' or '.join(map(repr, close))}?" if close else ""
 
 

@@ -1,8 +1,8 @@
 """How sure a vector and a role are: what noise of a known size does to each node, over views of its graph.
 
 A view is the graph with some edges dropped and random pairs added (`rae.model.structure.view`), embedded by the same
-model. How far a node moves from view to view is the yardstick by which change is told from noise (`rae.drift`), and how
-often it keeps its role is the truth that its reliability is calibrated by.
+model. How far a node moves from view to view separates change from noise (`rae.drift`), and how often it keeps its
+role is the target that its reliability is calibrated to.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from rae.model.structure import sample_rows, view
 from rae.progress import Progress, counter, of_stage
 from rae.roles import Roles
 from rae.search import Scale, nearest_rows
+from rae.stored_run import StoredRun
 
 Ints = np.ndarray[Any, np.dtype[np.integer[Any]]]
 Floats = np.ndarray[Any, np.dtype[np.float32]]
@@ -32,7 +33,7 @@ Doubles = np.ndarray[Any, np.dtype[np.float64]]
 VIEWS = 19  # with the graph itself twenty: one in twenty is the rate of alarms that is stated by default
 MOST_VIEWS = 1000
 FIRST_VIEW = 1_000_000  # views of other numbers than those of the fit, which has at most a thousand
-SEEN = 5_000  # vectors that stand for what the fit has seen
+NEAREST_SAMPLE = 5_000  # rows among which the nearest other vector is searched
 FITTED = 20_000  # nodes that the calibration is fitted on
 BINS = 10  # of the table of calibration
 
@@ -68,7 +69,7 @@ def noise_of_fit(model: Any) -> float:
 
 
 def as_compared(roles: Roles, z: Any) -> Floats:
-    """The vectors as the distances of these roles see them.  (n, d) -> (n, e)"""
+    """The vectors as these roles compare them: weighted and scaled.  (n, d) -> (n, e)"""
     return weighted(z, roles.parameters.blocks, roles.parameters.weights or None)
 
 
@@ -80,7 +81,7 @@ def squared_distances(x: Any, y: Any) -> Doubles:
 
 
 def check_views(views: Any, noise: Any) -> None:
-    """Refuse a number of views, or a noise, that says nothing."""
+    """Refuse a number of views, or a share of noise, out of range."""
     if isinstance(views, bool) or not isinstance(views, int) or not 2 <= views <= MOST_VIEWS:
         raise ConfigError(Argument("views"), f" must be a whole number from 2 to {MOST_VIEWS:,}, got {views!r}")
     if noise is not None and (isinstance(noise, bool) or not isinstance(noise, int | float) or not 0 < noise <= 1):
@@ -158,34 +159,34 @@ def _quartiles(values: Doubles) -> dict[str, float]:
 
 
 def reliability_of(
-    run: Any, *, noise: float | None = None, views: int = VIEWS, progress: Progress | None = None
+    run: StoredRun, *, noise: float | None = None, views: int = VIEWS, progress: Progress | None = None
 ) -> Reliability:
     """How sure the role of every node of a run is; see `Run.reliability`."""
     check_views(views, noise)
-    roles, graph, features, model = run.roles(), run.graph(), run.features(), run.model_kept
+    roles, graph, features, model = run.roles(), run.graph(), run.features(), run.cached_model
     noise = noise_of_fit(model) if noise is None else float(noise)
     z = model.transform(graph, features, units="fit", progress=False)
     assignment = roles.assign(z)
     counted = as_compared(roles, z)
     scale = Scale.of(counted)
-    kept, squares = np.zeros((views, len(z)), bool), np.zeros((views, len(z)), np.float32)
-    done = counter(of_stage(progress, "views"), views)
+    keeps_role, squares = np.zeros((views, len(z)), bool), np.zeros((views, len(z)), np.float32)
+    report_view = counter(of_stage(progress, "views"), views)
     for number, there in enumerate(noisy_vectors(model, graph, features, views=views, dropped=noise)):
-        kept[number] = roles.assign(there).labels == assignment.labels
+        keeps_role[number] = roles.assign(there).labels == assignment.labels
         squares[number] = squared_distances(as_compared(roles, there), counted)
-        done()
-    degree, distance = np.asarray(degrees(graph)), _distance_to_seen(counted, model.config.seed)
+        report_view()
+    degree, distance = np.asarray(degrees(graph)), _distance_to_nearest(counted, model.config.seed)
     signs = np.stack([np.log1p(degree), np.log1p(distance)], 1)
     return Reliability(
         graph.id_column, assignment.labels, assignment.confidence.astype(np.float64),
-        calibrated(kept, squares, role_margins(roles, z), signs), kept.mean(0),
+        calibrated(keeps_role, squares, role_margins(roles, z), signs), keeps_role.mean(0),
         np.sqrt(squares.mean(0, dtype=np.float64)) / scale.unit, degree, distance, noise, views,
     )  # fmt: skip
 
 
-def _distance_to_seen(z: Floats, seed: int) -> Doubles:
+def _distance_to_nearest(z: Floats, seed: int) -> Doubles:
     """The distance of each row from the nearest other one, of a sample of all.  (n, d) -> (n,)"""
-    sample = sample_rows(len(z), SEEN, seed)
+    sample = sample_rows(len(z), NEAREST_SAMPLE, seed)
     place = np.full(len(z), -1, np.int64)
     place[sample] = np.arange(len(sample))
     nearest = nearest_rows(np.ascontiguousarray(z[sample]), z, 1, skip=place)[1]
@@ -204,15 +205,17 @@ def role_margins(roles: Roles, z: Floats) -> Doubles:
     squared = euclidean_distances(roles.parameters.project(z), centers, squared=True)
     own = squared.argmin(1)
     rows = np.arange(len(z))
-    apart = between[own]
-    apart[rows, own] = np.inf
-    borders = (squared - squared[rows, own][:, None]) / (2 * np.maximum(apart, 1e-300))
+    distances = between[own]
+    distances[rows, own] = np.inf
+    borders = (squared - squared[rows, own][:, None]) / (2 * np.maximum(distances, 1e-300))
     borders[rows, own] = np.inf
     out: Doubles = borders.min(1)
     return out
 
 
-def calibrated(kept: np.ndarray[Any, np.dtype[np.bool_]], squares: Any, margin: Doubles, signs: Doubles) -> Doubles:
+def calibrated(
+    keeps_role: np.ndarray[Any, np.dtype[np.bool_]], squares: Any, margin: Doubles, signs: Doubles
+) -> Doubles:
     """The chance that a node keeps its role in a further view.  (views, n) bool, (views, n), (n,), (n, s) -> (n,)
 
     A share of few views is too sure of itself: 19 of 19 is not 1. A logistic regression says, view by view, whether a
@@ -222,8 +225,8 @@ def calibrated(kept: np.ndarray[Any, np.dtype[np.bool_]], squares: Any, margin: 
     """
     from sklearn.linear_model import LogisticRegression
 
-    views, n = kept.shape
-    counts, total = kept.sum(0), squares.sum(0, dtype=np.float64)
+    views, n = keeps_role.shape
+    counts, total = keeps_role.sum(0), squares.sum(0, dtype=np.float64)
     if counts.min() == views or counts.max() == 0:
         return np.full(n, (counts.sum() + 0.5) / (views * n + 1))
     least = max(float(np.median(total)) / views * 1e-6, 1e-24)
@@ -235,8 +238,8 @@ def calibrated(kept: np.ndarray[Any, np.dtype[np.bool_]], squares: Any, margin: 
 
     rows = sample_rows(n, FITTED, 0)
     left_out = [columns((counts - one)[rows], (total - moved)[rows], views - 1, rows)
-                for one, moved in zip(kept, squares, strict=True)]  # fmt: skip
-    x, y = np.concatenate(left_out), kept[:, rows].ravel()
+                for one, moved in zip(keeps_role, squares, strict=True)]  # fmt: skip
+    x, y = np.concatenate(left_out), keeps_role[:, rows].ravel()
     center, deviation = x.mean(0), np.maximum(x.std(0), 1e-9)
     chance = LogisticRegression(C=1.0, max_iter=1000).fit((x - center) / deviation, y)
     all_views = columns(counts, total, views, np.arange(n))
@@ -244,13 +247,13 @@ def calibrated(kept: np.ndarray[Any, np.dtype[np.bool_]], squares: Any, margin: 
     return out
 
 
-def calibration(reliability: Any, kept: Any, bins: int = BINS) -> list[dict[str, float]]:
+def calibration(reliability: Any, keeps_role: Any, bins: int = BINS) -> list[dict[str, float]]:
     """The table of a calibration: nodes by their reliability, its mean, and the share that kept their role.
 
     >>> calibration([0.05, 0.95, 0.95, 0.95, 0.95], [0, 1, 1, 1, 0], bins=2)
     [{'from': 0.0, 'to': 0.5, 'nodes': 1, 'said': 0.05, 'kept': 0.0}, {'from': 0.5, 'to': 1.0, 'nodes': 4, 'said': 0.95, 'kept': 0.75}]
     """  # noqa: E501
-    said, kept = np.asarray(reliability, np.float64), np.asarray(kept, np.float64)
+    said, keeps_role = np.asarray(reliability, np.float64), np.asarray(keeps_role, np.float64)
     place = np.clip((said * bins).astype(int), 0, bins - 1)
     table = []
     for i in range(bins):
@@ -258,7 +261,7 @@ def calibration(reliability: Any, kept: Any, bins: int = BINS) -> list[dict[str,
         if chosen.any():
             row: dict[str, float] = {"from": i / bins, "to": (i + 1) / bins, "nodes": int(chosen.sum())}
             table.append(
-                row | {"said": round(float(said[chosen].mean()), 4), "kept": round(float(kept[chosen].mean()), 4)}
+                row | {"said": round(float(said[chosen].mean()), 4), "kept": round(float(keeps_role[chosen].mean()), 4)}
             )
     return table
 

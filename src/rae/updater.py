@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -24,11 +24,13 @@ from rae.graph.ids import id_array, shown
 from rae.inputs import Reading, is_table
 from rae.io.embeddings import GROUP_BYTES, EmbeddingWriter, embeddings_dtype
 from rae.memory import row_chunks
+from rae.model.exact import ExactModel
 from rae.ops.edits import COMES, EditedRows
 from rae.progress import Progress
 from rae.roles.storage import write_table
 from rae.storage.atomic import atomic_path, flush
 from rae.storage.npy import map_array, write_matrix
+from rae.stored_run import LiveTables, StoredRun
 from rae.updates import (
     EMBEDDINGS,
     GRAPH,
@@ -46,9 +48,9 @@ from rae.updates import (
     write_counts,
 )
 
-FOLD_NUMBERS = 4_000_000  # numbers in all vectors up to which every update is folded in: a Parquet file of 16 MB
-FOLD_SHARE = 1.0  # rows of vectors in the log, over those of the graph, above which it is
-TABLES_KNOWN = 400  # that were added, of which a run knows that they were: a year of nights
+FOLD_NUMBERS = 4_000_000  # numbers in all vectors up to which every update folds the log: a Parquet file of 16 MB
+FOLD_SHARE = 1.0  # rows of vectors in the log per row of the graph above which it is folded
+TABLES_REMEMBERED = 400  # digests of added tables in state.json: a year of nightly updates
 FLUSHED = 1 << 24  # bytes of vectors that are flushed at a time
 
 
@@ -61,9 +63,9 @@ class Updated:
     removed: int
     new_nodes: int
     features: int  # rows that changed
-    moved: pa.Array  # the ids whose vectors were computed anew
-    already_there: int = 0  # edges to add that were in the graph, and are as they were
-    changed: int = 0  # edges to add that were in the graph, and have another weight now
+    moved: pa.Array  # the ids whose vectors were recomputed
+    already_there: int = 0  # edges to add that were in the graph and did not change
+    changed: int = 0  # edges to add that were in the graph and got another weight
     self_loops: int = 0
     zeros: int = 0  # rows of weight 0, which are left out
     in_full: bool = False  # whether a full pass was cheaper, or the only way
@@ -77,28 +79,27 @@ class Updated:
         )
 
 
-class KeptTables(NamedTuple):
-    """The tables of a run in memory, the state that they are of, and the ids of nodes that came after their base."""
-
-    state: State | None
-    live: Live
-    later_ids: pa.Array
-
-
 def update_run(
-    run: Any, added: Any, removed: Any, features: Any, reading: Reading, fold: bool | None, progress: Progress | None,
-    *, again: bool = False,
-) -> Updated:  # fmt: skip
+    run: StoredRun,
+    added: Any,
+    removed: Any,
+    features: Any,
+    reading: Reading,
+    fold: bool | None,
+    progress: Progress | None,
+    *,
+    again: bool = False,
+) -> Updated:
     """Update a run and say what changed; see `Run.update`."""
     began = time.perf_counter()
-    folder = UpdateFolder(run.path, run._kept.unfinished)
+    folder = UpdateFolder(run.path, run._session.unfinished)
     began_to_change = False
-    with contextlib.nullcontext() if run._kept.is_alone else folder.alone():
+    with contextlib.nullcontext() if run._session.is_alone else folder.alone():
         try:
             state = _prepared(run, folder, progress)
             live = _current_live(run, folder, state)
             graph = live.base if live is not None else folder.graph(state)
-            ids = Ids(graph, run._kept.tables.later_ids if live is not None else graph.id_column.slice(0, 0))
+            ids = Ids(graph, run._session.later_ids if live is not None else graph.id_column.slice(0, 0))
             rows = EditedRows.of(graph, graph.n_nodes) if live is None else live.rows
             model, record = run.model(), run.info.get("reading", {})
             form = EdgeForm.of(graph, reading, record)
@@ -117,24 +118,24 @@ def update_run(
                 edits.n_already_there, edits.n_changed, edits.n_self_loops, edits.n_zeros,
             )  # fmt: skip
             if edits.is_empty:
-                done = replace(out, moved=ids.column.slice(0, 0))
+                outcome = replace(out, moved=ids.column.slice(0, 0))
                 if fold and state.log and live is not None:
                     _all_parts(_fold(run, folder, state, live, ids.column, folder.new_base(state), progress=progress))
-                    done = replace(done, folded=True)
+                    outcome = replace(outcome, folded=True)
             elif live is None:
                 column = _update_in_full(run, folder, state, graph, edits, progress)
-                done = replace(out, number=state.number + 1, moved=column, in_full=True, folded=True)
+                outcome = replace(out, number=state.number + 1, moved=column, in_full=True, folded=True)
             else:
-                done = _update_live(run, folder, state, live, ids, edits, out, fold, progress)
+                outcome = _update_live(run, folder, state, live, ids, edits, out, fold, progress)
         except BaseException:
-            if began_to_change:  # what is kept in memory may be of a state that is none
-                run._kept.tables = run._kept.roles = None
+            if began_to_change:  # the cached tables may be between two states
+                run._session.tables = run._session.roles = None
             raise
-    return replace(done, seconds=time.perf_counter() - began)
+    return replace(outcome, seconds=time.perf_counter() - began)
 
 
 def _with_table(state: State, edits: Edits, again: bool) -> State:
-    """The state that knows the table whose weights come; one that came before is refused unless that is meant."""
+    """The state with the digest of the table to add; a table that was added before is refused without `again`."""
     if not edits.table or edits.is_empty:
         return state
     if edits.table in state.came and not again:
@@ -143,11 +144,11 @@ def _with_table(state: State, edits: Edits, again: bool) -> State:
             "changed: leave it out, or, if it is meant, pass ",
             Argument("again", True),
         )
-    return replace(state, came=(*(one for one in state.came if one != edits.table), edits.table)[-TABLES_KNOWN:])
+    return replace(state, came=(*(one for one in state.came if one != edits.table), edits.table)[-TABLES_REMEMBERED:])
 
 
 def _update_live(
-    run: Any,
+    run: StoredRun,
     folder: UpdateFolder,
     state: State,
     live: Live,
@@ -157,8 +158,8 @@ def _update_live(
     fold: Any,
     progress: Any,
 ) -> Updated:
-    given = _as_kept(edits.features, live)
-    changes = live.update(edits.us, edits.vs, edits.edits, edits.values, new=len(edits.new_ids), features=given)
+    feature_rows = _in_stored_kind(edits.features, live)
+    changes = live.update(edits.us, edits.vs, edits.edits, edits.values, new=len(edits.new_ids), features=feature_rows)
     if state.number == 0 and run.info.get("asked", {}).get("half"):
         changes.in_full = True  # the vectors of the fit came from rows in half precision: none of them stays
     column = pa.concat_arrays([ids.column, edits.new_ids])
@@ -167,7 +168,7 @@ def _update_live(
     large = state.changed + len(rows) > FOLD_SHARE * live.n_nodes
     fold = changes.in_full or (small or large or live.capacity > _capacity(folder, state) if fold is None else fold)
     roles = _role_rows(run, live, rows) if run.has_roles and not changes.in_full else None
-    run._drop_page("the state before this update")
+    run.drop_page("the state before this update")
     if fold:
         _all_parts(_fold(run, folder, state, live, column, folder.new_base(state), changes, roles, progress=progress))
     else:
@@ -175,35 +176,41 @@ def _update_live(
             "ids": edits.new_ids,
             "ends": changes.ends,
             "counted": changes.counted,
-            "features": given,
+            "features": feature_rows,
             "roles": roles,
         }
         later = folder.append(state, changes, live, new, counts_of(live.rows.degrees[: live.n_nodes]))
-        if roles is not None and run._kept.roles is not None:
-            run._kept.roles = with_rows(run._kept.roles, live.n_nodes, [roles])
-        run._kept.tables = KeptTables(later, live, column.slice(live.base.n_nodes))
+        if roles is not None and run._session.roles is not None:
+            run._session.roles = with_rows(run._session.roles, live.n_nodes, [roles])
+        run._session.tables = LiveTables(later, live, column.slice(live.base.n_nodes))
     moved = column if changes.in_full else column.take(pa.array(rows))
     return replace(out, number=state.number + 1, moved=moved, in_full=changes.in_full, folded=bool(fold))
 
 
 def embed_new(
-    run: Any, node: Any, neighbours: Any, features: Any, weights: Any = None, directions: Any = None, kinds: Any = None
+    run: StoredRun,
+    node: Any,
+    neighbours: Any,
+    features: Any,
+    weights: Any = None,
+    directions: Any = None,
+    kinds: Any = None,
 ) -> Any:
     """The vector of a node that is not in the graph yet; see `Run.embed`."""
     folder = UpdateFolder(run.path)
     state = folder.state()
     live = _current_live(run, folder, state)
-    model = run.model_kept
+    model = run.cached_model
     if live is not None:
-        ids = Ids(live.base, run._kept.tables.later_ids)
+        ids = Ids(live.base, run._session.later_ids)
     else:
         ids = Ids(graph := run.graph(), graph.id_column.slice(0, 0))
     if node is not None and int(ids.find(ids.as_own_kind(id_array([node]), "new nodes"))[0]) >= 0:
         raise GraphError(f"{node!r} is a node of the run already; `run.embeddings()` has its vector")
     if isinstance(neighbours, (str, bytes)):
         raise GraphError(f"neighbours must be a list of ids, got the text {neighbours!r}; write [{neighbours!r}]")
-    wanted = list(neighbours)
-    column = ids.as_own_kind(id_array(wanted), "neighbours") if wanted else pa.array([], ids.kind)
+    neighbour_ids = list(neighbours)
+    column = ids.as_own_kind(id_array(neighbour_ids), "neighbours") if neighbour_ids else pa.array([], ids.kind)
     rows = ids.find(column)
     if (rows < 0).any():
         unknown = column.filter(pa.array(rows < 0))
@@ -214,31 +221,30 @@ def embed_new(
     near, values = edges_of_new_node(ids, edited, form, rows, weights, directions, kinds)
     if live is not None:
         like = None if live.features is None else live.features.matrix
-        given = one_row(features, model.n_features if like is not None else 0, model.feature_names, like)
-        return live.embed(near, given, values)
+        feature_row = one_row(features, model.n_features if like is not None else 0, model.feature_names, like)
+        return live.embed(near, feature_row, values)
     n, matrix = graph.n_nodes, run.features()
-    given = one_row(features, 0 if matrix is None else matrix.shape[1], model.feature_names, matrix)
+    feature_row = one_row(features, 0 if matrix is None else matrix.shape[1], model.feature_names, matrix)
     edited.replace(np.full(len(near), n), near, np.full(len(near), COMES), values)
     grown = edited_graph(graph, edited, pa.array(np.arange(n + 1)))
-    patched = None if matrix is None else _patched(matrix, (np.array([n]), given), n + 1)
+    patched = None if matrix is None else _patched(matrix, (np.array([n]), feature_row), n + 1)
     return model.transform(grown, patched, nodes=[n], units="fit", whole=True)[0]
 
 
 # ------------------------------------------------------------------------------------- the state
 
 
-def _prepared(run: Any, folder: UpdateFolder, progress: Progress | None) -> State:
-    """The current state; the first update of a run keeps what each level averages, in a full pass."""
+def _prepared(run: StoredRun, folder: UpdateFolder, progress: Progress | None) -> State:
+    """The current state; the first update of a run writes the tables of the levels, in a full pass."""
     state = folder.state()
     if state is not None:
         if not state.log:
-            folder.show(state)  # what a killed process may have left hidden
+            folder.show(state)  # a killed process may have left files hidden
         return state
     graph, features, fitted = run.graph(), run.features(), run.model().fitted
     base = folder.new_base(None)
     folder.adopt(base)
-    followed = can_follow(fitted, graph)
-    if followed:
+    if followed := can_follow(fitted, graph):
         (base / TABLES).mkdir()
         live = Live.of(fitted, graph, features, capacity=capacity_for(graph.n_nodes), make=partial(new_table, base))
         for table in live.tables.values():
@@ -249,51 +255,53 @@ def _prepared(run: Any, folder: UpdateFolder, progress: Progress | None) -> Stat
     return state
 
 
-def live_of(run: Any) -> Live | None:
-    """The tables of a run as it is, kept with it in memory; None where its vectors cannot follow single edges."""
+def live_of(run: StoredRun) -> Live | None:
+    """The current tables of a run, cached in memory; None where single edges cannot be followed."""
     folder = UpdateFolder(run.path)
     return _current_live(run, folder, folder.state())
 
 
-def _current_live(run: Any, folder: UpdateFolder, state: State | None) -> Live | None:
-    """The tables of this state: those that this process has, brought up to date, or those of the disk.
+def _current_live(run: StoredRun, folder: UpdateFolder, state: State | None) -> Live | None:
+    """The tables of this state: the cached ones, updated from the log, or those on disk.
 
-    For a run that was never updated they are made in memory. None where vectors cannot follow.
+    For a run that was never updated they are computed in memory. None where single edges cannot be followed.
     """
-    known: KeptTables | None = run._kept.tables
-    if known is not None and known.state == state:
-        return known.live
-    fitted = run.model_kept.fitted
+    cached: LiveTables | None = run._session.tables
+    if cached is not None and cached.state == state:
+        return cached.live
+    fitted = run.cached_model.fitted
     if state is None:
         graph = run.graph()
         live = Live.of(fitted, graph, run.features()) if can_follow(fitted, graph) else None
-    elif not state.followed:
+    elif not state.followed or not isinstance(fitted, ExactModel):
         live = None
-    elif known is not None and known.state is not None and (first := state.log_after(known.state.number)) is not None:
-        live, later = known.live, known.later_ids
-        run._kept.tables = None  # a file that is gone by now leaves it between two states
-        if state.base == known.state.base:
+    elif (
+        cached is not None and cached.state is not None and (first := state.log_after(cached.state.number)) is not None
+    ):
+        live, later = cached.live, cached.later_ids
+        run._session.tables = None  # a missing file would leave them between two states
+        if state.base == cached.state.base:
             if state.counts["nodes"] > live.capacity:
                 live.grow(state.counts["nodes"] + SPARE_LEAST)
             for update in folder.updates(state, first):
                 folder.apply(live, update)
                 later = pa.concat_arrays([later, update.new_ids.cast(later.type)])
-            run._kept.tables = KeptTables(state, live, later)
+            run._session.tables = LiveTables(state, live, later)
             return live
-        live = folder.follow(state, fitted, run.base_features(state), live.tables)  # the log was folded in
+        live = folder.follow(state, fitted, run.base_features(state), live.tables)  # the log was folded
     else:
         live = folder.follow(state, fitted, run.base_features(state))
     if live is not None:
         later = live.base.id_column.slice(0, 0)
         if state is not None and state.log:
             later = pa.concat_arrays([u.new_ids.cast(later.type) for u in folder.updates(state)])
-        run._kept.tables = KeptTables(state, live, later)
+        run._session.tables = LiveTables(state, live, later)
     return live
 
 
-def ids_of(run: Any, live: Live) -> pa.Array:
-    """The ids of the nodes of these tables, which are those that the run keeps now."""
-    return pa.concat_arrays([live.base.id_column, run._kept.tables.later_ids])
+def ids_of(run: StoredRun, live: Live) -> pa.Array:
+    """The ids of the nodes of these tables, the cached ones of the run."""
+    return pa.concat_arrays([live.base.id_column, run._session.later_ids])
 
 
 def _capacity(folder: UpdateFolder, state: State) -> int:
@@ -301,21 +309,21 @@ def _capacity(folder: UpdateFolder, state: State) -> int:
     return len(map_array(next((folder.folder / state.base / TABLES).glob("*-0.npy"))))
 
 
-def _form(run: Any, graph: Graph) -> EdgeForm:
-    """What the edges of the run are; known after the first call."""
-    if run._kept.form is None:
-        run._kept.form = EdgeForm.of(graph, Reading(), run.info.get("reading", {}))
-    form: EdgeForm = run._kept.form
+def _form(run: StoredRun, graph: Graph) -> EdgeForm:
+    """The form of the run's edges, cached after the first call."""
+    if run._session.form is None:
+        run._session.form = EdgeForm.of(graph, Reading(), run.info.get("reading", {}))
+    form: EdgeForm = run._session.form
     return form
 
 
-def _width(run: Any, folder: UpdateFolder, state: State) -> int:
+def _width(run: StoredRun, folder: UpdateFolder, state: State) -> int:
     features = run.base_features(state)
     return 0 if features is None else int(features.shape[1])
 
 
-def _as_kept(features: tuple[Any, Any] | None, live: Live) -> tuple[Any, Any] | None:
-    """Feature rows in the kind that the run keeps: dense or sparse."""
+def _in_stored_kind(features: tuple[Any, Any] | None, live: Live) -> tuple[Any, Any] | None:
+    """Feature rows as the run stores them: dense or sparse."""
     if features is None or live.features is None:
         return None
     return features[0], _like(features[1], live.features.matrix)
@@ -342,9 +350,9 @@ def _patched(matrix: Any, features: tuple[Any, Any], n_rows: int) -> Any:
 
 
 def _update_in_full(
-    run: Any, folder: UpdateFolder, state: State, graph: Graph, edits: Edits, progress: Progress | None
+    run: StoredRun, folder: UpdateFolder, state: State, graph: Graph, edits: Edits, progress: Progress | None
 ) -> pa.Array:
-    """Update a run whose vectors cannot follow: by a full pass."""
+    """Update a run by a full pass, where single edges cannot be followed."""
     column = pa.concat_arrays([graph.id_column, edits.new_ids])
     rows = EditedRows.of(graph, len(column))
     rows.replace(edits.us, edits.vs, edits.edits, edits.values)
@@ -352,7 +360,7 @@ def _update_in_full(
     matrix = run.features()
     if matrix is not None and edits.features is not None:
         matrix = _patched(matrix, edits.features, len(column))
-    run._drop_page("the state before this update")
+    run.drop_page("the state before this update")
     base, model = folder.new_base(state), run.model()
     write_graph(base / GRAPH, changed)
     if matrix is not None:
@@ -365,11 +373,11 @@ def _update_in_full(
     return column
 
 
-def fold_in_parts(run: Any) -> Iterator[None]:
-    """Write the log of a run into its files, some at each step; between two steps the run may be updated.
+def fold_in_parts(run: StoredRun) -> Iterator[None]:
+    """Fold the log of a run into its files, a part at each step; between two steps the run may be updated.
 
-    It ends without having done so where an update wrote everything anew meanwhile, or failed. What is written is
-    flushed part by part: the disk has no long queue then, in which an update would wait.
+    It ends early where an update replaced the base meanwhile, or failed. Each part is flushed to disk, so that an
+    update never waits in a long queue of writes.
     """
     folder = UpdateFolder(run.path)
     state = folder.state()
@@ -377,11 +385,11 @@ def fold_in_parts(run: Any) -> Iterator[None]:
     if state is not None and state.log and live is not None:
         column = ids_of(run, live)
         base = folder.new_base(state)
-        run._kept.unfinished = base.name
+        run._session.unfinished = base.name
         try:
             yield from _fold(run, folder, state, live, column, base, flushes=True)
         finally:
-            run._kept.unfinished = None
+            run._session.unfinished = None
 
 
 def _all_parts(parts: Iterator[None]) -> None:
@@ -390,26 +398,26 @@ def _all_parts(parts: Iterator[None]) -> None:
 
 
 def _fold(
-    run: Any, folder: UpdateFolder, state: State, live: Live, column: pa.Array, base: Path,
+    run: StoredRun, folder: UpdateFolder, state: State, live: Live, column: pa.Array, base: Path,
     changes: Changes | None = None, roles: Any = None, *, flushes: bool = False, progress: Progress | None = None,
 ) -> Iterator[None]:  # fmt: skip
-    """Write everything as it is to a new base, part by part, and make that current: the log is empty again.
+    """Write the current state to a new base, part by part, and make it current with an empty log.
 
-    Updates that come between two parts stay in the log. `changes` were made and are in no log, with `roles` in rows.
+    Updates between two parts stay in the log. `changes` are those of an update that is in no log, `roles` its rows.
     """
-    known = None if changes is not None and changes.in_full else partial(_known_roles, run, roles)
+    assigned_roles = None if changes is not None and changes.in_full else partial(_all_roles, run, roles)
     try:
         write_graph(base / GRAPH, live.graph(column))
         if live.features is not None:
             write_matrix(base, live.features.whole_matrix(live.n_nodes))
         yield
-        for done in _write_rows(run, folder, state, live, column, base, flushes):
+        for n_written in _write_rows(run, folder, state, live, column, base, flushes):
             if progress is not None:
-                progress("embed", done, len(column), {})
+                progress("embed", n_written, len(column), {})
             yield
-            kept = run._kept.tables
-            if folder.state().base != state.base or kept is None or kept.live is not live:  # type: ignore[union-attr]
-                return  # an update wrote everything anew, or failed
+            tables = run._session.tables
+            if folder.state().base != state.base or tables is None or tables.live is not live:  # type: ignore[union-attr]
+                return  # an update replaced the base, or failed
         write_counts(base, live, len(column))
         now = folder.state()
         assert now is not None
@@ -418,18 +426,18 @@ def _fold(
             counts_of(live.rows.degrees[: live.n_nodes]), now.changed - state.changed,
             came=now.came if changes is None else state.came,
         )  # fmt: skip
-        ids = run._kept.tables.later_ids if changes is None else column.slice(live.base.n_nodes)
-        _finish(run, folder, base, folder.ids(now) if later.log else column, later, known)
-        run._kept.tables = KeptTables(replace(later, base=state.base), live, ids)
+        ids = run._session.later_ids if changes is None else column.slice(live.base.n_nodes)
+        _finish(run, folder, base, folder.ids(now) if later.log else column, later, assigned_roles)
+        run._session.tables = LiveTables(replace(later, base=state.base), live, ids)
     finally:
         if folder.state().base != base.name:  # type: ignore[union-attr]
             shutil.rmtree(base, ignore_errors=True)
 
 
 def _write_rows(
-    run: Any, folder: UpdateFolder, state: State, live: Live, column: pa.Array, base: Path, flushes: bool
+    run: StoredRun, folder: UpdateFolder, state: State, live: Live, column: pa.Array, base: Path, flushes: bool
 ) -> Iterator[int]:
-    """Write what each level averages, and the vectors; how many nodes are done, part by part.
+    """Write the tables of the levels, and the vectors; yields the number of nodes written, part by part.
 
     Files are written while the next vectors are computed.
     """
@@ -459,17 +467,19 @@ def _write_rows(
         written.result()
 
 
-def _finish(run: Any, folder: UpdateFolder, base: Path, column: pa.Array, later: State, known: Any) -> None:
-    """Give a new base its roles, make it current, and show its files where the log has no more."""
+def _finish(
+    run: StoredRun, folder: UpdateFolder, base: Path, column: pa.Array, later: State, assigned_roles: Any
+) -> None:
+    """Write the roles of a new base, make it current, and link its files into the run where the log is empty."""
     if run.has_roles:
-        if known is None:
+        if assigned_roles is None:
             from rae.io import read_embeddings
 
             assigned = run.roles().assign(read_embeddings(base / EMBEDDINGS)[1])
-            if run._kept.roles is not None:
-                run._kept.roles = assigned.labels, assigned.confidence, assigned.memberships
+            if run._session.roles is not None:
+                run._session.roles = assigned.labels, assigned.confidence, assigned.memberships
         else:
-            assigned = known(len(column))
+            assigned = assigned_roles(len(column))
         write_table(base / ROLES, column, assigned)
         if later.log:
             later = replace(later, roles={"file": f"{base.name}/{ROLES}", "after": later.number})
@@ -477,35 +487,35 @@ def _finish(run: Any, folder: UpdateFolder, base: Path, column: pa.Array, later:
     folder.commit(later)
     if not later.log:
         folder.show(later)
-    run._kept.tables = None
+    run._session.tables = None
 
 
-def _role_rows(run: Any, live: Live, rows: Any) -> dict[str, Any]:
-    """Roles, confidences and memberships of these rows by the roles that were found."""
+def _role_rows(run: StoredRun, live: Live, rows: Any) -> dict[str, Any]:
+    """Roles, confidences and memberships of these rows, by the fitted roles."""
     assignment = run.roles().assign(live.vectors(rows))
     values = assignment.labels, assignment.confidence, assignment.memberships
     return {"rows": rows} | dict(zip(ROLE_PARTS, values, strict=True))
 
 
-def keep_roles(run: Any) -> None:
-    """Keep the roles of a run in memory that this process alone updates, so that no fold reads the log for them."""
+def keep_roles(run: StoredRun) -> None:
+    """Cache the roles of a run that only this process updates, so that no fold reads the log for them."""
     if run.has_roles:
-        run._kept.roles = [part.copy() for part in run.role_table()[1:]]
+        run._session.roles = [part.copy() for part in run.role_table()[1:]]
 
 
-def _known_roles(run: Any, roles: Any, n_rows: int) -> Any:
-    """All roles as they are, after an update that has these rows of them."""
+def _all_roles(run: StoredRun, roles: Any, n_rows: int) -> Any:
+    """All roles after an update that changed these rows of them."""
     from rae.roles.model import Assignment
 
-    known = run._kept.roles or [part.copy() for part in run.role_table()[1:]]
-    role, sure, shares = with_rows(known, n_rows, [] if roles is None else [roles])
+    roles_before = run._session.roles or [part.copy() for part in run.role_table()[1:]]
+    role, sure, shares = with_rows(roles_before, n_rows, [] if roles is None else [roles])
     of_nodes = role[:n_rows].astype(np.int32), sure[:n_rows].astype(np.float32), shares[:n_rows].astype(np.float32)
-    return Assignment(*of_nodes, np.zeros(n_rows, np.float32))  # distances are not kept
+    return Assignment(*of_nodes, np.zeros(n_rows, np.float32))  # distances are not stored
 
 
-def refuse_lean(run: Any) -> None:
+def refuse_lean(run: StoredRun) -> None:
     """Refuse to update a run that keeps no graph, or not the features of its fit."""
     if not run.has_graph:
         run.graph()  # says so
-    if not run.model_kept.structural and not run.has_features:
+    if not run.cached_model.structural and not run.has_features:
         raise RunError(f"the run in {run.path} keeps no features; fit it again without lean=True")

@@ -1,17 +1,17 @@
-"""Updates of a run: a log over a base, so that a few edges cost what they change and not a pass over the graph.
+"""Updates of a run: a log of changes over a base, so that a few edges cost no pass over the graph.
 
-    updates/state.json       what is current: the base, the log, counts; replaced atomically, and so every update
-    updates/base-NNNN/       graph, vectors and features when the log was last folded in, and what each level
-                             averages (tables/), with room for further nodes
-    updates/NNNNNN.safetensors   one update: rows of the graph, the counts, the tables and the vectors that are new,
+    updates/state.json       the current base, log and counts; replaced atomically by every update
+    updates/base-NNNN/       graph, vectors and features when the log was last folded, and the tables of the
+                             levels (tables/), with spare capacity for further nodes
+    updates/NNNNNN.safetensors   one update: changed rows of the graph, the counts, the tables and the vectors,
                              ids and features of new nodes, with a checksum
 
-What state.json does not name is not there: a process that is killed leaves the state before its update or the state
-after it. Files of the run that would show an older state (its Parquet file, its graph) are removed before the state
-changes, and are there again when the log is folded in.
+Files that state.json does not name do not count: a killed process leaves the state before or after its update. Files of
+the run that would be stale (its Parquet file, its graph) are removed before the state changes, and linked again when
+the log is folded.
 
-A base may be written while updates come. Its graph and its features are those of the moment when that began; the rows
-of its tables, counts and vectors are of later moments, whatever they were when they were written. An update has every
+A base may be written during updates. Its graph and its features are those of the moment when that began; the rows
+of its tables, counts and vectors are of later states, whatever they were when they were written. An update has every
 row that it changed, whole, so the updates of the log after that base give the same whichever of the two a row was.
 """
 
@@ -51,10 +51,10 @@ FOLDER, STATE = "updates", "updates/state.json"
 EMBEDDINGS, GRAPH, ROLES = "embeddings.parquet", "graph", "roles.parquet"
 GRAPH_FILES = tuple(f"{GRAPH}/{name}" for name in ("graph.json", "offsets.npy", "targets.npy", "ids.arrow"))
 CHANNEL_FILES = tuple(f"{GRAPH}/channel-{number:02}.npy" for number in range(32))  # as many as a graph can have
-SHOWN = (*GRAPH_FILES, *CHANNEL_FILES, SPARSE, DENSE, EMBEDDINGS, ROLES)  # files of a run that an update makes stale
+SHOWN = (*GRAPH_FILES, *CHANNEL_FILES, SPARSE, DENSE, EMBEDDINGS, ROLES)  # files that are stale after an update
 TABLES, COUNTS = "tables", ("triangles", "four_cycles", "core_numbers")
 ROLE_PARTS = ("role", "confidence", "membership")  # of the roles of nodes
-SPARE_SHARE, SPARE_LEAST = 16, 1024  # room for further nodes: a 16th of the nodes, or so many
+SPARE_SHARE, SPARE_LEAST = 16, 1024  # spare rows: a 16th of the nodes, or so many
 _BASE = re.compile(r"base-\d{4,}")
 _PATTERN = {
     "number": int,
@@ -71,19 +71,19 @@ _REMEDY = "fit the run again"
 
 @dataclass(frozen=True)
 class State:
-    """What is current, as state.json says."""
+    """The current state, as in state.json."""
 
     number: int  # of updates since the fit
     base: str
     log: tuple[str, ...]
     counts: dict[str, int]
     changed: int = 0  # rows of vectors in the log
-    roles: dict[str, Any] | None = None  # the table of roles that rows of the log replace, and after which update
+    roles: dict[str, Any] | None = None  # the file of the roles before the rows of the log, and its update
     followed: bool = True  # whether the base has tables
-    came: tuple[str, ...] = ()  # digests of the last tables whose weights were added
+    came: tuple[str, ...] = ()  # digests of the last tables that were added
 
     def log_after(self, number: int) -> int | None:
-        """Where in the log that begins which came after an update; None where some of it is folded in.
+        """The position in the log of the first update after this one; None where that was folded.
 
         >>> State(9, "base-0001", ("000008", "000009"), {}).log_after(8)
         1
@@ -94,7 +94,7 @@ class State:
 
 @dataclass(frozen=True)
 class Update:
-    """One update of the log, as it was read."""
+    """One update of the log."""
 
     header: dict[str, Any]
     arrays: dict[str, Any]
@@ -104,12 +104,12 @@ class Update:
         return self.arrays[f"{name}.rows"], self.arrays[f"{name}.values"]
 
     def names(self, kind: str) -> list[str]:
-        """What it has rows of: "table" or "columns"."""
+        """The names of its rows of this kind: "table" or "columns"."""
         return [name.removesuffix(".rows") for name in self.arrays if name.startswith(kind) and name.endswith(".rows")]
 
     @property
     def graph_rows(self) -> tuple[Ints, Ints, Ints, Any]:
-        """The rows of the graph that are new: nodes, offsets, neighbours, and their weights in each channel."""
+        """The changed rows of the graph: nodes, offsets, neighbours, and their weights in each channel."""
         nodes, offsets, targets = (self.arrays[f"graph.{part}"] for part in ("nodes", "offsets", "targets"))
         return nodes, offsets, targets, self.arrays.get("graph.weights", ())
 
@@ -120,7 +120,7 @@ class Update:
 
     @property
     def features(self) -> tuple[Ints, Any] | None:
-        """The feature rows that are new."""
+        """The changed feature rows."""
         if "features.rows" not in self.arrays:
             return None
         if "features.values" in self.arrays:
@@ -134,7 +134,7 @@ class Update:
 
 @lru_cache(maxsize=16)
 def _read_state(path: Path, _: tuple[int, int, int]) -> State:
-    """What a state.json says, read once: a new one is a new file."""
+    """The state in a state.json, cached by file identity: every update writes a new file."""
     try:
         record = read_json(path)
         if record["format"] != FORMAT:
@@ -153,7 +153,7 @@ def _read_state(path: Path, _: tuple[int, int, int]) -> State:
 class UpdateFolder:
     """The folder `updates` of a run: reading it, and replacing its state.
 
-    `unfinished` is a base that is being written: it stays, though no state names it yet.
+    `unfinished` is a base that is being written: it is not removed, though no state names it yet.
     """
 
     def __init__(self, run: Path, unfinished: str | None = None) -> None:
@@ -162,7 +162,7 @@ class UpdateFolder:
     # ------------------------------------------------------------------------- reading
 
     def state(self) -> State | None:
-        """What is current, None for a run that was never updated."""
+        """The current state, None for a run that was never updated."""
         path = self.run / STATE
         try:
             now = path.stat()
@@ -171,11 +171,11 @@ class UpdateFolder:
         return _read_state(path, (now.st_ino, now.st_mtime_ns, now.st_size))
 
     def file(self, state: State | None, name: str) -> Path:
-        """Where a file of the run lies: in its base, or for a run that was never updated where it was written."""
+        """The path of a file of the run: in its base, or in the run folder where it was never updated."""
         return self.run / name if state is None else self.folder / state.base / name
 
     def updates(self, state: State, first: int = 0) -> Iterator[Update]:
-        """The updates of the log, from one on."""
+        """The updates of the log, from position `first` on."""
         for name in state.log[first:]:
             path = self.folder / f"{name}.safetensors"
             header, arrays = read_tensors(path, HEADER, FORMAT_VERSION, ("number", "width"), _REMEDY)
@@ -190,7 +190,7 @@ class UpdateFolder:
         return pa.concat_arrays([ids, *later]) if later else ids
 
     def graph(self, state: State) -> Graph:
-        """The graph as it is; mapped where nothing came since the base."""
+        """The current graph; mapped where the log is empty."""
         from rae.engine.live import edited_graph
         from rae.graph.folder import open_graph
         from rae.ops.edits import EditedRows
@@ -204,16 +204,16 @@ class UpdateFolder:
         return edited_graph(base, rows, self.ids(state))
 
     def moment(self, state: State, number: int) -> State:
-        """The state after an earlier update, 0 for the fit: its graph and features; refused once it is folded in."""
+        """The state after an earlier update, 0 for the fit: its graph and features; refused once it is folded."""
         oldest = state.number - len(state.log)
         if isinstance(number, bool) or not isinstance(number, int) or not oldest <= number <= state.number:
-            kept = (
+            states = (
                 f"the updates from {oldest:,} to {state.number:,}" if state.log else f"update {oldest:,}, the present,"
             )
             raise RunError(
-                f"the run in {self.run} keeps the state after {kept} and not after {number!r}: earlier ones are folded "
-                "in; update with --no-fold (fold=False) to keep them, or copy the run folder before an update, as one "
-                "that is computed in full keeps none"
+                f"the run in {self.run} keeps the state after {states} and not after {number!r}: earlier ones are "
+                "folded in; update with --no-fold (fold=False) to keep them, or copy the run folder before an update, "
+                "as one that is computed in full keeps none"
             )
         log = state.log[: number - oldest]
         earlier = replace(state, number=number, log=log)
@@ -221,7 +221,7 @@ class UpdateFolder:
         return replace(earlier, counts=state.counts | {"nodes": nodes})
 
     def vectors(self, state: State) -> tuple[pa.Array, Any]:
-        """The ids and the vectors as they are.  -> (n,), (n, width)"""
+        """The current ids and vectors.  -> (n,), (n, width)"""
         from rae.io import read_embeddings
         from rae.io.embeddings import embeddings_dtype, rounded
 
@@ -242,7 +242,7 @@ class UpdateFolder:
         return pa.concat_arrays([ids, *later]), z
 
     def features(self, state: State, base: Matrix | None) -> Any:
-        """The features as they are, from those of the base."""
+        """The current features, from those of the base."""
         from rae.engine.exact_levels import PLAIN
         from rae.features.edited import EditedFeatures
 
@@ -250,8 +250,8 @@ class UpdateFolder:
             return base
         edited = EditedFeatures(None, base, PLAIN)  # type: ignore[arg-type]  # given rows need no graph
         for update in self.updates(state):
-            if (given := update.features) is not None:
-                edited = edited.with_rows(*given)
+            if (rows_and_values := update.features) is not None:
+                edited = edited.with_rows(*rows_and_values)
         return edited.whole_matrix(state.counts["nodes"])
 
     def role_rows(self, state: State) -> Iterator[dict[str, Any]]:
@@ -262,35 +262,35 @@ class UpdateFolder:
                 yield {part: update.arrays[f"roles.{part}"] for part in ("rows", *ROLE_PARTS)}
 
     def role_table(self, state: State | None) -> tuple[Any, Any, Any, Any]:
-        """The table of roles as it is: a whole one, or one with the rows that updates changed."""
+        """The current table of roles: that of the base with the rows that updates changed."""
         from rae.roles.storage import read_table
 
         top = self.run / ROLES
         if state is None or top.is_file():
             return read_table(top)
-        kept = self.folder / state.roles["file"] if state.roles is not None else self.folder / state.base / ROLES
+        path = self.folder / state.roles["file"] if state.roles is not None else self.folder / state.base / ROLES
         n_rows = state.counts["nodes"]
-        role, sure, shares = with_rows([part.copy() for part in read_table(kept)[1:]], n_rows, self.role_rows(state))
+        role, sure, shares = with_rows([part.copy() for part in read_table(path)[1:]], n_rows, self.role_rows(state))
         return self.ids(state), role[:n_rows], sure[:n_rows], shares[:n_rows]
 
     def follow(self, state: State, model: ExactModel, features: Any, tables: Any = None) -> Live:
-        """The tables of the base with the log in them, mapped: what is computed next stays in memory.
+        """The tables of the base, mapped privately, with the log replayed: later changes stay in memory.
 
-        `tables` are those of the same state, or of one after its base, where they are in memory already.
+        `tables` are tables in memory of the same state, or of one after its base, to start from.
         """
         from rae.engine.live import Live
         from rae.graph.folder import open_graph
 
         folder = self.folder / state.base / TABLES
         graph = open_graph(self.file(state, GRAPH))
-        wanted = Live.empty_tables(model, graph, features, graph.n_nodes, lambda _, shape: np.empty((0, shape[1])))
+        shapes = Live.empty_tables(model, graph, features, graph.n_nodes, lambda _, shape: np.empty((0, shape[1])))
         try:
-            tables = tables or {name: map_array(folder / f"{name}.npy", private=True) for name in wanted}
+            tables = tables or {name: map_array(folder / f"{name}.npy", private=True) for name in shapes}
             counts = {name: map_array(folder / f"{name}.npy") for name in (COUNTS if model.structure else ())}
         except (OSError, ValueError) as error:
             raise RunError(f"{folder} is damaged ({one_line(error)}); {_REMEDY}") from None
         capacity = {len(table) for table in tables.values()}
-        sound = all(t.dtype == np.float32 and t.shape[1] == wanted[n].shape[1] for n, t in tables.items())
+        sound = all(t.dtype == np.float32 and t.shape[1] == shapes[n].shape[1] for n, t in tables.items())
         sound = sound and all(c.dtype == np.int64 and len(c) == graph.n_nodes for c in counts.values())
         if len(capacity) != 1 or not sound or min(capacity) < graph.n_nodes:
             raise RunError(f"{folder} is damaged (its arrays do not fit together); {_REMEDY}")
@@ -303,7 +303,7 @@ class UpdateFolder:
 
     @staticmethod
     def apply(live: Live, update: Update) -> None:
-        """Let tables follow an update that another process computed."""
+        """Apply an update that another process computed to the tables."""
         arrays = update.arrays
         live.n_nodes += len(update.new_ids)
         live.rows.put_rows(*update.graph_rows)
@@ -314,14 +314,14 @@ class UpdateFolder:
         for name in update.names("table"):
             rows, values = update.rows(name)
             live.tables[name.removeprefix("table.")][rows] = values
-        if (given := update.features) is not None:
-            live.give_features(*given)
+        if (rows_and_values := update.features) is not None:
+            live.give_features(*rows_and_values)
 
     # ------------------------------------------------------------------------- writing
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
-        """Only this process updates the run during the block; a second one is refused."""
+        """The lock of updates, held during the block; a second process is refused."""
         self.folder.mkdir(exist_ok=True)
         with exclusive_lock(self.folder / LOCK) as free:
             if not free:
@@ -336,7 +336,7 @@ class UpdateFolder:
     def append(
         self, state: State, changes: Changes, live: Live, new: Mapping[str, Any], counts: dict[str, int]
     ) -> State:
-        """The state after an update whose changes are appended to the log; before it returns nothing is current."""
+        """The state after an update whose changes are appended to the log; `commit` makes it current."""
         number = state.number + 1
         name = f"{number:06d}"
         ends = new["ends"]
@@ -370,7 +370,7 @@ class UpdateFolder:
         header = {"format": FORMAT_VERSION, "version": __version__, "number": number, "width": width}
         arrays = {key: np.ascontiguousarray(array) for key, array in arrays.items()}
         write_tensors(self.folder / f"{name}.safetensors", HEADER, header, arrays)
-        roles = self._put_roles_away(state)
+        roles = self._save_role_table(state)
         self.hide()
         later = State(
             number, state.base, (*state.log, name), counts, state.changed + len(changes.rows), roles, state.followed,
@@ -380,7 +380,7 @@ class UpdateFolder:
         return later
 
     def commit(self, state: State) -> None:
-        """Make this the current state, and remove what it does not name."""
+        """Make this the current state, and remove files that it does not name."""
         record = {
             "format": FORMAT,
             "format_version": FORMAT_VERSION,
@@ -397,12 +397,12 @@ class UpdateFolder:
                 shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
 
     def hide(self) -> None:
-        """Remove the files of the run that will be of an older state; the base has them."""
+        """Remove the files of the run that will be stale; the base has them."""
         for name in SHOWN:
             (self.run / name).unlink(missing_ok=True)
 
     def show(self, state: State) -> None:
-        """Put the files of a base without a log where a run has its files, unless newer ones are there."""
+        """Link the files of a base with an empty log into the run folder, unless newer ones are there."""
         for name in SHOWN:
             source = self.folder / state.base / name
             if source.is_file() and not (self.run / name).is_file():
@@ -412,8 +412,8 @@ class UpdateFolder:
                 _link(source, hidden)
                 hidden.replace(self.run / name)
 
-    def _put_roles_away(self, state: State) -> dict[str, Any] | None:
-        """Keep the table of roles that is current under a name of its own: rows of later updates replace its rows."""
+    def _save_role_table(self, state: State) -> dict[str, Any] | None:
+        """Save the current table of roles under a name of its own; rows of later updates replace its rows."""
         table = self.run / ROLES
         if not table.is_file():
             return state.roles
@@ -432,7 +432,7 @@ class UpdateFolder:
         return folder
 
     def adopt(self, folder: Path) -> None:
-        """Give a base the files of a run that was never updated, without a copy where the disk can."""
+        """Link, or else copy, the files of a run that was never updated into its first base."""
         (folder / GRAPH).mkdir()
         for name in SHOWN:
             if (self.run / name).is_file() and name != ROLES:
@@ -440,24 +440,24 @@ class UpdateFolder:
 
 
 def capacity_for(n_nodes: int) -> int:
-    """Rows of tables of so many nodes, with room for further ones."""
+    """The rows to allocate for so many nodes, with spare ones."""
     return n_nodes + max(SPARE_LEAST, n_nodes // SPARE_SHARE)
 
 
 def new_table(folder: Path, name: str, shape: tuple[int, int]) -> Any:
-    """A mapped file of this base for what a level averages."""
+    """A mapped file of this base for the table of a level."""
     path = folder / TABLES / f"{name}.npy"
     with writing(path):
         return create_array(path, shape)
 
 
 class TableWriter:
-    """Files of what each level averages, with room for further nodes, to be written some rows at a time."""
+    """Files of the tables of the levels, with spare rows, to be written some rows at a time."""
 
     def __init__(self, folder: Path, live: Live, n_nodes: int) -> None:
         (folder / TABLES).mkdir()
         self.paths = {name: folder / TABLES / f"{name}.npy" for name in live.tables}
-        self._first = {}  # where the rows of a table begin
+        self._first = {}  # the position of a table's first row in its file
         for name, path in self.paths.items():
             new_table(folder, name, (capacity_for(n_nodes), live.tables[name].shape[1]))
             with path.open("rb") as file:
@@ -489,7 +489,7 @@ def _id_bytes(ids: pa.Array) -> bytes:
 
 
 def _link(source: Path, target: Path) -> None:
-    """The same file under a second name, or a copy of it where the disk has no second names."""
+    """Hard-link a file, or copy it where the file system has no hard links."""
     try:
         os.link(source, target)
     except OSError:

@@ -136,7 +136,7 @@ def _opened(console: Console, run: Run, weights: str | None, writable: bool) -> 
         set_threads(max(1, threads() - 1))
     began = time.perf_counter()
     console.note(f"reading {run.path}: {run.counts['nodes']:,} nodes")
-    with Answers.open(run, weights=weights, writable=writable, apart=True) as answers:
+    with Answers.open(run, weights=weights, writable=writable, own_process=True) as answers:
         answers.warm_up()
         index = answers.now.neighbors.index
         how = "exactly" if index.method == "exact" else f"by an index that finds {100 * index.recall:.1f} %"

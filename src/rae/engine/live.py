@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import pyarrow as pa
@@ -49,7 +49,7 @@ WRITTEN = 8  # numbers that a level reads in the time in which one number of a t
 FEW = 2048  # rows up to which tiles and threads cost more than they save
 
 
-def can_follow(model: Any, graph: Graph) -> bool:
+def can_follow(model: Any, graph: Graph) -> TypeGuard[ExactModel]:
     """Whether vectors of this model can follow this graph: an exact model of such a graph, cycles not estimated."""
     if not isinstance(model, ExactModel) or not is_native(graph.offsets, graph.targets):
         return False

@@ -59,21 +59,21 @@ def weights(agreement: float) -> str:
     )
 
 
-def neighbors(limit: int, largest: int, known: int, n: int) -> str:
+def neighbors(limit: int, largest: int, searchable: int, n: int) -> str:
     """Which neighbours of a node the page holds.
 
     >>> neighbors(200, 50, 100, 100)
     'Neighbourhoods are whole.'
     """
-    some = "" if known == n else f" among the {known:,} nodes of this page"
+    some = "" if searchable == n else f" among the {searchable:,} nodes of this page"
     if largest <= limit:
         return f"Neighbourhoods are whole{some}."
     return f"Of each node up to {limit:,} neighbours are kept, evenly spaced through their list{some}."
 
 
-def search(known: int, n: int) -> str:
+def search(searchable: int, n: int) -> str:
     """Which nodes can be searched for, where it is not all."""
-    return f"The search knows {known:,} of {n:,} nodes: those on the map, then the first others."
+    return f"The search knows {searchable:,} of {n:,} nodes: those on the map, then the first others."
 
 
 def features(columns: int, width: int) -> str:

@@ -90,8 +90,8 @@ def page_roles(run: Run) -> PageRoles:
 
 def _prototype_rows(ids: pa.Array, cards: tuple[dict[str, Any], ...]) -> tuple[tuple[int, ...], ...]:
     """The rows of each card's prototypes, whose ids JSON may hold as text."""
-    wanted = {str(name) for card in cards for name in card["prototypes"]}
-    row = {text: i for i, value in enumerate(ids.to_pylist()) if (text := str(value)) in wanted}
+    names = {str(name) for card in cards for name in card["prototypes"]}
+    row = {text: i for i, value in enumerate(ids.to_pylist()) if (text := str(value)) in names}
     return tuple(tuple(row[str(name)] for name in card["prototypes"] if str(name) in row) for card in cards)
 
 

@@ -1,4 +1,4 @@
-"""What the page needs to weigh blocks anew: each block on its principal axes, in steps as fine as there is room for.
+"""The coordinates by which the page weighs blocks: each block on its principal axes, quantised as finely as fits.
 
 A step is a share of how far apart near nodes are in its block, so that every block is equally fine; axes along
 which all nodes are within a step are dropped. What that costs is measured and said.

@@ -40,7 +40,7 @@ def inline_page(
     force: bool = False,
     progress: Asked = None,
 ) -> InlinePage:
-    """The page of a run to show in a notebook; it is written if it is not there, or something is asked of it."""
+    """The page of a run to show in a notebook; it is written if it is not there, or if options are given."""
     if force or title or labels is not None or sample is not None or not is_page(run.path / FOLDER):
         columns = () if labels is None else read_labels(labels, run.embeddings()[0])
         with shown(progress) as report:

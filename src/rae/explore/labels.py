@@ -64,8 +64,8 @@ def _amounts(column: Column, role: Ints, k: int) -> list[dict[str, Any]]:
     values = np.append(column.table, np.nan)[np.minimum(column.codes, len(column.table))]
 
     def median(numbers: Any) -> float | None:
-        known = numbers[~np.isnan(numbers)]
-        return float(np.median(known)) if len(known) else None
+        present = numbers[~np.isnan(numbers)]
+        return float(np.median(present)) if len(present) else None
 
     overall = median(values)
     missing = np.bincount(role[np.isnan(values)], minlength=k)

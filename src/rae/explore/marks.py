@@ -40,7 +40,7 @@ def find_marks(vectors: Floats, k: int) -> Marks:
 
 
 def _nearest(vectors: Floats, first: Ints, queries: Ints, k: int) -> tuple[Ints, Floats]:
-    """The marks nearest to those asked for and their distances.  (n, d), (m,), (q,) -> (q, k), (q, k)"""
+    """The marks nearest to these, and their distances.  (n, d), (m,), (q,) -> (q, k), (q, k)"""
     distinct = vectors[first]
     neighbors, distance = nearest_rows(distinct, distinct[queries], k, skip=queries)
     if len(first) < len(vectors):  # a unit is the typical distance of two nodes, not of two marks
@@ -49,7 +49,7 @@ def _nearest(vectors: Floats, first: Ints, queries: Ints, k: int) -> tuple[Ints,
 
 
 def _joined(vectors: Floats, marks: Marks) -> Marks:
-    """Marks at a distance of 0 made one; only lists with one of those are searched anew."""
+    """Marks at a distance of 0 merged; only lists that hold one of those are searched again."""
     m, k = marks.neighbors.shape
     equal = (marks.neighbors >= 0) & (marks.distance == 0)
     pairs = np.nonzero(equal)[0], marks.neighbors[equal]

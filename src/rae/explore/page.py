@@ -1,4 +1,4 @@
-"""The page of a run: all parts together, written into a folder that needs nothing else."""
+"""The page of a run: all parts together, written into a self-contained folder."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Arrays = dict[str, np.ndarray[Any, Any]]
 FOLDER, INDEX = PAGE.split("/")
 LICENCES = NOTICE.split("/")[1]
 SAMPLE = 30_000  # nodes on the map
-MOST_KNOWN = 1_000_000  # nodes that can be searched for
+MOST_SEARCHABLE = 1_000_000  # nodes that can be searched for
 FARTHEST, STEPS_PER_DISTANCE = 6.5, 10_000  # distances on the page are whole numbers below 65,536
 LISTED, ATTRACTING = 10, 15  # nearest marks: those listed with a node, and those that attract it on the map
 STAGES = 4
@@ -59,7 +59,7 @@ class Nodes:
 
     n: int  # rows of the run
     shown: Ints  # rows on the map, ascending
-    known: Ints  # those, then rows that can be searched for
+    searchable: Ints  # those, then rows that can be searched for
 
 
 def write_page(
@@ -99,7 +99,7 @@ def check_page_free(folder: Path, *, force: bool = False) -> None:
 
 
 def _is_begun(folder: Path) -> bool:
-    """Whether a folder is empty, or holds only what a process left that was killed before its page was whole."""
+    """Whether a folder is empty, or holds only the partial page of a killed process."""
     others = [path for path in folder.iterdir() if not (path.name.startswith(".") and path.suffix == ".tmp")]
     return all(path.name == LICENCES and path.read_bytes() == asset(LICENCES).encode() for path in others)
 
@@ -132,7 +132,7 @@ def page_text(run: Run, subject: Subject, sample: int, progress: Progress) -> st
     descriptions, codes = pack_columns([*columns, *features.values()])
     parts = {
         "map": _map(roles, nodes, marks, xy, degree),
-        "ids": id_arrays(ids.take(pa.array(nodes.known))),
+        "ids": id_arrays(ids.take(pa.array(nodes.searchable))),
         "names": _names(run, subject, ids, nodes),
         "near": _near(roles, nodes, marks),
         "vectors": coordinates.arrays,
@@ -168,7 +168,7 @@ def page_text(run: Run, subject: Subject, sample: int, progress: Progress) -> st
             **({"weights": captions.weights(coordinates.agreement)} if coordinates.blocks else {}),
             "around": graph_caption,
             "colors": captions.COLORS,
-            **({"search": captions.search(len(nodes.known), nodes.n)} if len(nodes.known) < nodes.n else {}),
+            **({"search": captions.search(len(nodes.searchable), nodes.n)} if len(nodes.searchable) < nodes.n else {}),
             **({"features": feature_caption} if feature_caption else {}),
             "table": captions.TABLE,
         },
@@ -183,7 +183,7 @@ def _nodes(roles: PageRoles, sample: int) -> Nodes:
     shown = map_rows(roles.role, [row for rows in roles.prototypes for row in rows], sample)
     hidden = np.ones(n, bool)
     hidden[shown] = False
-    others = np.flatnonzero(hidden)[: max(MOST_KNOWN - len(shown), 0)]
+    others = np.flatnonzero(hidden)[: max(MOST_SEARCHABLE - len(shown), 0)]
     return Nodes(n, shown, np.concatenate([shown, others]))
 
 
@@ -193,8 +193,8 @@ def _map(roles: PageRoles, nodes: Nodes, marks: Marks, xy: Floats, degree: Ints)
         "x": x,
         "y": y,
         "mark": smallest_unsigned(marks.of),
-        "role": smallest_unsigned(roles.role[nodes.known]),
-        "confidence": _byte_shares(roles.confidence[nodes.known]),
+        "role": smallest_unsigned(roles.role[nodes.searchable]),
+        "confidence": _byte_shares(roles.confidence[nodes.searchable]),
         "degree": degree.astype(np.uint32),
     }
 
@@ -213,8 +213,8 @@ def _names(run: Run, subject: Subject, ids: pa.Array, nodes: Nodes) -> Arrays:
     names = run.names() if subject.names is None else subject.names
     if names is None:
         return id_arrays(pa.array([], pa.string()))
-    known = pa.array(nodes.known)
-    names, ids = names.take(known), ids.take(known).cast(pa.string())
+    searchable = pa.array(nodes.searchable)
+    names, ids = names.take(searchable), ids.take(searchable).cast(pa.string())
     return id_arrays(pc.fill_null(pc.if_else(pc.equal(names, ids), "", names), ""))
 
 
@@ -225,12 +225,12 @@ def _byte_shares(values: Floats) -> np.ndarray[Any, np.dtype[np.uint8]]:
 def _graph(run: Run, nodes: Nodes) -> tuple[Ints, Arrays, str]:
     """Degrees and neighbours of the nodes that can be searched for, and the caption on them."""
     if not run.has_graph:
-        none: Arrays = {"kept": np.zeros(len(nodes.known), np.uint8), "around": np.empty(0, np.uint32)}
-        return np.zeros(len(nodes.known), np.int64), none, captions.NO_GRAPH
+        none: Arrays = {"kept": np.zeros(len(nodes.searchable), np.uint8), "around": np.empty(0, np.uint32)}
+        return np.zeros(len(nodes.searchable), np.int64), none, captions.NO_GRAPH
     graph = run.graph()
-    count, neighbors, limit = page_neighbors(graph, nodes.known)
-    degree = graph.degrees[nodes.known]
-    caption = captions.neighbors(limit, int(degree.max()), len(nodes.known), nodes.n)
+    count, neighbors, limit = page_neighbors(graph, nodes.searchable)
+    degree = graph.degrees[nodes.searchable]
+    caption = captions.neighbors(limit, int(degree.max()), len(nodes.searchable), nodes.n)
     return degree, {"kept": count, "around": neighbors}, caption
 
 

@@ -18,7 +18,7 @@ class _LocalHandler(SimpleHTTPRequestHandler):
     """
 
     def send_head(self) -> Any:
-        host, _, port = (self.headers.get("Host") or "").partition(":")  # port 80 goes without saying
+        host, _, port = (self.headers.get("Host") or "").partition(":")  # browsers leave port 80 out
         if host not in (HOST, "localhost") or not (port.isdigit() or not port):
             self.send_error(HTTPStatus.FORBIDDEN)
             return None

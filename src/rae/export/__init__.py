@@ -1,7 +1,7 @@
-"""Out into the world: a fitted model as ONNX or SQL, its vectors in Lance, DuckDB, PostgreSQL or Qdrant.
+"""Exports: a fitted model as ONNX or SQL, its vectors in Lance, DuckDB, PostgreSQL or Qdrant.
 
-Each target is a module with one function, `write(run, target, options)`. What a module needs is imported when it is
-asked for.
+Each target is a module with one function, `write(run, target, options)`. The libraries of a target are
+imported when it is chosen.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ def export(
     units: str | None = None,
     progress: Asked = None,
 ) -> Written:
-    """Write the model of a run, or its vectors with ids, names, roles and confidences, to where others read them.
+    """Write the model of a run, or its vectors with ids, names, roles and confidences, in a format of other systems.
 
     `to` is one of `TARGETS`, `target` what that takes. `table` names the table or collection. `weights` writes vectors
-    as distances see them, by the blocks' own weights where it is "", so that a plain Euclidean search finds the
+    times these weights of blocks (where it is "", the blocks' own), so that a plain Euclidean search finds the
     look-alikes of `rae.similar`. `units` are those of SQL: "graph", of the graph it runs on, or "fit". Nothing that is
     there is replaced without `force`, and nothing that an export did not write is replaced at all.
     """
@@ -72,9 +72,9 @@ def export(
     return written
 
 
-def _refuse_unused(to: str, given: dict[str, object]) -> None:
+def _refuse_unused(to: str, options: dict[str, object]) -> None:
     """Refuse options that a target does not have."""
     used = {"sql": ("units",), "onnx": (), "lance": ("weights",)}.get(to, ("table", "weights"))
-    for name, value in given.items():
+    for name, value in options.items():
         if value is not None and name not in used:
             raise ConfigError(Argument(name), f" says nothing to the target {to!r}; leave it out")

@@ -1,4 +1,4 @@
-"""What every target of an export takes and gives back, and the checks that several of them share."""
+"""Options and result of an export, and the checks that several targets share."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from rae.run import Run
 from rae.version import __version__
 
 TARGET, FORCE, TABLE = Argument("target"), Argument("force", True), Argument("table")
-MARK = "rae"  # the key of what a table says about itself
+MARK = "rae"  # the key of a table's metadata
 
 
 @dataclass(frozen=True)
 class Options:
-    """How to write: whether to replace, the table or collection, the units of SQL, and who is told of progress."""
+    """How to write: whether to replace, the table or collection, the units of SQL, and the progress callback."""
 
     force: bool = False
     table: str = "rae_vectors"
@@ -29,7 +29,7 @@ class Options:
     progress: Progress | None = None
 
     def report(self, done: int, total: int) -> None:
-        """Say how many rows are written."""
+        """Report the number of rows written."""
         if self.progress is not None:
             self.progress("export", done, total, {})
 
@@ -59,7 +59,7 @@ def check_table(name: str) -> str:
 
 
 def about(run: Run) -> dict[str, Any]:
-    """What a table of vectors says about itself: version, model, updates, and the blocks of a vector."""
+    """The metadata of a table of vectors: version, model, updates, and the blocks of a vector."""
     return {
         MARK: __version__,
         "model": run.model_checksum,
@@ -69,7 +69,7 @@ def about(run: Run) -> dict[str, Any]:
 
 
 def is_ours(comment: str | None) -> bool:
-    """Whether a comment is what `about` gave: a table without it was not written by an export."""
+    """Whether a comment is metadata of `about`: a table without it was not written by an export."""
     try:
         return MARK in json.loads(comment or "")
     except (ValueError, TypeError):

@@ -31,17 +31,17 @@ def write(run: Run, target: str, options: Options) -> Written:
     duckdb, table, path = needed_library("duckdb", "duckdb", "a DuckDB file"), check_table(options.table), Path(target)
     if not path.parent.is_dir():
         raise FileError(f"cannot write {path}: there is no folder {path.parent}; make it first")
-    was_there, done = path.exists(), False
+    was_there, committed = path.exists(), False
     try:
         with duckdb.connect(str(path)) as connection:
             _check(connection, table, str(path), options.force)
             vectors = vectors_of(run, options)
             _write(connection, table, vectors, options)
-        done = True
+        committed = True
     except duckdb.Error as error:
         raise FileError(f"cannot write {path}: {one_line(error)}") from error
     finally:
-        if not was_there and not done:  # nothing was committed
+        if not was_there and not committed:  # nothing was committed
             for file in (path, path.with_name(f"{path.name}.wal")):
                 file.unlink(missing_ok=True)
     return Written("duckdb", f"{table} in {path}", rows=vectors.table.num_rows, files=(path,))

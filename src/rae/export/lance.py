@@ -41,7 +41,7 @@ def write(run: Run, target: str, options: Options) -> Written:
 
 @contextlib.contextmanager
 def _staging(path: Path) -> Iterator[Path]:
-    """A hidden folder beside the target, of one name, so that the next export removes what a killed one left."""
+    """A hidden folder beside the target, of one name, so that an export removes that of a killed one."""
     hidden = path.with_name(f".{hashlib.blake2b(os.fsencode(path.name), digest_size=16).hexdigest()}.tmp")
     with exclusive_lock(hidden.with_suffix(".lock")) as free:
         if not free:

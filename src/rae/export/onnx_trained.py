@@ -48,11 +48,11 @@ def _read(graph: GraphBuilder, model: Checkpoint) -> str:
 
 
 def _columns(model: Checkpoint) -> str:
-    given = "the features of the fit, in its order"
+    features = "the features of the fit, in its order"
     own = f"own degree, then {model.config.degree_cap} degrees of neighbours ({model.config.degree_scale})"
     if model.structural:
         return own
-    return f"{own}, then {given}" if model.config.add_structure else given
+    return f"{own}, then {features}" if model.config.add_structure else features
 
 
 def _level(graph: GraphBuilder, model: Checkpoint, encoder: Encoder, prefix: str, k: int) -> str:

@@ -27,14 +27,17 @@ REAL = 700  # the number of the type real
 def write(run: Run, target: str, options: Options) -> Written:
     """Write the vectors of a run as a table, in one transaction: it is there whole or not at all.
 
-    `target` is a connection string of PostgreSQL, or env:NAME, a variable that holds one. What is said about it has no
+    `target` is a connection string of PostgreSQL, or env:NAME, a variable that holds one. Messages leave out its
     password.
     """
     psycopg, table = needed_library("psycopg", "pgvector", "a table of PostgreSQL"), check_table(options.table)
-    given = _from_environment(target)
-    parts = _parts(psycopg, given)
+    address = _from_environment(target)
+    parts = _parts(psycopg, address)
     where, patience = _described(parts), parts.get("connect_timeout", SECONDS)
-    with _errors(psycopg, where, parts.get("password")), psycopg.connect(given, connect_timeout=patience) as connection:
+    with (
+        _errors(psycopg, where, parts.get("password")),
+        psycopg.connect(address, connect_timeout=patience) as connection,
+    ):
         _check(connection, table, where, options.force)
         vectors = vectors_of(run, options)
         has_vector = vectors.width <= MOST_NUMBERS and _has_pgvector(connection)
@@ -63,10 +66,10 @@ def _from_environment(target: str) -> str:
     return os.environ[name]
 
 
-def _parts(psycopg: Any, given: str) -> dict[str, Any]:
+def _parts(psycopg: Any, address: str) -> dict[str, Any]:
     """The parts of a connection string by name."""
     try:
-        parts: dict[str, Any] = psycopg.conninfo.conninfo_to_dict(given)
+        parts: dict[str, Any] = psycopg.conninfo.conninfo_to_dict(address)
     except psycopg.ProgrammingError:  # its message may quote a part of the password
         raise ConfigError(
             TARGET,
@@ -85,7 +88,7 @@ def _described(parts: Mapping[str, Any]) -> str:
 
 @contextmanager
 def _errors(psycopg: Any, where: str, secret: str | None) -> Iterator[None]:
-    """Turn what the server refuses into one sentence without the password."""
+    """Raise errors of the server as one sentence without the password."""
     try:
         yield
     except psycopg.Error as error:
@@ -96,18 +99,20 @@ def _errors(psycopg: Any, where: str, secret: str | None) -> Iterator[None]:
 
 def _check(connection: Any, table: str, where: str, force: bool) -> None:
     row = connection.execute("SELECT to_regclass(%s), obj_description(to_regclass(%s), 'pg_class')", [table, table])
-    found, comment = row.fetchone()
-    if found is not None and not (is_ours(comment) and force):
+    table_id, comment = row.fetchone()
+    if table_id is not None and not (is_ours(comment) and force):
         refuse_table("table", table, where, force=force, ours=is_ours(comment))
 
 
 def _has_pgvector(connection: Any) -> bool:
-    """Whether the type vector is there, after it was created where the server has it and the user may."""
+    """Whether the type vector exists; the extension is created where the server has it and the user may."""
     from psycopg import errors
 
-    known = connection.execute("SELECT installed_version FROM pg_available_extensions WHERE name = 'vector'").fetchone()
-    if known is None or known[0] is not None:
-        return known is not None
+    available = connection.execute(
+        "SELECT installed_version FROM pg_available_extensions WHERE name = 'vector'"
+    ).fetchone()
+    if available is None or available[0] is not None:
+        return available is not None
     try:
         with connection.transaction():
             connection.execute("CREATE EXTENSION vector")

@@ -20,7 +20,7 @@ COMPLETE = "complete"
 
 
 def write(run: Run, target: str, options: Options) -> Written:
-    """Write the vectors of a run as a collection, in batches; a collection that is not complete is gone on with.
+    """Write the vectors of a run as a collection, in batches; an incomplete collection is resumed.
 
     Qdrant has no transactions: until all points are there, the metadata of the collection says `complete: false`, and
     the same call writes all of them again. Whole numbers from 0 up are the ids of points; other ids get a UUID each,
@@ -28,10 +28,10 @@ def write(run: Run, target: str, options: Options) -> Written:
     """
     client, table = _client(target), check_table(options.table)
     try:
-        known = _check(client, table, target, options)
+        metadata = _check(client, table, target, options)
         vectors = vectors_of(run, options)
         try:
-            _write(client, table, vectors, _is_begun(known, vectors), options)
+            _write(client, table, vectors, _is_begun(metadata, vectors), options)
         except Exception as error:
             raise FileError(f"cannot write {table} in {target}: {one_line(error)}; the same call goes on") from error
     finally:
@@ -52,22 +52,22 @@ def _client(target: str) -> Any:
 
 
 def _check(client: Any, table: str, where: str, options: Options) -> dict[str, Any]:
-    """What the collection that is there says about itself; one that may not be replaced is refused."""
+    """The metadata of an existing collection; one that may not be replaced is refused."""
     try:
         if not client.collection_exists(table):
             return {}
-        known: dict[str, Any] = client.get_collection(table).config.metadata or {}
-    except Exception as error:  # a server that does not answer, in any of its clients' words
+        metadata: dict[str, Any] = client.get_collection(table).config.metadata or {}
+    except Exception as error:  # each client raises its own errors where a server does not answer
         raise FileError(f"cannot reach {where}: {one_line(error)}") from None
-    if MARK not in known or (known.get(COMPLETE) is not False and not options.force):
-        refuse_table("collection", table, where, force=options.force, ours=MARK in known)
-    return known
+    if MARK not in metadata or (metadata.get(COMPLETE) is not False and not options.force):
+        refuse_table("collection", table, where, force=options.force, ours=MARK in metadata)
+    return metadata
 
 
-def _is_begun(known: dict[str, Any], vectors: Vectors) -> bool:
-    """Whether an incomplete collection has some of these very vectors."""
-    same = all(known.get(name) == vectors.about.get(name) for name in ("model", "update", "weighted", "blocks"))
-    return same and known.get(COMPLETE) is False
+def _is_begun(metadata: dict[str, Any], vectors: Vectors) -> bool:
+    """Whether an incomplete collection is one of these vectors, to resume."""
+    same = all(metadata.get(name) == vectors.about.get(name) for name in ("model", "update", "weighted", "blocks"))
+    return same and metadata.get(COMPLETE) is False
 
 
 def _write(client: Any, table: str, vectors: Vectors, resumes: bool, options: Options) -> None:

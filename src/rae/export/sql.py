@@ -38,7 +38,7 @@ def write(run: Run, target: str, options: Options) -> Written:
 
 
 def chosen_units(run: Run, model: Fitted, asked: str | None) -> str:
-    """In whose units the SQL measures: as asked, else so that the run's own edges give the run's vectors."""
+    """The units of the SQL: those asked for, else those by which the run's own edges give the run's vectors."""
     if asked is not None and asked not in UNITS:
         raise ConfigError(Argument("units"), f" must be one of {', '.join(map(repr, UNITS))}, got {asked!r}")
     if asked is not None:
@@ -50,7 +50,7 @@ def chosen_units(run: Run, model: Fitted, asked: str | None) -> str:
 def script(model: Fitted, units: str) -> str:
     """The statements, from the user's tables to the temporary table `rae_vectors`.
 
-    A model that samples neighbours is refused: SQL would draw others.
+    A model that samples neighbours is refused: SQL would sample other ones.
     """
     refuse(model)
     reads_features = not model.structural
@@ -84,7 +84,7 @@ def _more_of_edges(model: Fitted) -> str:
 
 
 def header(model: Fitted, units: str) -> str:
-    """What the file is, what it reads and what it makes, as comments."""
+    """The comments at the top: what the file is, its input tables and its result."""
     blocks = ", ".join(f"{b.name} {b.start + 1}..{b.stop}" for b in model.blocks)
     lines = [
         f"Vectors of graph nodes by a fitted model, for DuckDB {OLDEST} or newer. Written by rae {__version__}.",

@@ -344,18 +344,18 @@ def _hop(k: int, group: int) -> str:
 
 
 def _prepared(words: bool) -> str:
-    known = """\
+    scaled = """\
   SELECT n.node, f.feature, sum(f.value::DOUBLE) * any_value(a.scale) AS value
   FROM rae_features f JOIN rae_nodes n ON n.id = f.id JOIN rae_axes a ON a.feature = f.feature::VARCHAR
   GROUP BY n.node, f.feature"""
     if not words:
-        return sql.temporary("rae_rows", "features in units of their deviation; what is not there is 0", known)
+        return sql.temporary("rae_rows", "features in units of their deviation; what is not there is 0", scaled)
     return sql.temporary(
         "rae_rows",
         "words: rare ones count more (√idf), long rows less (√length)",
         f"""\
 WITH scaled AS (
-{known}
+{scaled}
 )
 SELECT node, feature, value / sqrt(sqrt(greatest(sum(value * value) OVER (PARTITION BY node), 1e-24))) AS value
 FROM scaled""",

@@ -125,7 +125,7 @@ def feature_rows(columns: dict[str, Any], feature_names: Sequence[str], numbers_
         )
         for i, name in enumerate(feature_names)
     ]
-    given = ", ".join(["feature", *numbers_of, *(f"list_{prefix}" for prefix in columns)])
+    header = ", ".join(["feature", *numbers_of, *(f"list_{prefix}" for prefix in columns)])
     lists = ", ".join(f"list_{prefix}::DOUBLE[] AS {prefix}" for prefix in columns)
     wide = ", ".join(spread(prefix, prefix, matrix.shape[1]) for prefix, matrix in columns.items())
     values = ",\n  ".join(f"({line})" for line in lines)
@@ -133,7 +133,7 @@ def feature_rows(columns: dict[str, Any], feature_names: Sequence[str], numbers_
         "rae_axes",
         "every feature that the model knows, and its part in each direction",
         f"""\
-WITH given({given}) AS (VALUES
+WITH given({header}) AS (VALUES
   {values}
 ), lists AS (SELECT {", ".join(["feature", *numbers_of])}, {lists} FROM given)
 SELECT {", ".join(["feature", *numbers_of])}, {wide} FROM lists""",
@@ -157,14 +157,14 @@ SELECT id, feature, value FROM features AS f(id, feature, value);
 
 def edges_with(weighted: bool, kinds: bool) -> str:
     """The view of edges that have weights or kinds."""
-    given = ["source", "target", *(["weight"] if weighted else []), *(["kind"] if kinds else [])]
+    fields = ", ".join(["source", "target", *(["weight"] if weighted else []), *(["kind"] if kinds else [])])
     columns = ["source", "target", "weight::DOUBLE AS weight" if weighted else "1e0 AS weight"]
     columns.append("kind::VARCHAR AS kind" if kinds else "'' AS kind")
     return f"""\
--- What is read. The first columns of the table `edges` are {", ".join(given)}; change its name here. Weights of doubled
+-- What is read. The first columns of the table `edges` are {fields}; change its name here. Weights of doubled
 -- edges are added; where a row has none, write 1 AS weight.
 CREATE OR REPLACE TEMP VIEW rae_edges AS
-SELECT {", ".join(columns)} FROM edges AS e({", ".join(given)})
+SELECT {", ".join(columns)} FROM edges AS e({fields})
 WHERE source IS NOT NULL AND target IS NOT NULL{" AND weight > 0" if weighted else ""};
 """
 

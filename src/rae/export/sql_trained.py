@@ -42,7 +42,7 @@ def _structural(config: Config) -> str:
     """X_s as one list: own degree, then the neighbours' degrees, largest first, evenly spaced ones above the cap."""
     cap = config.degree_cap
     even = f"1 + (2 * j * (len(d) - 1) + {cap - 1}) // {2 * max(cap - 1, 1)}"
-    kept = f"CASE WHEN len(d) > {cap} THEN d[{even}] ELSE coalesce(d[j + 1], 0) END"
+    entry = f"CASE WHEN len(d) > {cap} THEN d[{even}] ELSE coalesce(d[j + 1], 0) END"
     value = "ln(1 + x)" if config.degree_scale == "log" else "x::DOUBLE"
     return sql.temporary(
         "rae_structural",
@@ -53,7 +53,7 @@ WITH lists AS (
   FROM rae_degrees n LEFT JOIN rae_neighbors e ON e.node = n.node LEFT JOIN rae_degrees f ON f.node = e.neighbor
   GROUP BY n.node, n.degree
 )
-SELECT node, [{value} FOR x IN [degree] || [{kept} FOR j IN range({cap})]] AS x FROM lists""",
+SELECT node, [{value} FOR x IN [degree] || [{entry} FOR j IN range({cap})]] AS x FROM lists""",
     )
 
 
@@ -82,7 +82,7 @@ def _read(loss: str, weight: Any, n_structural: int, names: Sequence[str]) -> li
     also = " + s." if structural else ""
     sums = ", ".join(f"coalesce(p.{h}, 0){also + h if also else ''} AS {h}" for h in sql.names("h", width))
     join = f" JOIN {table}_s s USING (node)" if structural else ""
-    given = sql.temporary(
+    features = sql.temporary(
         table,
         "W^1 x of the given features; what is not there is 0",
         f"""\
@@ -94,7 +94,7 @@ WITH products AS (
 SELECT n.node, {sums}
 FROM rae_nodes n LEFT JOIN products p USING (node){join}""",
     )
-    return [*([structural] if structural else []), sql.feature_rows({"h": weight[n_structural:]}, names, {}), given]
+    return [*([structural] if structural else []), sql.feature_rows({"h": weight[n_structural:]}, names, {}), features]
 
 
 def _rows(table: str, source: str, column: str, weight: Any, about: str) -> str:

@@ -22,7 +22,7 @@ VECTOR = "embedding"
 
 @dataclass(frozen=True)
 class Vectors:
-    """The rows of a run, and what a table of them says about itself."""
+    """The rows of a run, and the metadata of a table of them."""
 
     table: pa.Table
     about: dict[str, Any]
@@ -34,11 +34,11 @@ class Vectors:
 
     @property
     def comment(self) -> str:
-        """What the table says about itself, as JSON."""
+        """The metadata as JSON."""
         return json.dumps(self.about, sort_keys=True)
 
     def batches(self, options: Options) -> Iterator[pa.Table]:
-        """Some rows at a time; progress is said after each."""
+        """The rows in batches; progress is reported after each."""
         total = self.table.num_rows
         for start in range(0, total, BATCH):
             yield self.table.slice(start, BATCH)
@@ -46,7 +46,7 @@ class Vectors:
 
 
 def vectors_of(run: Run, options: Options) -> Vectors:
-    """The rows of a run; with `weights`, vectors as distances see them, so that a plain search finds look-alikes."""
+    """The rows of a run; with `weights`, weighted vectors, so that a plain search finds look-alikes."""
     table, described = run.to_arrow(), about(run)
     if options.weights is None or not (
         options.weights or run.blocks
@@ -54,10 +54,10 @@ def vectors_of(run: Run, options: Options) -> Vectors:
         return Vectors(table, described)
     chosen = parse_weights(options.weights or None, run.blocks)
     z = weighted(matrix(table), run.blocks, options.weights or None)
-    kept = side_by_side(block._replace(weight=chosen[block.name]) for block in run.blocks if chosen[block.name])
+    blocks = side_by_side(block._replace(weight=chosen[block.name]) for block in run.blocks if chosen[block.name])
     at = table.column_names.index(VECTOR)
     table = table.set_column(at, VECTOR, vector_table(run.ids(), z).column(VECTOR))
-    return Vectors(table, described | {"weighted": True, "blocks": [block.as_dict() for block in kept]})
+    return Vectors(table, described | {"weighted": True, "blocks": [block.as_dict() for block in blocks]})
 
 
 def matrix(table: pa.Table) -> Any:

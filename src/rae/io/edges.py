@@ -264,8 +264,8 @@ def read_edges(path: str | os.PathLike[str], *, ids: Any = None, as_text: bool =
     check_path(path, "rae.Graph.from_dataframe")
     reading = EdgeOptions.of(options)
     if is_graph_folder(path):
-        named = reading.given(*EDGE_OPTIONS[:3]) or ("ids" if ids is not None else "as_text" if as_text else None)
-        if (named := named or reading.given(*EDGE_OPTIONS[3:])) is not None:
+        named = reading.first_set(*EDGE_OPTIONS[:3]) or ("ids" if ids is not None else "as_text" if as_text else None)
+        if (named := named or reading.first_set(*EDGE_OPTIONS[3:])) is not None:
             raise GraphError(f"{path} is a graph folder, which takes no ", Argument(named, ...), "; leave it out")
         return open_graph(path)
     return open_edges(path, reading).graph(ids, as_text=as_text)

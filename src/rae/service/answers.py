@@ -23,10 +23,10 @@ from rae.roles.cards import Card
 from rae.run import Run
 from rae.service.neighbors import EXACT_ROWS
 from rae.service.present import Present
-from rae.service.writer import Writer, WriterApart, follow_tables
+from rae.service.writer import Writer, WriterProcess, follow_tables
 
 Id = int | str
-MOST_SIMILAR, MOST_FOUND = 1_000, 100  # look-alikes and nodes that one question can ask for
+MOST_SIMILAR, MOST_MATCHES = 1_000, 100  # most look-alikes and matches per question
 
 
 class Verb(NamedTuple):
@@ -133,7 +133,7 @@ class WhyAnswer:
 
 @dataclass(frozen=True)
 class Node:
-    """A node that was found."""
+    """A node that a search returns."""
 
     id: Id
     name: str | None
@@ -175,12 +175,12 @@ class EdgesAnswer:
     seconds: float
 
 
-class Turns:
-    """A lock that whoever waits gets before whoever had it last.
+class FairLock:
+    """A fair lock: a waiting thread gets it before the thread that released it.
 
-    >>> turns = Turns()
-    >>> with turns:
-    ...     turns.acquire(blocking=False)
+    >>> lock = FairLock()
+    >>> with lock:
+    ...     lock.acquire(blocking=False)
     False
     """
 
@@ -188,7 +188,7 @@ class Turns:
         self._line, self._lock = threading.Lock(), threading.Lock()
 
     def acquire(self, blocking: bool = True) -> bool:
-        """Whether the lock is had now."""
+        """Whether the lock was acquired."""
         if not self._line.acquire(blocking=blocking):
             return False
         try:
@@ -197,7 +197,7 @@ class Turns:
             self._line.release()
 
     def release(self) -> None:
-        """Let the next one have it."""
+        """Release the lock to the next waiting thread."""
         self._lock.release()
 
     def __enter__(self) -> None:
@@ -208,34 +208,36 @@ class Turns:
 
 
 class Answers:
-    """A run that is asked, and with `writable` changed; made by `Answers.open`."""
+    """The answers about a run, and with `writable` its updates; opened by `Answers.open`."""
 
-    def __init__(self, run: Run, *, weights: Weights | None = None, writer: Writer | WriterApart | None = None) -> None:
+    def __init__(
+        self, run: Run, *, weights: Weights | None = None, writer: Writer | WriterProcess | None = None
+    ) -> None:
         self.run, self._writer = run, writer
         self.now = Present(run, weights)
-        self._embeds = Run.open(run.path)  # its tables follow the log, so that an update does not hold it up
-        self._writing, self._embedding, self._following = threading.Lock(), Turns(), threading.Lock()
+        self._embeds = Run.open(run.path)  # it replays the log, so it never waits for an update
+        self._writing, self._embedding, self._following = threading.Lock(), FairLock(), threading.Lock()
 
     @classmethod
     @contextlib.contextmanager
     def open(
-        cls, run: Run, *, weights: Weights | None = None, writable: bool = False, apart: bool = False
+        cls, run: Run, *, weights: Weights | None = None, writable: bool = False, own_process: bool = False
     ) -> Iterator[Answers]:
         """Answers about a run; a writable one is the only one that updates it during the block.
 
-        With `apart` a process beside this one computes updates, so that no question waits for their work.
+        With `own_process` another process computes updates, so that no question waits for them.
         """
-        with contextlib.ExitStack() as held:
-            writer: Writer | WriterApart | None = None
-            if writable and apart:
-                writer = held.enter_context(WriterApart.of(run))
+        with contextlib.ExitStack() as stack:
+            writer: Writer | WriterProcess | None = None
+            if writable and own_process:
+                writer = stack.enter_context(WriterProcess.of(run))
             elif writable:
-                writer = held.enter_context(Writer.of(run))
+                writer = stack.enter_context(Writer.of(run))
             answers = cls(run, weights=weights, writer=writer)
             try:
                 yield answers
             finally:
-                with answers._writing:  # an update that is being written is waited for
+                with answers._writing:  # wait for an update that is being written
                     answers._writer = None
 
     @property
@@ -289,19 +291,19 @@ class Answers:
         """Why a node plays its role, by its id or display name: measures, neighbours, and a small change of edges.
 
         It is compared with the role that it plays second most, or with the role `to`. The change that would move the
-        node to another role was tried; nothing of it is kept.
+        node to another role was tried; nothing of it is saved.
         """
         with self._current() as now:
             own = now.names.id(now.names.row(id))
             labels = None if now.roles is None else now.roles.role.now.copy()
-        found = why_of(self._embeds, own, to=to, labels=labels, turns=self._embedding)
-        measured = found.as_dict()
-        return WhyAnswer(measured["id"], found.role, str(found), measured)
+        reasons = why_of(self._embeds, own, to=to, labels=labels, lock=self._embedding)
+        measured = reasons.as_dict()
+        return WhyAnswer(measured["id"], reasons.role, str(reasons), measured)
 
     def search(self, q: Id, limit: int = 10) -> SearchAnswer:
         """Nodes whose id or display name begins with this text, upper or lower case alike."""
-        if not 1 <= limit <= MOST_FOUND:
-            raise ConfigError(f"limit must be from 1 to {MOST_FOUND}, got {limit}")
+        if not 1 <= limit <= MOST_MATCHES:
+            raise ConfigError(f"limit must be from 1 to {MOST_MATCHES}, got {limit}")
         with self._current() as now:
             rows = now.names.starting_with(str(q), limit)
             return SearchAnswer([Node(now.names.id(row), now.names.name(row), _role(now, row)) for row in rows])
@@ -318,16 +320,16 @@ class Answers:
     ) -> EmbedAnswer:
         """The vector and the role of a node that is not in the graph yet, as if it were added with these neighbours.
 
-        Nothing is kept. `features` are numbers in the order of the columns, or by name; `weights`, `directions` ("out"
+        Nothing is saved. `features` are numbers in the order of the columns, or by name; `weights`, `directions` ("out"
         or "in") and `kinds` those of the edges to its neighbours, where the graph has them; `k` asks for so many nodes
         like it.
         """
         if not 0 <= k <= MOST_SIMILAR:
             raise ConfigError(f"k must be from 0 to {MOST_SIMILAR:,}, got {k}")
         of_edges = {"weights": weights, "directions": directions, "kinds": kinds}
-        given: dict[str, Any] = {name: value for name, value in of_edges.items() if value is not None}
+        edge_values: dict[str, Any] = {name: value for name, value in of_edges.items() if value is not None}
         with self._embedding:
-            vector = self._embeds.embed(id, neighbours=neighbours, features=features, **given)
+            vector = self._embeds.embed(id, neighbours=neighbours, features=features, **edge_values)
         role, confidence, matches = None, None, []
         if self.now.roles is not None:
             assigned = self._fitted_roles.assign(vector[None])
@@ -346,7 +348,7 @@ class Answers:
         features: dict[str, list[float] | dict[str, Any]] | None = None,
         missing: str = "error",
     ) -> EdgesAnswer:
-        """Let edges come and go; what is answered is on the disk, and the next question sees it.
+        """Add and remove edges; once this is answered the update is on the disk, and the next question reads it.
 
         An edge is a pair of ids, [u, v], with what the run reads of an edge after them, or an object with `source`,
         `target` and that (`weight`, `kind`). New ids become nodes. `features` are rows by id: numbers in the order of
@@ -356,26 +358,26 @@ class Answers:
         with self._writing:
             if self._writer is None:
                 raise RunError("this service changes nothing: it was started to answer questions only, or is stopping")
-            done = self._writer.edges(added, removed, features, missing)
+            outcome = self._writer.edges(added, removed, features, missing)
             self.run._as_it_is(lambda _: self.now.follow(self.run))
-            if self._embedding.acquire(blocking=False):  # else the next new node finds them behind, and waits a little
+            if self._embedding.acquire(blocking=False):  # else the next new node replays the log first
                 try:
                     self.run._as_it_is(lambda _: follow_tables(self._embeds))
                 finally:
                     self._embedding.release()
-            self._writer.tidy()
-        return EdgesAnswer(**done)
+            self._writer.fold_if_long()
+        return EdgesAnswer(**outcome)
 
     @property
     def is_quick(self) -> bool:
-        """Whether questions take a millisecond: no update of others is read first, no long search is made."""
+        """Whether questions take a millisecond: none reads updates of other processes first or makes a long search."""
         near = self.now.neighbors
         return self.writable and (near.index.method == "approximate" or len(near.vectors) <= EXACT_ROWS)
 
     # ------------------------------------------------------------------------- inside
 
     def warm_up(self) -> None:
-        """Make what the first new node needs, where the run keeps its graph, and give back what that took beside."""
+        """Load what the first new node needs, where the run has its graph, and give back temporary memory."""
         if self.run.has_graph:
             with self._embedding, contextlib.suppress(RunError):  # such as that of a lean run
                 self._embeds.embed(neighbours=[], features=self._no_features())
@@ -383,12 +385,12 @@ class Answers:
         give_back()
 
     def _no_features(self) -> Any:
-        width = self.run.model_kept.n_features or 0
-        return None if self.run.model_kept.structural or not width else np.zeros(width, np.float32)
+        width = self.run.cached_model.n_features or 0
+        return None if self.run.cached_model.structural or not width else np.zeros(width, np.float32)
 
     @contextlib.contextmanager
     def _current(self) -> Iterator[Present]:
-        """The run as it is, during the block; one that others update is followed first."""
+        """The run as it is, locked during the block; updates by other processes are read first."""
         if not self.writable and not self.now.is_current(self.run):
             with self._following:
                 self.run._as_it_is(lambda _: self.now.follow(self.run))

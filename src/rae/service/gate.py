@@ -1,4 +1,4 @@
-"""What stands before every request: who may ask, how much, how many at once, and how often that happened."""
+"""Access control and limits of every request: token, size, time and number at once; and metrics."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Any]]
 Send = Callable[[Any], Awaitable[None]]
 
-OPEN = ("/healthz",)  # without a token, however many others wait
+OPEN = ("/healthz",)  # answered without a token, under any load
 NAMES = ("localhost", "127.0.0.1", "[::1]")  # of this machine
 _HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^:\[\]]+)(?::(\d+))?")
 
@@ -57,7 +57,7 @@ class Metrics:
 
 
 class Gate:
-    """An ASGI application before another one: it lets requests pass, or answers them with a sentence."""
+    """ASGI middleware: it passes a request to the application, or refuses it with a sentence."""
 
     def __init__(
         self, app: Any, *, limits: Limits, metrics: Metrics, token: str | None = None, only_here: bool = True
@@ -90,7 +90,7 @@ class Gate:
             self._now += 1
             self.metrics.waiting.set(self._now)
             try:
-                await self.app(scope, _given(body, receive), counted)
+                await self.app(scope, _replayed(body, receive), counted)
             finally:
                 self._now -= 1
                 self.metrics.waiting.set(self._now)
@@ -108,8 +108,8 @@ class Gate:
         if scope["path"] in OPEN:
             return None
         if self._token is not None:
-            kind, _, given = headers.get(b"authorization", b"").partition(b" ")
-            if kind.lower() != b"bearer" or not hmac.compare_digest(given.strip(), self._token):
+            kind, _, token = headers.get(b"authorization", b"").partition(b" ")
+            if kind.lower() != b"bearer" or not hmac.compare_digest(token.strip(), self._token):
                 return 401, "a token is needed: send the header `Authorization: Bearer TOKEN`"
         if (
             scope["method"] == "POST"
@@ -122,7 +122,7 @@ class Gate:
         return 503, f"more than {self.limits.requests} requests at once; ask again in a second"
 
     async def _body(self, scope: Scope, receive: Receive) -> bytes | tuple[int, str]:
-        """The body of a request, or why it is refused; those on their way keep no other request from its answer."""
+        """The body of a request, or why it is refused; requests that still arrive do not block others."""
         headers: dict[bytes, bytes] = dict(scope["headers"])
         if headers.get(b"content-length", b"0") == b"0" and b"transfer-encoding" not in headers:
             return b""
@@ -155,8 +155,8 @@ class Gate:
             return 408, f"the request did not arrive within {self.limits.seconds:g} s; send it again"
 
 
-def _given(body: bytes, receive: Receive) -> Receive:
-    """What an application receives: a body that was read already, then what comes."""
+def _replayed(body: bytes, receive: Receive) -> Receive:
+    """The `receive` of an application: the body that was read already, then further messages."""
     read = False
 
     async def again() -> Any:
@@ -183,9 +183,9 @@ async def _answer(send: Send, status: int, sentence: str) -> None:
 
 
 def _is_here(host: str) -> bool:
-    """Whether a Host header names this machine: others are those of a page whose name was pointed here."""
-    found = _HOST.fullmatch(host.strip())
-    return found is not None and found[1].lower() in NAMES
+    """Whether a Host header names this machine; others are refused against DNS rebinding."""
+    match = _HOST.fullmatch(host.strip())
+    return match is not None and match[1].lower() in NAMES
 
 
 def _same(origin: bytes, host: bytes) -> bool:

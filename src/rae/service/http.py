@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("rae")
 
-SWITCH = 0.0005  # seconds that a thread of Python keeps the interpreter: an update must not hold up the readers
+SWITCH = 0.0005  # seconds between switches of Python threads: an update must not block readers
 STOPPING = 30  # seconds that requests have to end when the service stops
 KEEP_ALIVE = 75  # seconds that a connection may be idle
 _KINDS = ("int", "float", "str", "bool", "constrained-str")  # of values, as pydantic calls them
@@ -70,11 +70,11 @@ def make_app(
 @contextlib.asynccontextmanager
 async def _lifespan(_: Any) -> AsyncIterator[None]:
     yield
-    settle()  # it ends in its own way: the signal that stopped it is done with
+    settle()  # uvicorn has handled the signal that stopped it
 
 
 def _register_ids() -> None:
-    """Teach the routes a kind of parameter for ids, which may have slashes and line ends, percent-encoded."""
+    """Register a path parameter for ids, which may have slashes and line ends, percent-encoded."""
     from starlette.convertors import Convertor, register_url_convertor
 
     class Ids(Convertor[str]):
@@ -92,7 +92,7 @@ def _register_ids() -> None:
 def _add(api: FastAPI, verb: Verb, answers: Answers, few: asyncio.Semaphore | None) -> None:
     """Add the route of a verb: a GET takes its arguments from the address, a POST from a JSON object.
 
-    Of what takes long only so `few` are under way or wait.
+    At most `few` requests that take long run or wait.
     """
     answer = getattr(answers, verb.name)
     endpoint = _posted(answer, verb, few) if verb.method == "POST" else _asked(answer, answers, few)
@@ -119,7 +119,7 @@ async def _one_of(few: asyncio.Semaphore, what: str) -> AsyncIterator[None]:
 
 
 def _asked(answer: Callable[..., Any], answers: Answers, few: asyncio.Semaphore | None) -> Callable[..., Any]:
-    """An endpoint with the arguments of a verb; what takes less than handing it to a thread is answered at once."""
+    """An endpoint with the arguments of a verb; a quick one is answered in the event loop, without a thread."""
     from starlette.concurrency import run_in_threadpool
 
     async def endpoint(**arguments: Any) -> Any:
@@ -135,21 +135,21 @@ def _asked(answer: Callable[..., Any], answers: Answers, few: asyncio.Semaphore 
 def _posted(answer: Callable[..., Any], verb: Verb, few: asyncio.Semaphore | None) -> Callable[..., Any]:
     """An endpoint whose body has the arguments of a verb.
 
-    Each verb has one thread: its work cannot be done twice at once, and memory that it frees is there for the next.
+    Each verb has one thread: its calls run one after the other and reuse the memory that the last one freed.
     """
     from pydantic import ConfigDict, create_model
 
     thread = ThreadPoolExecutor(1, thread_name_prefix=verb.name)
     hints = get_type_hints(answer)
-    given = {
+    fields = {
         name: (hints[name], ... if parameter.default is parameter.empty else parameter.default)
         for name, parameter in inspect.signature(answer).parameters.items()
     }
     strict = ConfigDict(strict=True, extra="forbid")
-    model: Any = create_model(f"{verb.name.capitalize()}Request", __config__=strict, **given)  # type: ignore[call-overload]
+    model: Any = create_model(f"{verb.name.capitalize()}Request", __config__=strict, **fields)  # type: ignore[call-overload]
 
     async def endpoint(body: Any) -> Any:
-        work = partial(answer, **{name: getattr(body, name) for name in given})
+        work = partial(answer, **{name: getattr(body, name) for name in fields})
         loop = asyncio.get_running_loop()
         if few is None:
             return await loop.run_in_executor(thread, work)
@@ -204,7 +204,7 @@ def sentence_of(error: BaseException) -> str:
 
 
 def _is_place(part: int | str) -> bool:
-    """Whether a part of where an error is leads into the request, and is no kind that was tried there."""
+    """Whether a part of an error's location is a field of the request, and no type that pydantic tried there."""
     return isinstance(part, int) or (part not in ("body", "path", "query", *_KINDS) and "[" not in part)
 
 
@@ -229,10 +229,12 @@ def _add_errors(api: FastAPI) -> None:
 
     async def missed(_: Any, error: Exception) -> JSONResponse:
         assert isinstance(error, HTTPException)
-        if error.status_code == 400:  # such as brackets within brackets, ten thousand deep
+        if error.status_code == 400:  # such as JSON that is nested too deep
             return say(400, "the body is not JSON that can be read")
-        known = error.status_code in (404, 405) and error.detail in ("Not Found", "Method Not Allowed")
-        return say(error.status_code, "there is no such address; GET / lists them" if known else str(error.detail))
+        no_such_address = error.status_code in (404, 405) and error.detail in ("Not Found", "Method Not Allowed")
+        return say(
+            error.status_code, "there is no such address; GET / lists them" if no_such_address else str(error.detail)
+        )
 
     async def broken(_: Any, error: Exception) -> JSONResponse:
         return say(500, "this is a bug in rae, not your mistake; the log of the service has its trace")
@@ -335,7 +337,7 @@ def bound_socket(host: str, port: int) -> socket.socket:
 
 
 def _protocol(seconds: float) -> type[asyncio.Protocol]:
-    """HTTP of uvicorn that closes a connection on which no request has come in this time, or not all of its head."""
+    """uvicorn's HTTP protocol with a timeout for idle connections and for incomplete headers."""
     from uvicorn.protocols.http.h11_impl import H11Protocol
 
     class Impatient(H11Protocol):
@@ -360,7 +362,7 @@ def _protocol(seconds: float) -> type[asyncio.Protocol]:
             self.transport.close()
 
         def _watch(self) -> None:
-            """Wait for a request, unless one is being answered; what comes of it meanwhile gives no more time."""
+            """Start the timeout, unless a request is being answered; parts of a header do not extend it."""
             if self.cycle is not None and not self.cycle.response_complete:
                 self._forget()
             elif self._late is None:
@@ -391,7 +393,7 @@ def serve(app: Gate, listener: socket.socket) -> None:
     )
     before = sys.getswitchinterval()
     sys.setswitchinterval(SWITCH)
-    gc.freeze()  # what is loaded stays, and is not looked through again and again
+    gc.freeze()  # the collector skips what is loaded by now
     try:
         uvicorn.Server(config).run(sockets=[listener])
     finally:

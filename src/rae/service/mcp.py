@@ -49,13 +49,13 @@ def make_server(answers: Answers) -> MCPServer[Any]:
 
 
 def _tool(answer: Callable[..., Any]) -> Callable[..., Any]:
-    """The verb as a tool: an error that a user can mend comes back as its sentence."""
+    """The verb as a tool; an error of the library is returned as its sentence."""
     from mcp.server.mcpserver.exceptions import ToolError
 
     @functools.wraps(answer)
-    def tool(*args: Any, **given: Any) -> Any:
+    def tool(*args: Any, **named: Any) -> Any:
         try:
-            return answer(*args, **given)
+            return answer(*args, **named)
         except RaeError as error:
             raise ToolError(str(error)) from error
         except OSError as error:

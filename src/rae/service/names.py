@@ -1,4 +1,4 @@
-"""Looking nodes up by id, by display name, or by the first letters of either, in a millisecond among millions."""
+"""Lookup of nodes by id, by display name, or by a prefix of either: a millisecond among millions."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from rae.graph.ids import is_text, shown
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 
-LONGEST = 100  # letters of an id that is not there, in an answer
-SEVERAL = 5  # ids that are shown of nodes with one name
+LONGEST = 100  # letters of an unknown id that an error quotes
+SEVERAL = 5  # ids that an error lists for nodes of one name
 
 
 class Names:
-    """The ids of the nodes and their display names, sorted by their letters, upper or lower case alike."""
+    """The ids of the nodes and their display names, sorted without regard to case."""
 
     def __init__(self, ids: pa.Array, names: pa.Array | None) -> None:
         rows = np.arange(len(ids))
@@ -35,15 +35,15 @@ class Names:
         order = pc.array_sort_indices(folded)
         self.ids, self.names = ids, names
         self._folded = folded.take(order)  # ids as text, and names, in lower case, ascending
-        self._rows: Ints = rows[order.to_numpy()]  # of each of them
-        self._later: list[Any] = []  # ids of nodes that came since
+        self._rows: Ints = rows[order.to_numpy()]  # the row of each of them
+        self._later: list[Any] = []  # ids of nodes that updates added
         self._later_folded: list[tuple[str, int]] = []  # the same in lower case, ascending, with their rows
 
     def __len__(self) -> int:
         return len(self.ids) + len(self._later)
 
     def add(self, new: pa.Array) -> None:
-        """Know the ids of further nodes."""
+        """Add the ids of further nodes."""
         for id in new.to_pylist():
             insort(self._later_folded, (_lower(str(id)), len(self)))
             self._later.append(id)
@@ -58,9 +58,9 @@ class Names:
         name: str | None = self.names[row].as_py() if self.names is not None and row < len(self.names) else None
         return name
 
-    def row(self, wanted: int | str) -> int:
+    def row(self, id_or_name: int | str) -> int:
         """The row of this id, or else of this display name; an unknown one is refused, and a name of several nodes."""
-        text = str(wanted)
+        text = str(id_or_name)
         called = []
         for row in self._equal(text):
             if str(self.id(row)) == text:
@@ -80,29 +80,29 @@ class Names:
     def starting_with(self, prefix: str, most: int) -> list[int]:
         """Rows whose id or name begins like this, in the order of their letters, at most so many."""
         start = _lower(prefix)
-        found: dict[int, None] = {}
+        rows: dict[int, None] = {}
         for text, row in self._from(start):
-            if len(found) >= most or not text.startswith(start):
+            if len(rows) >= most or not text.startswith(start):
                 break
-            found[row] = None
-        return list(found)
+            rows[row] = None
+        return list(rows)
 
     def _equal(self, text: str) -> Iterator[int]:
-        wanted = _lower(text)
-        return (row for _, row in takewhile(lambda found: found[0] == wanted, self._from(wanted)))
+        lower = _lower(text)
+        return (row for _, row in takewhile(lambda entry: entry[0] == lower, self._from(lower)))
 
     def _from(self, first: str) -> Iterator[tuple[str, int]]:
         """Texts and their rows in order, from the first that is not before `first`."""
-        known = bisect_left(range(len(self._folded)), first, key=lambda at: self._folded[at].as_py())
+        first_known = bisect_left(range(len(self._folded)), first, key=lambda at: self._folded[at].as_py())
         later = bisect_left(self._later_folded, (first, -1))
         return merge(
-            ((self._folded[at].as_py(), int(self._rows[at])) for at in range(known, len(self._folded))),
+            ((self._folded[at].as_py(), int(self._rows[at])) for at in range(first_known, len(self._folded))),
             (self._later_folded[at] for at in range(later, len(self._later_folded))),
         )
 
 
 def _texts(ids: pa.Array) -> pa.Array:
-    """Ids as the text that is asked for."""
+    """Ids as text."""
     if is_text(ids.type) or pa.types.is_integer(ids.type):
         return ids.cast(pa.large_string())
     return pa.array([str(id) for id in ids.to_pylist()], pa.large_string())

@@ -1,4 +1,4 @@
-"""Look-alikes among vectors that change: the vectors, and an index that follows them."""
+"""Look-alikes among vectors that change: the vectors, and an index that is updated with them."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from rae.service.rows import Rows
 
 log = logging.getLogger("rae")
 
-EXACT_ROWS = 5_000  # up to so many vectors a pass over all of them takes a millisecond or two
+EXACT_ROWS = 5_000  # up to so many, all vectors are compared: a millisecond or two
 RECALL = 0.99  # share of the true nearest that an index must find
-CANDIDATES = 2  # times as many rows as are wanted are taken from the index and compared exactly
-AT_ONCE = 1_024  # rows that the index learns while readers wait
+CANDIDATES = 2  # rows compared exactly per row of the answer
+AT_ONCE = 1_024  # rows added to the index while readers wait
 
 
 class Neighbors:
-    """Vectors, as distances see them, and how to search them. Distances are exact; the index says which to compare."""
+    """Weighted vectors and their index. Distances are exact; the index chooses the candidates."""
 
     def __init__(self, vectors: Rows) -> None:
-        """The vectors with an index, unless they are few or faiss is not installed.  (n, d)"""
+        """The vectors, with an index unless they are few or faiss is not installed.  (n, d)"""
         self.vectors = vectors
         self.index = self._index()
         if self.index.method == "approximate":
@@ -36,7 +36,7 @@ class Neighbors:
         now = self.vectors.now
         if len(now) > EXACT_ROWS:
             try:
-                return Index(now, method="approximate", wanted=RECALL)
+                return Index(now, method="approximate", target_recall=RECALL)
             except MissingExtraError as error:
                 words = "look-alikes of %s nodes are searched one by one, which is slow: %s"
                 log.warning(words, f"{len(now):,}", error)
@@ -44,7 +44,7 @@ class Neighbors:
 
     @property
     def scale(self) -> Scale:
-        """Mean and typical distance, as `Scale.of` finds them, from sums that follow the rows."""
+        """Mean and typical distance, as `Scale.of` finds them, from running sums."""
         n = len(self.vectors)
         mean = self._sums / n
         unit = float(np.sqrt(2 * max(self._squares - n * float(mean @ mean), 0.0) / n))
@@ -60,13 +60,13 @@ class Neighbors:
         else:
             rows = np.sort(nearest_rows(self.vectors.now, query[None], k, np.array([skip]), scale)[0][0])
         rows = rows[(rows != skip) & (rows >= 0)]
-        apart = scale(self.vectors.take(rows)) - scale(query[None])
-        distance = np.sqrt(np.einsum("ij,ij->i", apart, apart)).round(DECIMALS)
+        differences = scale(self.vectors.take(rows)) - scale(query[None])
+        distance = np.sqrt(np.einsum("ij,ij->i", differences, differences)).round(DECIMALS)
         order = np.argsort(distance, kind="stable")[:k]
         return rows[order], distance[order].astype(np.float32)
 
     def put(self, rows: Ints, values: Floats) -> None:
-        """Write vectors, ascending by row. The index learns of them afterwards, by `learn`."""
+        """Write vectors, ascending by row; `learn` adds them to the index afterwards."""
         there = rows < len(self.vectors)
         sums, squares = _sums(values)
         less, fewer = _sums(self.vectors.take(rows[there]))
@@ -74,7 +74,7 @@ class Neighbors:
         self._sums, self._squares = self._sums + sums - less, self._squares + squares - fewer
 
     def learn(self, rows: Ints, values: Floats, alone: AbstractContextManager[Any]) -> None:
-        """Put vectors, ascending by row, where the index finds them; readers wait, by `alone`, for a part at a time."""
+        """Add vectors, ascending by row, to the index, some at a time under the lock `alone`."""
         if self.index.method == "exact":
             return
         for start in range(0, len(rows), AT_ONCE):

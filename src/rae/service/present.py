@@ -1,4 +1,4 @@
-"""A run in memory: what answers are made of, and how it follows updates."""
+"""A run in memory, from which questions are answered, and how updates reach it."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ class RoleRows:
 
 
 class Present:
-    """A run as it is: names, vectors with their index, roles. Who reads holds `lock`; `follow` writes under it.
+    """The current names, vectors with their index, and roles of a run. Readers hold `lock`; `follow` writes under it.
 
-    Updates are read and prepared while others read, and put in place in a millisecond or two: nothing that is as large
-    as the graph is copied for an update.
+    Updates are prepared without the lock and written within a millisecond or two: nothing as large as the graph is
+    copied for an update.
     """
 
     def __init__(self, run: Run, weights: Weights | None = None) -> None:
-        """A run as it is now, with an index of its vectors; look-alikes are searched by these weights of blocks."""
+        """The current run, with an index of its vectors; look-alikes are searched by these weights of blocks."""
         self.lock, self.weights = threading.Lock(), weights
         self.state, self.counts, ids, vectors, roles = self._read(run)
         self.names, self.neighbors = Names(ids, run.names()), Neighbors(vectors)
@@ -53,11 +53,11 @@ class Present:
         return 0 if self.state is None else self.state.number
 
     def is_current(self, run: Run) -> bool:
-        """Whether no update came since."""
+        """Whether no update came since it was read."""
         return UpdateFolder(run.path).state() == self.state
 
     def follow(self, run: Run) -> None:
-        """Become the run as it is now: what updates changed since is read, and no more where the log says it all."""
+        """Apply the updates since, from the log where it reaches back far enough, else by reading everything again."""
         folder = UpdateFolder(run.path)
         state = folder.state()
         if state is None or state.number == self.number:
@@ -72,43 +72,43 @@ class Present:
             self._take(run, state, update, replace(state, number=number, log=state.log[:length]))
 
     def _take(self, run: Run, state: State, update: Update, later: State) -> None:
-        """Put the rows in place that one update of the log changed."""
+        """Write the rows that one update of the log changed."""
         rows, values = self._changed(run, state, update, self.neighbors.vectors)
         a = update.arrays
         roles = [a[f"roles.{part}"] for part in ("rows", *ROLE_PARTS) if "roles.rows" in a]
         self._put(rows, values, update.new_ids, roles, later)
 
     def _read_anew(self, run: Run) -> None:
-        """Read everything, after a log was folded in; only what is different is put in place."""
+        """Read everything, after the log was folded; only rows that differ are written."""
         state, _, ids, vectors, roles = self._read(run)
-        near, known = vectors.now, self.neighbors.vectors.now
-        different = np.flatnonzero((near[: len(known)] != known).any(1))
-        rows = np.concatenate([different, np.arange(len(known), len(near))])
-        self._put(rows, near[rows], ids.slice(len(self.names)), [np.arange(len(near)), *roles], state)
+        vectors_now, vectors_before = vectors.now, self.neighbors.vectors.now
+        different = np.flatnonzero((vectors_now[: len(vectors_before)] != vectors_before).any(1))
+        rows = np.concatenate([different, np.arange(len(vectors_before), len(vectors_now))])
+        self._put(rows, vectors_now[rows], ids.slice(len(self.names)), [np.arange(len(vectors_now)), *roles], state)
 
     def _read(self, run: Run) -> tuple[State | None, dict[str, int], Any, Rows, list[Any]]:
-        """The state of a run, and as of that counts, ids, vectors as distances see them, and roles."""
+        """The state of a run, and its counts, ids, weighted vectors and roles in that state."""
         folder = UpdateFolder(run.path)
 
         def read(state: State | None) -> tuple[State | None, dict[str, int], Any, Rows, list[Any]]:
             counts, ids = run.counts, run.ids()
             batches = embedding_batches(folder.file(state, EMBEDDINGS))
-            near = Rows.of((weighted(z, run.blocks, self.weights) for z in batches), len(ids))
+            rows = Rows.of((weighted(z, run.blocks, self.weights) for z in batches), len(ids))
             if state is not None:
                 for update in folder.updates(state):
-                    near.put(*self._changed(run, state, update, near))
-            return state, counts, ids, near, list(run.role_table()[1:]) if run.has_roles else []
+                    rows.put(*self._changed(run, state, update, rows))
+            return state, counts, ids, rows, list(run.role_table()[1:]) if run.has_roles else []
 
         while True:
-            found = run._as_it_is(read)
-            if folder.state() == found[0]:  # else an update came between
-                return found
+            snapshot = run._as_it_is(read)
+            if folder.state() == snapshot[0]:  # else an update came between
+                return snapshot
 
     def _changed(self, run: Run, state: State, update: Update, vectors: Rows) -> tuple[Ints, Any]:
-        """The rows of vectors that an update makes others, ascending, and what they are then."""
+        """The rows of vectors that an update changes, ascending, and their new values."""
         path = UpdateFolder(run.path).file(state, EMBEDDINGS)
         factors = column_factors(run.blocks, self.weights, run.counts["width"])
-        place = np.cumsum(factors != 0) - 1  # of a column, in the vectors that are searched
+        place = np.cumsum(factors != 0) - 1  # the position of each column in the weighted vectors
         parts = [(update.rows(name), int(update.arrays[f"{name}.left"][0])) for name in update.names("columns")]
         rows = np.unique(np.concatenate([np.empty(0, np.int64), *(changed for (changed, _), _ in parts)]))
         values = np.zeros((len(rows), int((factors != 0).sum())), np.float32)
@@ -118,14 +118,14 @@ class Present:
         for (changed, new), left in parts:
             columns = np.arange(left, left + new.shape[1])
             columns = columns[factors[columns] != 0]
-            given = rounded(new, kind)[:, columns - left].astype(np.float32) * factors[columns]
-            values[np.searchsorted(rows, changed)[:, None], place[columns]] = given
+            new_values = rounded(new, kind)[:, columns - left].astype(np.float32) * factors[columns]
+            values[np.searchsorted(rows, changed)[:, None], place[columns]] = new_values
         differs = np.ones(len(rows), bool)
         differs[: len(old)] = (values[: len(old)] != before).any(1)
         return rows[differs], values[differs]
 
     def _put(self, rows: Ints, values: Any, new_ids: Any, roles: Any, state: State | None) -> None:
-        """Put vectors, names and roles in place."""
+        """Write vectors, names and roles under the lock."""
         with self.lock:
             self.names.add(new_ids)
             self.neighbors.put(rows, values)

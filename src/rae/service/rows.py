@@ -1,4 +1,4 @@
-"""Rows: an array whose rows change where they lie, with room for further ones."""
+"""Rows: an array whose rows change in place, with spare capacity for further ones."""
 
 from __future__ import annotations
 

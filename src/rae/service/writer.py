@@ -1,4 +1,4 @@
-"""Updates of a run that answers: in this process, or in one beside it, so that questions never wait for their work."""
+"""Updates of a run that is served: in this process, or in one of their own, so that questions never wait for them."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ from rae.updates import UpdateFolder
 
 log = logging.getLogger("rae")
 
-FOLD_SHARE = 4  # rows of vectors in the log, over those of the graph, above which all is written anew
-LONGEST_LOG = 5_000  # updates that are kept apart; then all of them are written into the files of the run
-FOLDED_AT_STOP = 4_000_000  # numbers in all vectors up to which a service that stops writes embeddings.parquet anew
-UPDATES_KEPT = 50  # updates after which memory that they took and freed goes back to the system
-NICENESS = 10  # of a process that updates: the one that answers goes first
-RETRY = 60.0  # seconds after which a log that could not be folded in is tried again
-REST = 1.0  # after a part of the log was folded in, over the time that it took
-PATIENCE = 1.0  # seconds in which the process that updated for a service that was killed has ended
+FOLD_SHARE = 4  # rows in the log per row of the graph above which the log is folded
+LONGEST_LOG = 5_000  # updates in the log above which it is folded
+FOLDED_AT_STOP = 4_000_000  # numbers in all vectors up to which a stopping service folds the log
+UPDATES_PER_RELEASE = 50  # updates after which freed memory goes back to the system
+NICENESS = 10  # of the writer's process: answers have priority
+RETRY = 60.0  # seconds until a failed fold is tried again
+REST = 1.0  # pause after a part of a fold, over the time that it took
+PATIENCE = 1.0  # seconds to wait for the lock of a service that was killed
 
 
 class WriterEndedError(RunError):
@@ -52,32 +52,32 @@ class WriterEndedError(RunError):
 
 
 class Writer:
-    """The updates of a run, which is its own as long as it is open; made by `Writer.of`."""
+    """The only writer of a run, which it locks while open; opened by `Writer.of`."""
 
     def __init__(self, run: Run) -> None:
         self._run, self._folder = run, UpdateFolder(run.path)
         self._folding: Iterator[Any] | None = None
-        self._not_before = 0.0  # when folding in is tried again
+        self._not_before = 0.0  # when a failed fold is tried again
 
     @classmethod
     @contextlib.contextmanager
     def of(cls, run: Run) -> Iterator[Writer]:
-        """A writer that is alone with the run during the block, and has made what the first update needs."""
-        with contextlib.ExitStack() as held:
-            given_up = time.monotonic() + PATIENCE
+        """A writer that holds the lock of the run during the block, with the first update's tables loaded."""
+        with contextlib.ExitStack() as stack:
+            deadline = time.monotonic() + PATIENCE
             while True:
                 try:
-                    held.enter_context(run.alone())
+                    stack.enter_context(run.alone())
                     break
                 except InUseError:
-                    if time.monotonic() < given_up:
+                    if time.monotonic() < deadline:
                         time.sleep(0.02)
                         continue
                     raise InUseError(
                         f"another service or update has {run.path}; stop that one first, or ask without changing it: ",
                         "--read-only, and no --write",
                     ) from None
-            run.update(progress=False)  # keeps what each level averages, if it was never updated
+            run.update(progress=False)  # saves the tables of the levels, if it was never updated
             follow_tables(run)
             keep_roles(run)
             if run.has_roles:
@@ -93,40 +93,40 @@ class Writer:
         come, reading = _edge_table(added, "added")
         gone, of_gone = _edge_table(removed, "removed")
         table = _feature_table(features, self._run)
-        done = self._run.update(
+        outcome = self._run.update(
             come, gone, table, missing=missing, fold=False, again=True, progress=False, **of_gone | reading
         )
         counts = self._run.counts
         return {
-            "update": done.number, "added": done.added, "removed": done.removed, "already_there": done.already_there,
-            "self_loops": done.self_loops, "new_nodes": done.new_nodes, "moved": len(done.moved),
-            "in_full": done.in_full, "nodes": counts["nodes"], "edges": counts["edges"],
-            "seconds": round(done.seconds, 4),
+            "update": outcome.number, "added": outcome.added, "removed": outcome.removed,
+            "already_there": outcome.already_there, "self_loops": outcome.self_loops, "new_nodes": outcome.new_nodes,
+            "moved": len(outcome.moved), "in_full": outcome.in_full, "nodes": counts["nodes"],
+            "edges": counts["edges"], "seconds": round(outcome.seconds, 4),
         }  # fmt: skip
 
-    def tidy(self) -> None:
-        """Write everything anew where the log has grown long; the updates in it are safe whether or not that works."""
-        self.begin_to_tidy()
-        while self.is_tidying:
-            self.tidy_a_part()
+    def fold_if_long(self) -> None:
+        """Fold the log into the files of the run where it is long; a failure loses no update."""
+        self.start_folding()
+        while self.is_folding:
+            self.fold_next_part()
 
     @property
-    def is_tidying(self) -> bool:
-        """Whether the log is being folded in."""
+    def is_folding(self) -> bool:
+        """Whether the log is being folded."""
         return self._folding is not None
 
-    def begin_to_tidy(self) -> None:
-        """Begin to write everything anew where the log has grown long; `tidy_a_part` goes on with that."""
+    def start_folding(self) -> None:
+        """Start to fold the log where it is long; `fold_next_part` continues."""
         state = self._folder.state()
-        if state is None or self.is_tidying or time.monotonic() < self._not_before:
+        if state is None or self.is_folding or time.monotonic() < self._not_before:
             return
         if state.changed > FOLD_SHARE * state.counts["nodes"] or len(state.log) >= LONGEST_LOG:
             self._folding = fold_in_parts(self._run)
 
-    def tidy_a_part(self) -> None:
-        """Write a part, which takes a fraction of a second of a large run; updates may come between two of them."""
+    def fold_next_part(self) -> None:
+        """Fold a part, in a fraction of a second; updates may come between two parts."""
         assert self._folding is not None
-        with self._told():
+        with self._failure_as_warning():
             if next(self._folding, "done") is None:
                 return
         self._folding = None
@@ -134,8 +134,8 @@ class Writer:
         give_back()
 
     @contextlib.contextmanager
-    def _told(self) -> Iterator[None]:
-        """What keeps the log from being folded in is a warning: nothing is lost, and later it is tried again."""
+    def _failure_as_warning(self) -> Iterator[None]:
+        """An error of a fold is logged as a warning: no update is lost, and it is tried again later."""
         try:
             yield
         except (RaeError, OSError) as error:
@@ -143,33 +143,33 @@ class Writer:
             self._not_before = time.monotonic() + RETRY
 
     def _close(self) -> None:
-        """Write embeddings.parquet of small runs anew."""
+        """Fold the log of a small run, so that its embeddings.parquet is current."""
         if self._folding is not None:
             self._folding.close()  # type: ignore[attr-defined]  # a generator
         state = self._folder.state()
         small = state is not None and state.counts["nodes"] * self._run.counts["width"] <= FOLDED_AT_STOP
         if state is not None and state.log and small:
-            with self._told():
+            with self._failure_as_warning():
                 self._run.fold(progress=False)
 
 
 def follow_tables(run: Run) -> None:
-    """Bring what updates and new nodes are computed from up to date, if it is there, and have it in memory.
+    """Replay the log into the tables of an open run, and copy mapped tables into memory.
 
-    Tables are mapped when they are opened; a service reads and writes rows of them until all would be in memory.
+    A service reads and writes their rows until all pages would be in memory anyway.
     """
-    if run._kept.tables is None:
+    if run._session.tables is None:
         return
     live = live_of(run)
     if live is not None and any(is_mapped(table) for table in live.tables.values()):
         live.grow(live.capacity)
 
 
-class WriterApart:
-    """A `Writer` in a process of its own; made by `WriterApart.of`.
+class WriterProcess:
+    """A `Writer` in a process of its own; made by `WriterProcess.of`.
 
-    Requests and answers are lines of JSON. The process ends with this one, however that ends: where its requests end
-    without a word it ends at once, which an update may not survive that was not answered yet, and loses nothing else.
+    Requests and answers are lines of JSON. The process ends with this one: at once where its standard input
+    closes without a "close", which may lose an update that was not answered yet and nothing else.
     """
 
     def __init__(self, path: Path) -> None:
@@ -178,25 +178,25 @@ class WriterApart:
 
     @classmethod
     @contextlib.contextmanager
-    def of(cls, run: Run) -> Iterator[WriterApart]:
-        """A writer that is alone with the run during the block."""
+    def of(cls, run: Run) -> Iterator[WriterProcess]:
+        """A writer whose process holds the lock of the run during the block."""
         writer = cls(run.path.absolute())
         try:
-            writer._started()
+            writer._running()
             yield writer
         finally:
             writer._close()
 
     def edges(self, added: Any, removed: Any, features: Any, missing: str) -> dict[str, Any]:
         """What an update did; it is on the disk when this returns."""
-        process = self._started()
+        process = self._running()
         self._send(process, {"added": added, "removed": removed, "features": features, "missing": missing})
         return self._answer(process)
 
-    def tidy(self) -> None:
-        """Nothing: the process does that by itself when it has answered."""
+    def fold_if_long(self) -> None:
+        """Nothing: the process folds its log itself, after an answer."""
 
-    def _started(self) -> subprocess.Popen[bytes]:
+    def _running(self) -> subprocess.Popen[bytes]:
         """The process, started again if it has ended."""
         process = self._process
         if process is not None and process.poll() is not None:
@@ -208,14 +208,14 @@ class WriterApart:
             pipe = subprocess.PIPE
             self._process = process = subprocess.Popen(
                 command, stdin=pipe, stdout=pipe, env=environment, process_group=0
-            )  # Ctrl-C is for this process, which lets the other one finish; a session of its own would not be nice
+            )  # Ctrl-C reaches this process alone; a new session would lose the niceness
             self._answer(process)
         return process
 
     @staticmethod
     def _send(process: subprocess.Popen[bytes], request: dict[str, Any]) -> None:
         assert process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # that it has ended is seen when its answer does not come
+        with contextlib.suppress(BrokenPipeError):  # a missing answer shows that it has ended
             process.stdin.write(json.dumps(request).encode() + b"\n")
             process.stdin.flush()
 
@@ -240,13 +240,13 @@ class WriterApart:
 
 
 def main() -> None:
-    """Update the run that is named on the command line as lines of JSON on standard input say."""
-    for number in (signal.SIGINT, signal.SIGTERM):  # the process that asks decides when this one ends
+    """Update the run named on the command line, a line of JSON on standard input per update."""
+    for number in (signal.SIGINT, signal.SIGTERM):  # the parent decides when this process ends
         signal.signal(number, signal.SIG_IGN)
     if hasattr(os, "nice"):
         os.nice(NICENESS)
     replies = os.fdopen(os.dup(1), "wb", buffering=0)
-    os.dup2(2, 1)  # what a library prints is no answer
+    os.dup2(2, 1)  # prints of libraries must not mix with answers
     requests: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
     lines = os.fdopen(os.dup(0), "rb")  # not sys.stdin, which a thread that still reads would keep from being closed
     threading.Thread(target=_receive, args=(lines, requests), daemon=True).start()
@@ -254,7 +254,7 @@ def main() -> None:
         with Writer.of(Run.open(sys.argv[1])) as writer:
             give_back()
             _reply(replies, {})
-            for done in itertools.count(1):
+            for count in itertools.count(1):
                 if "close" in (request := _next(requests, writer)):
                     break
                 try:
@@ -262,22 +262,22 @@ def main() -> None:
                 except Exception as error:
                     answer = _line_of(error)
                 _reply(replies, answer)
-                writer.begin_to_tidy()
-                if done % UPDATES_KEPT == 0:
+                writer.start_folding()
+                if count % UPDATES_PER_RELEASE == 0:
                     give_back()
     except Exception as error:
         _reply(replies, _line_of(error))
 
 
 def _next(requests: queue.SimpleQueue[dict[str, Any]], writer: Writer) -> dict[str, Any]:
-    """The next request; until it comes the log is folded in, part by part, with rests for whoever answers."""
+    """The next request; while waiting for it the log is folded, part by part, with pauses for the parent."""
     rest = 0.0
-    while writer.is_tidying:
+    while writer.is_folding:
         try:
             return requests.get(timeout=rest)
         except queue.Empty:
             began = time.perf_counter()
-            writer.tidy_a_part()
+            writer.fold_next_part()
             rest = REST * (time.perf_counter() - began)
     return requests.get()
 
@@ -287,7 +287,7 @@ def _receive(lines: BinaryIO, requests: queue.SimpleQueue[dict[str, Any]]) -> No
         requests.put(request := json.loads(line))
         if "close" in request:
             return
-    os._exit(1)  # whoever asked is gone
+    os._exit(1)  # the parent is gone
 
 
 def _reply(replies: Any, answer: dict[str, Any]) -> None:
@@ -296,7 +296,7 @@ def _reply(replies: Any, answer: dict[str, Any]) -> None:
 
 
 def _line_of(error: Exception) -> dict[str, Any]:
-    """An error as it goes to the process that asked; the trace of a bug is printed."""
+    """An error as JSON for the parent; the traceback of a bug is printed."""
     cause = error if isinstance(error, OSError) else error.__cause__
     number = cause.errno if isinstance(cause, OSError) else None
     if isinstance(error, RaeError):
