@@ -1,4 +1,4 @@
-"""How things are shown: text that a terminal prints as it is, and for notebooks small tables and pictures.
+"""Output for people: text that is safe in a terminal, and small tables and pictures for notebooks.
 
 These are HTML and SVG without a script, all text escaped.
 """
@@ -13,8 +13,8 @@ MOST_TEXT, MOST_ROWS = 60, 12  # characters of a cell, rows of a table
 BAR, GAP, HIGH = 18, 4, 72  # of a picture, in pixels
 STRIP = 360
 
-_CONTROLS = [*range(32), *range(0x7F, 0xA0)]  # they move the cursor, colour, clear, rename the window
-_TURNS = [*range(0x202A, 0x202F), *range(0x2066, 0x206A)]  # they turn the order of letters
+_CONTROLS = [*range(32), *range(0x7F, 0xA0)]  # control characters
+_TURNS = [*range(0x202A, 0x202F), *range(0x2066, 0x206A)]  # direction marks
 _ESCAPES = {code: f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}" for code in [*_CONTROLS, *_TURNS]}
 _ESCAPES |= {ord(c): text for c, text in (("\n", r"\n"), ("\r", r"\r"), ("\t", r"\t"))}
 _IN_LINES = {code: text for code, text in _ESCAPES.items() if code not in (ord("\n"), ord("\t"))}
@@ -22,7 +22,7 @@ _CELL = "text-align:left;padding:1px 14px 1px 0;vertical-align:top;font-weight:"
 
 
 def printable(text: str, *, lines: bool = False) -> str:
-    r"""The text with what a terminal would obey written out; with `lines`, line ends and tabs stay.
+    r"""The text with control characters written out; with `lines`, line ends and tabs stay.
 
     >>> print(printable("a\x1b[2Jb\nc"))
     a\x1b[2Jb\nc

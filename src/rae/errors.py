@@ -28,7 +28,7 @@ class Argument:
 
     name: str
     value: Any = None
-    function: str = ""  # that takes it, where that does not go without saying
+    function: str = ""  # the function that takes it, where that is not clear
 
     def __str__(self) -> str:
         if self.value is None:
@@ -159,11 +159,11 @@ class CollapseWarning(RaeWarning):
 
 
 class CutWarning(RaeWarning):
-    """Vectors of a graph that may be cut out of a larger one, and that nobody says is whole."""
+    """Vectors of a graph that may be cut out of a larger one, without `whole=True`."""
 
 
 class IgnoredWarning(RaeWarning):
-    """Something that was given, is not used, and may have been meant for another place."""
+    """An argument that is not used where it was given, and may belong elsewhere."""
 
 
 class ScaleWarning(RaeWarning):

@@ -73,7 +73,7 @@ class RAE(GraphTransformer):
                 f"{type(config).__name__}; name settings, as in RAE(steps=500)"
             )
         self.config = settings_for(config, settings)
-        self.device = device  # no setting: a model is the same wherever it was fitted, and is saved without
+        self.device = device  # not a setting, not saved: a model does not depend on its device
         self._fitted: Fitted | None = None
 
     # ------------------------------------------------------------------------ fit, transform
@@ -112,7 +112,7 @@ class RAE(GraphTransformer):
             feature_names = read_names(feature_names)
         names = _names(features) or feature_names
         categories = _categories(features)
-        given = graphs_in(graph)
+        graphs = graphs_in(graph)
         graph, features = joined(graph, _with_columns(features, names))
         if graph.reach is not None:
             raise GraphError("a model is fitted on a whole graph, got one that is cut off (an ego graph)")
@@ -131,7 +131,7 @@ class RAE(GraphTransformer):
             model = self._on_device(
                 graph, lambda: fitted(report), fitting=True, by_cpu=ray is not None, bounded=memory is not None
             )
-        self._fitted = replace(model, fitted_on=graph_digest(*given))
+        self._fitted = replace(model, fitted_on=graph_digest(*graphs))
         return self
 
     def transform(
@@ -155,10 +155,10 @@ class RAE(GraphTransformer):
         with those of any graph that is not the graph of the fit, a run's or an ego graph, unless `whole` says that
         nothing is missing. After `set_output(transform="pandas")` the vectors are a frame with the ids as its index.
         """
-        given = graphs_in(graph)
+        graphs = graphs_in(graph)
         graph, features = joined(graph, self._expected(features))
         rows = None if nodes is None else graph.rows(nodes)
-        self._check_reach(given, graph, rows, units, whole)
+        self._check_reach(graphs, graph, rows, units, whole)
         model = in_units_of(self.fitted, units)
         with shown(progress) as report:
             z = self._on_device(
@@ -210,7 +210,7 @@ class RAE(GraphTransformer):
         in_folder: bool = False,
         progress: Asked = None,
     ) -> int:
-        """Write what `transform` gives to .parquet or .csv while it is made, and return the vectors' width.
+        """Write the vectors of `transform` to .parquet or .csv while computing them, and return their width.
 
         The rows that levels average are in memory, the vectors of all nodes never are. With `memory`, what
         the process may take, e.g. "4GiB", what does not fit goes to a folder beside the file, and the
@@ -228,9 +228,9 @@ class RAE(GraphTransformer):
                 *(Argument("half", True), " is about rows kept on disk, which ", Argument("memory", ...)),
                 " asks for; pass both",
             )
-        given = graphs_in(graph)
+        graphs = graphs_in(graph)
         graph, features = joined(graph, self._expected(features))
-        self._check_reach(given, graph, None, units, whole)
+        self._check_reach(graphs, graph, None, units, whole)
         fitted = in_units_of(self.fitted, units)
 
         def written(report: Progress | None) -> int:
@@ -285,8 +285,8 @@ class RAE(GraphTransformer):
         parts = []
         for start, stop in row_runs(np.cumsum([0, *(g.n_nodes for g in graphs)]), _NODES_AT_ONCE):
             chosen = None if features is None else self._expected(features[start:stop])
-            graph, given = joined(graphs[start:stop], chosen)
-            z = embed(models_of(model, graph, given))
+            graph, features_of_some = joined(graphs[start:stop], chosen)
+            z = embed(models_of(model, graph, features_of_some))
             if readout == "all" and isinstance(model, ExactModel):
                 z = np.hstack([z[:, b.start : b.stop] for b in model.blocks if b.name in _READ_OUT])
             sizes = np.array([g.n_nodes for g in graphs[start:stop]])
@@ -313,9 +313,9 @@ class RAE(GraphTransformer):
         by_cpu: bool = False,
         bounded: bool = False,
     ) -> T:
-        """What `work` returns, done on the device of this model; `by_cpu`, for some nodes or by a cluster, on none.
+        """The result of `work` on the device of this model; `by_cpu`, for some nodes or by a cluster, on the CPU.
 
-        A GPU whose memory is not enough leaves the work to the CPU, and says so.
+        Where the memory of a GPU is not enough the CPU does the work, with a warning.
         """
         trains = fitting and isinstance(self.config, Config)
         device = self.device
@@ -413,7 +413,7 @@ class RAE(GraphTransformer):
 
     @property
     def fitted(self) -> Fitted:
-        """What the fit leaves, as `save` writes it; an error before the fit."""
+        """The fitted model, as `save` writes it; an error before the fit."""
         if self._fitted is None:
             raise NotFittedError("this model has no weights yet; call fit(graph) first, or RAE.load(path)")
         return self._fitted
@@ -450,12 +450,12 @@ class RAE(GraphTransformer):
             display.strip("columns of a vector", [b.width for b in blocks], [b.name for b in blocks]),
         )
 
-    def _check_reach(self, given: Sequence[Graph], graph: Graph, rows: Any, units: str | None, whole: bool) -> None:
-        """Refuse vectors that read beyond the cut of an ego graph; warn of graphs that nobody says are whole."""
+    def _check_reach(self, graphs: Sequence[Graph], graph: Graph, rows: Any, units: str | None, whole: bool) -> None:
+        """Refuse vectors that read beyond the cut of an ego graph; warn of graphs that may be parts of others."""
         if graph.reach is not None:
             self._refuse_cut(graph.reach if rows is None else graph.reach[rows], units)
-        known = whole or all(one.is_whole for one in given) or is_digest_of(self.fitted.fitted_on, *given)
-        if graph.n_nodes and not known:
+        whole_graph = whole or all(one.is_whole for one in graphs) or is_digest_of(self.fitted.fitted_on, *graphs)
+        if graph.n_nodes and not whole_graph:
             warnings.warn(self._cut_warning(graph.reach is not None), stacklevel=3)
 
     def _refuse_cut(self, reach: Any, units: str | None) -> None:
@@ -491,7 +491,7 @@ class RAE(GraphTransformer):
         )
 
     def _expected(self, features: Any) -> Any:
-        """The features as the fitted model wants them: present or absent, columns in its order."""
+        """The features as the fitted model expects them: present or absent, columns in its order."""
         model = self.fitted
         if model.structural and features is not None:
             raise FeatureError("the model was fitted on structure alone, got features; leave them out")
@@ -537,13 +537,13 @@ def joined(graph: Any, features: Any) -> tuple[Graph, Any]:
     return graph, features
 
 
-def _way_to_a_graph(given: Any) -> str:
-    """The function that makes a graph of such a thing."""
-    if isinstance(given, (str, os.PathLike)):
+def _way_to_a_graph(thing: Any) -> str:
+    """The function of `Graph` that takes such a thing."""
+    if isinstance(thing, (str, os.PathLike)):
         return "rae.read_edges"
-    kind = type(given).__module__.partition(".")[0]
-    known = {"networkx": "networkx", "scipy": "scipy", "torch_geometric": "pyg"}
-    return f"rae.Graph.from_{'dataframe' if is_frame(given) else known.get(kind, 'edges')}"
+    kind = type(thing).__module__.partition(".")[0]
+    method_of_library = {"networkx": "networkx", "scipy": "scipy", "torch_geometric": "pyg"}
+    return f"rae.Graph.from_{'dataframe' if is_frame(thing) else method_of_library.get(kind, 'edges')}"
 
 
 def _names(features: Any) -> tuple[str, ...] | None:

@@ -63,10 +63,9 @@ class SharedMap(mmap.mmap):
 
 
 def forget(*arrays: Any) -> None:
-    """Give back the memory of what was read of memory-mapped arrays; reading on reads the file again.
+    """Free the pages of memory-mapped arrays; later reads go to the file again.
 
-    A mapping that may be written to is left alone, unless it is a SharedMap: its owner may have written what is in no
-    file.
+    A private mapping that may be written to is not freed, unless it is a SharedMap: its changes are in no file.
     """
     for array in arrays:
         base = mapped(array)
@@ -76,7 +75,7 @@ def forget(*arrays: Any) -> None:
 
 
 def give_back() -> None:
-    """Give memory that was freed back to the system; allocators keep it for the next who asks."""
+    """Return freed memory, which allocators cache, to the system."""
     import ctypes
 
     import pyarrow as pa
@@ -88,7 +87,7 @@ def give_back() -> None:
 
 
 def available_memory(root: Path = Path("/")) -> int | None:
-    """Bytes that can be had without swapping: of the machine and of the control group; None where nobody says."""
+    """Bytes that can be had without swapping: of the machine and of the control group; None where unknown."""
     groups = [
         ("sys/fs/cgroup/memory.max", "sys/fs/cgroup/memory.current"),
         ("sys/fs/cgroup/memory/memory.limit_in_bytes", "sys/fs/cgroup/memory/memory.usage_in_bytes"),
@@ -98,7 +97,7 @@ def available_memory(root: Path = Path("/")) -> int | None:
         most, now = (number_in(root / name, r"(\d+)\s*") for name in (limit, used))
         if most is not None and now is not None:
             cached = number_in((root / used).with_name("memory.stat"), r"(?s).*?\binactive_file (\d+).*") or 0
-            amounts.append(max(0, most - now + cached))  # pages of files are given back when they are needed
+            amounts.append(max(0, most - now + cached))  # cached pages of files are reclaimable
     return min((free for free in amounts if free is not None), default=None)
 
 

@@ -30,7 +30,7 @@ log = logging.getLogger("rae")
 
 MIB = 1 << 20
 ADVISED_SHARE = 0.8  # of the available memory
-MOST_NAME = 200  # characters of the name of a folder that stands for a URL
+MOST_NAME = 200  # characters of a folder name made of a URL
 PAGE_LIMIT = 200_000  # nodes up to which roles and page are made by default
 
 
@@ -147,7 +147,7 @@ def fit_run(
 
 
 def _fetched_model(remote: Any, scratch: Path) -> Path:
-    """A run or a model file of an object store, as far as embedding reads it, on this machine."""
+    """A local copy of a run or a model file of an object store, with the files that embedding reads."""
     if not (remote / INFO).is_file():
         remote.download(scratch / remote.name)
         return scratch / str(remote.name)
@@ -174,7 +174,7 @@ def check_run_folder(folder: Path, *, page: bool | None = None, force: bool = Fa
 
 
 def _fit_key(inputs: Inputs, config: Settings, names: Any, *, half: bool, dtype: str, lean: bool) -> str:
-    """A checksum of all that a fit is asked for, but for its roles and page."""
+    """A checksum of all settings and inputs of a fit, but for its roles and page."""
     vectors = vectors_key(inputs.graph, inputs.features, "", half=half, dtype=dtype)
     columns = inputs.feature_names or getattr(inputs.features, "names", None)
     return fit_key(vectors, config.as_dict(), columns, names, lean=lean)
@@ -225,7 +225,7 @@ def embed_file(
     for one Parquet file per part of the nodes and a manifest, `whole` as in `RAE.transform`; everything else as in
     `fit_run`. Each of them may be in
     an object store, by its URL: s3://, gs://, az://.
-    A run knows how the tables of its fit were read, and reads those of today so, but for what `reading` says.
+    Tables are read as those of the run's fit, but for the fields in `reading`.
     """
     check_output(memory, half, dtype, ray)
     target, in_folder = place(out), os.fspath(out).endswith(("/", os.sep))
@@ -247,9 +247,9 @@ def embed_file(
             files = " writes one file to a folder of all hosts, several to a store; pass "
             raise ConfigError(Argument("ray"), files, Argument("out", f"{target}/"))
         with scratch_folder() as scratch:
-            made = embed_file(model, edges, features, out=scratch / target.name, **how, **reading)
-            target.upload(made.path)  # type: ignore[arg-type]
-            return replace(made, path=target)
+            embedded = embed_file(model, edges, features, out=scratch / target.name, **how, **reading)
+            target.upload(embedded.path)  # type: ignore[arg-type]
+            return replace(embedded, path=target)
     else:
         _check_file(target, force=force)
     fitted, checksum = load_model(os.fspath(model)), model_checksum(os.fspath(model))
@@ -265,14 +265,16 @@ def embed_file(
         )
     with shown(progress) as report:
         record = {} if Path(model).is_file() else Run.open(os.fspath(model)).info.get("reading", {})
-        beside = target if isinstance(target, Path) else None
-        inputs = _inputs(edges, features, reading, memory, beside, report, like=fitted.feature_names, record=record)
+        local_target = target if isinstance(target, Path) else None
+        inputs = _inputs(
+            edges, features, reading, memory, local_target, report, like=fitted.feature_names, record=record
+        )
         if memory is not None and ray is None:
             from rae.plan import check_budget
 
             check_budget(memory, inputs.graph, inputs.features, fitted.config, half=half, fit=False)
-        if beside is not None:
-            beside.parent.mkdir(parents=True, exist_ok=True)
+        if local_target is not None:
+            local_target.parent.mkdir(parents=True, exist_ok=True)
         began = time.perf_counter()
         width = fitted.embed_to(
             os.fspath(target), inputs.graph, inputs.features,
@@ -316,7 +318,7 @@ def _is_dataset(edges: Any) -> bool:
 
 
 def warn_of_memory(inputs: Inputs, config: Settings, *, memory: int | str | None = None, half: bool = False) -> None:
-    """Warn of a fit that will not fit in memory, with what to do; a budget that nothing keeps to is refused."""
+    """Warn of a fit that will not fit in memory, with a remedy; an impossible budget is refused."""
     from rae import plan
 
     if memory is not None:
@@ -334,7 +336,7 @@ def warn_of_memory(inputs: Inputs, config: Settings, *, memory: int | str | None
 def _memory_advice(
     inputs: Inputs, config: Settings, parts: Mapping[str, int], *, half: bool, resident: int, free: int
 ) -> Sentence:
-    """What to do in a process that has `resident` bytes and can have `free` more."""
+    """The remedy in a process that has `resident` bytes and can have `free` more."""
     from rae.memory import mapped
     from rae.plan import least_budget
 
@@ -423,7 +425,7 @@ def _write_run(
     from rae.estimator import RAE
 
     model, cache = RAE(config, device=device), VectorCache(folder)
-    seen = os.fspath(cache.vectors) if shared is None else shared
+    shared_folder = os.fspath(cache.vectors) if shared is None else shared
 
     def embed(path: Path, checksum: str) -> int:
         return model.embed_to(
@@ -439,8 +441,8 @@ def _write_run(
     began = time.perf_counter()
     model.fit(
         inputs.graph, features=inputs.features, feature_names=inputs.feature_names,
-        memory=memory, scratch=_existing(folder), ray=ray, ray_cores=ray_cores, ray_workers=ray_workers, shared=seen,
-        progress=progress or False,
+        memory=memory, scratch=_existing(folder), ray=ray, ray_cores=ray_cores, ray_workers=ray_workers,
+        shared=shared_folder, progress=progress or False,
     )  # fmt: skip
     run = Run.create(
         folder,
@@ -460,12 +462,12 @@ def _write_run(
     if ray is not None:
         from rae.engine.cluster import forget_fit_on_cluster
 
-        forget_fit_on_cluster(seen)
+        forget_fit_on_cluster(shared_folder)
     return run
 
 
 def _cluster_for_all(ray: str | None, ray_cores: int | None) -> contextlib.AbstractContextManager[Any]:
-    """One connection to a cluster for all that a fit does there."""
+    """One connection to a cluster for all steps of a fit."""
     if ray is None:
         return contextlib.nullcontext()
     from rae.engine.ray_executor import connected
@@ -474,7 +476,7 @@ def _cluster_for_all(ray: str | None, ray_cores: int | None) -> contextlib.Abstr
 
 
 def _existing(folder: Path) -> Path:
-    """The folder that a folder which may not be there yet is in, or will be."""
+    """The nearest existing parent of a folder."""
     return next(parent for parent in folder.resolve().parents if parent.is_dir())
 
 

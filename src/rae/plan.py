@@ -1,4 +1,4 @@
-"""Plan: what a fit will take, in memory and time, before any of it is done.
+"""Plan: the memory and time of a fit, estimated before it starts.
 
 Memory is a formula. With b anchors a step, p positives, fan-outs f_1 (from the ego) to f_K, widths d_k:
 
@@ -120,8 +120,8 @@ def plan(
     expected = memory(graph, features, config, file_bytes=file_bytes, budget=budget, half=half, from_folder=from_folder)
     width = sum(model.width for model in models.values())
     needed = device_bytes(graph, _table_columns(models) + 2 * width)
-    wanted = "cpu" if device == "auto" and (budget is not None or isinstance(config, Config)) else device
-    return Plan(expected, seconds, width, chosen_device(wanted, len(graph.targets), needed), needed)
+    asked_device = "cpu" if device == "auto" and (budget is not None or isinstance(config, Config)) else device
+    return Plan(expected, seconds, width, chosen_device(asked_device, len(graph.targets), needed), needed)
 
 
 def memory(
@@ -141,7 +141,7 @@ def memory(
     models = blank_models(config, graph, features)
     reads = list({id(model.reads): model.reads for model in models.values()}.values())
     n, width = graph.n_nodes, sum(model.width for model in models.values())
-    resident = sum(0 if x.is_mapped else x.given_bytes for x in reads)  # mapped pages are given back when it is short
+    resident = sum(0 if x.is_mapped else x.given_bytes for x in reads)  # mapped pages are reclaimable
     structural = 4 * n * sum(x.structural_width for x in reads)
     group = min(GROUP_BYTES, 4 * n * width)
     parts = {
@@ -153,7 +153,7 @@ def memory(
         "embedding": 4 * n * _table_columns(models) + (BUFFERS + WRITING) * group,
     }
     fitting = PROGRAM + parts["graph"] + parts["features"] + parts["step"]
-    counted = measures.KEPT_BYTES * n if "place" in models else 0
+    counted = measures.CACHED_BYTES * n if "place" in models else 0
     embedding = PROGRAM + parts["graph"] + parts["features"] + counted + parts["embedding"]
     if budget is not None:
         if isinstance(config, ExactConfig):  # what is mapped is given back while it is read
@@ -317,9 +317,9 @@ def _fit_bytes(graph: Graph, models: Mapping[str, Model], config: Settings, budg
 
 def _exact_bytes(graph: Graph, models: Mapping[str, Model], config: ExactConfig, *, views_in_memory: bool) -> int:
     """Bytes of an exact fit beside graph and features: of its structure or of its features, whichever takes more."""
-    given = models["actions"].reads.given_width if "actions" in models else 0
+    given_width = models["actions"].reads.given_width if "actions" in models else 0
     fitted = structure.fit_bytes(graph, config, views_in_memory=views_in_memory) if "place" in models else 0
-    return max(fitted, actions.hop_bytes(graph.n_nodes, given))
+    return max(fitted, actions.hop_bytes(graph.n_nodes, given_width))
 
 
 def _step_bytes(graph: Graph, n_features: int, row_bytes: float, config: Config) -> int:
@@ -389,7 +389,7 @@ def _embedding_seconds(models: Mapping[str, Model], seed: int, dtype: str) -> tu
     written = time.perf_counter()
     spent = embedded - began
     sampled = any(model.reads.config.inference == "sampled" for model in models.values())
-    if small is not graph and not sampled:  # its rows lie in the cache, those of the graph do not
+    if small is not graph and not sampled:  # its rows fit the cache, those of the graph do not
         gathered = sum(map(_columns_gathered, models.values()))
         spent = max(spent - gathered * _averaging_seconds(small), spent / 4)
         spent += gathered * _averaging_seconds(graph) * len(z) / n

@@ -67,12 +67,12 @@ def counter(report: Report | None, total: int) -> Callable[[], None]:
     """A function that reports one more of `total` done each time it is called."""
     counts = itertools.count(1)
 
-    def done() -> None:
+    def report_one() -> None:
         count = next(counts)
         if report is not None:
             report(count, total)
 
-    return done
+    return report_one
 
 
 class NotebookReporter:

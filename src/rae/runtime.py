@@ -95,14 +95,14 @@ def in_ranges(work: Callable[[int, int], None], size: int, smallest: int = 1) ->
     futures = [_pool(pieces - 1, side).submit(_with_share, partial(work, a, b), 1, side) for a, b in others]
     try:
         _with_share(partial(work, *own), 1, side)
-    finally:  # no thread writes any more when the caller sees an error
+    finally:  # all threads have ended before the caller sees an error
         concurrent.futures.wait(futures)
     for future in futures:
         future.result()
 
 
 def together(first: Callable[[], T], second: Callable[[], T]) -> tuple[T, T]:
-    """What both return, computed at the same time on half of the threads each; with one thread, one after the other."""
+    """The results of both, computed at the same time on half of the threads each; with one thread, in turn."""
     if (count := threads()) == 1 or hasattr(_here, "share"):
         return first(), second()
     other = _pool(1, PARTNER).submit(_with_share, second, count // 2, SECOND)
@@ -133,7 +133,7 @@ def run_ahead(function: Callable[[Any], T], items: Iterable[Any], count: int) ->
 
 
 def _with_share(work: Callable[[], T], share: int, side: int) -> T:
-    """What `work` returns while operations in this thread use `share` threads of the pool of one side."""
+    """The result of `work`, with `share` threads of the pool of one side for operations in this thread."""
     before = {name: getattr(_here, name) for name in ("share", "side") if hasattr(_here, name)}
     _here.share, _here.side = share, side
     try:
@@ -146,7 +146,7 @@ def _with_share(work: Callable[[], T], share: int, side: int) -> T:
 # ----------------------------------------------------------------------------- devices
 
 DEVICES = "auto, cpu, cuda or cuda:1"
-WORTH_IT = 4_000_000  # stored neighbours of a graph from which on a GPU is done before the CPU is, its start included
+WORTH_IT = 4_000_000  # stored neighbours from which on a GPU is faster than the CPU, its start included
 
 
 def chosen_device(asked: str, neighbors: int, needed: int = 0) -> str:
@@ -231,8 +231,8 @@ def cached_on_device(make: Callable[[], T]) -> T:
     """What is kept while `on_device` is in force: made at the first call."""
     if getattr(_here, "copies", None) is None:
         _here.copies = make()
-    kept: T = _here.copies
-    return kept
+    copies: T = _here.copies
+    return copies
 
 
 def _forget_threads() -> None:

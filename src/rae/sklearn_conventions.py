@@ -26,7 +26,7 @@ _BY_NAME = ("; pass features by name, as in fit(graph, ", Argument("features", .
 
 
 class GraphTransformer:
-    """What scikit-learn asks of a transformer, beside fit and transform."""
+    """The methods of a scikit-learn transformer, beside fit and transform."""
 
     _sklearn_output_config: dict[str, str]  # the name under which sklearn.base.clone copies it
 
@@ -70,7 +70,7 @@ class GraphTransformer:
         return z if kind == "default" else vector_frame(kind, ids, z, self.get_feature_names_out().tolist())
 
     def _check_y(self, y: Any) -> None:
-        """Refuse features in the place of labels, and ids beside vectors that a classifier would learn."""
+        """Refuse features in the place of labels, and id columns that a classifier would learn from."""
         refuse_features(y)
         if y is not None and self._output() == "polars":
             raise ConfigError(

@@ -95,21 +95,21 @@ def drift(
         check_free(Path(page), force=force, flag="--page")
     check_table(out, force=force)
     with console.progress() as progress:
-        found = Run.open(run).drift(other, progress=progress or False, **asked)
-    text, data = _as_text(found), {"run": run, "other": other, **found.as_dict()}
-    text += write_table_of(found, out, data)
+        result = Run.open(run).drift(other, progress=progress or False, **asked)
+    text, data = _as_text(result), {"run": run, "other": other, **result.as_dict()}
+    text += write_table_of(result, out, data)
     if page:
-        found.write_page(
+        result.write_page(
             page, title=f"{Path(run).name} and {Path(other).name}" if other else Path(run).name, force=force
         )
         text, data["page"] = f"{text}\n\nwritten  {page}", page
     console.result(text, data)
 
 
-def _as_text(found: Drift) -> str:
+def _as_text(result: Drift) -> str:
     """The sentences, a line per role, and the alarms."""
-    facts = found.as_dict()
-    lines = [*wrapped(found.sentences()), "", comparison_table(found.comparison, facts)]
+    facts = result.as_dict()
+    lines = [*wrapped(result.sentences()), "", comparison_table(result.comparison, facts)]
     if facts["alarms"]:
         rows = [(shorten(str(a.get("name", a["id"])), text_width() - ROOM), _alarm(a)) for a in facts["alarms"][:SHOWN]]
         lines += ["", "moved more than noise explains", columns(rows, indent="  ")]

@@ -53,7 +53,7 @@ def export(
     """
     from rae.export import export as export_run
 
-    targets = [name for name, wanted in (("onnx", onnx), ("sql", sql), (to, to)) if wanted]
+    targets = [name for name, chosen in (("onnx", onnx), ("sql", sql), (to, to)) if chosen]
     if len(targets) != 1:
         what = "one of --onnx, --sql and --to" + (f" {'|'.join(STORES)}" if not targets else "")
         raise click.UsageError(f"expected {what}, got {len(targets)}")

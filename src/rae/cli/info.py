@@ -45,18 +45,18 @@ def info(console: Console, run: str) -> None:
 
 def described(run: Run) -> str:
     """The run in a few paragraphs of two columns each."""
-    known: dict[str, Any] = run.info
-    versions = known["versions"]
+    info: dict[str, Any] = run.info
+    versions = info["versions"]
     parts = [
         f"run {run.path}" + (f", after update {run.n_updates}" if run.n_updates else ""),
         "counts\n" + _part([(name.replace("_", " "), f"{n:,}") for name, n in run.counts.items()]),
         "blocks of a vector\n" + _part([_block(block) for block in run.blocks]),
-        "edges as the model reads them" + "".join(f"\n{part}" for part in [_part(_edges(known))] if part),
-        f"settings of the {model_kind(known['settings'])} model (* differs from the default)\n"
-        + _part(_settings(known["settings"])),
-        "training\n" + _part([_training(name, fit) for name, fit in known["training"].items()] or [_untrained(known)]),
+        "edges as the model reads them" + "".join(f"\n{part}" for part in [_part(_edges(info))] if part),
+        f"settings of the {model_kind(info['settings'])} model (* differs from the default)\n"
+        + _part(_settings(info["settings"])),
+        "training\n" + _part([_training(name, fit) for name, fit in info["training"].items()] or [_untrained(info)]),
         "time\n" + _part([(name, seconds(spent)) for name, spent in run.timings.items()]),
-        "inputs\n" + _part([(what, f"{f['path']} ({size(f['bytes'])})") for what, f in known["inputs"].items()]),
+        "inputs\n" + _part([(what, f"{f['path']} ({size(f['bytes'])})") for what, f in info["inputs"].items()]),
         "files\n" + _part([(name, size(n)) for name, n in run.files().items()]),
         "made by\n"
         + _part([(name, versions[name]) for name in ("rae", "python", "torch", "numpy") if name in versions]),
@@ -83,25 +83,25 @@ def _block(block: Block) -> tuple[str, str]:
     return block.name, f"{block.width} columns{scale}, weight {block.weight:g} in distances{about}"
 
 
-def _edges(known: dict[str, Any]) -> list[tuple[str, str]]:
+def _edges(info: dict[str, Any]) -> list[tuple[str, str]]:
     """What the model reads of edges beside their ends, and how it averages features along them."""
-    if "channels" not in known:  # a run of a version that did not say
+    if "channels" not in info:  # a run of a version that did not say
         return []
-    channels, weighted = known["channels"], known.get("weighted", False)
+    channels, weighted = info["channels"], info.get("weighted", False)
     if not channels:
         return [("edges", "plain: who is connected with whom")]
     from rae.model.channels import in_words, mixed_channels
 
     rows = [("edges", in_words(channels, weighted)), ("channels", ", ".join(channels))]
-    if not known["structural"]:
-        groups = mixed_channels(channels, weighted, settings_from(known["settings"]).as_dict()["mix"])
+    if not info["structural"]:
+        groups = mixed_channels(channels, weighted, settings_from(info["settings"]).as_dict()["mix"])
         along = ("+".join(group) if group else "all edges alike" for group in groups)
         rows.append(("features", f"averaged along {', '.join(along)}"))
     return rows
 
 
-def _untrained(known: dict[str, Any]) -> tuple[str, str]:
-    return "none", "solved" if model_kind(known["settings"]) == "exact" else "steps 0"
+def _untrained(info: dict[str, Any]) -> tuple[str, str]:
+    return "none", "solved" if model_kind(info["settings"]) == "exact" else "steps 0"
 
 
 def _training(name: str, fit: dict[str, Any]) -> tuple[str, str]:

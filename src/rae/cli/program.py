@@ -36,7 +36,7 @@ from rae.errors import RaeError, RaeWarning, Sentence
 from rae.interrupts import Interrupted, Interrupts, interruptible
 from rae.version import __version__
 
-DONE, BUG, USER_ERROR, PIPE_CLOSED = 0, 1, 2, 141  # and 128 + its number for a signal
+SUCCESS, BUG, USER_ERROR, PIPE_CLOSED = 0, 1, 2, 141  # and 128 + its number for a signal
 NOTES = "rae.inputs"  # the logger of notes on the files that are read
 
 
@@ -57,8 +57,8 @@ class _Group(click.Group):
         return list(self.commands)  # as listed below, not by the alphabet
 
 
-def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
-    if wanted and not ctx.resilient_parsing:
+def _show_version(ctx: click.Context, _: click.Parameter, requested: bool) -> None:
+    if requested and not ctx.resilient_parsing:
         click.echo(f"rae {__version__}")
         ctx.exit()
 
@@ -140,13 +140,13 @@ def _exit_code(argv: Sequence[str] | None, interrupts: Interrupts) -> int:
         with _log_to_stderr(console), app.make_context("rae", arguments or ["--help"], obj=console) as ctx:
             app.invoke(ctx)
         sys.stdout.flush()
-    except click.exceptions.Exit as done:
-        return done.exit_code
+    except click.exceptions.Exit as exit_request:
+        return exit_request.exit_code
     except Exception as error:
         if interrupts.received is not None:  # a library has turned it into an error of its own
             raise interrupts.received from error
         return _failure(error, console)
-    return DONE
+    return SUCCESS
 
 
 def _failure(error: Exception, console: Console) -> int:

@@ -26,8 +26,8 @@ def config_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.option("--preset", type=click.Choice(list(PRESETS)), help=help)(wrapped)
 
 
-def _config(preset: str | None, **given: Any) -> Settings:
-    settings = {name: value for name, value in given.items() if value is not None}
+def _config(preset: str | None, **options: Any) -> Settings:
+    settings = {name: value for name, value in options.items() if value is not None}
     return settings_for(None if preset is None else PRESETS[preset], settings)
 
 
@@ -36,8 +36,8 @@ def bundled(
 ) -> Callable[..., Any]:
     """The command with these options passed as one value, `name`, which `kind` makes of them."""
 
-    def wrapped(**given: Any) -> Any:
-        return command(**{name: kind(**{option: given.pop(option) for option in options})}, **given)
+    def wrapped(**arguments: Any) -> Any:
+        return command(**{name: kind(**{option: arguments.pop(option) for option in options})}, **arguments)
 
     wrapped.__doc__, wrapped.__name__ = command.__doc__, command.__name__
     wrapped.__click_params__ = list(getattr(command, "__click_params__", []))  # type: ignore[attr-defined]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 NEGATIVE = re.compile(r"-\d")
-KEPT = "\0"  # before an argument that is no option; no argument of a program has this character
+ESCAPE = "\0"  # before an argument that is no option; no argument of a program has this character
 
 
 class NegativeIds(click.Command):
@@ -28,7 +28,7 @@ class NegativeIds(click.Command):
         end = args.index("--") if "--" in args else len(args)
         for i, text in enumerate(args[:end]):
             if NEGATIVE.match(text) and (i == 0 or args[i - 1] not in takes_value):
-                args[i] = KEPT + text
+                args[i] = ESCAPE + text
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
@@ -37,14 +37,14 @@ class NegativeIds(click.Command):
             raise click.UsageError(f"no option {error.option_name}; {near}{after}", ctx) from None
 
 
-def as_given(_: click.Context, __: click.Parameter, value: Any) -> Any:
+def unescaped(_: click.Context, __: click.Parameter, value: Any) -> Any:
     """The arguments as they were typed."""
-    return value.removeprefix(KEPT) if isinstance(value, str) else tuple(text.removeprefix(KEPT) for text in value)
+    return value.removeprefix(ESCAPE) if isinstance(value, str) else tuple(text.removeprefix(ESCAPE) for text in value)
 
 
 @click.command(cls=NegativeIds, short_help="the nodes most alike to a node")
-@click.argument("run", metavar="RUN", callback=as_given)
-@click.argument("ids", metavar="ID...", nargs=-1, required=True, callback=as_given)
+@click.argument("run", metavar="RUN", callback=unescaped)
+@click.argument("ids", metavar="ID...", nargs=-1, required=True, callback=unescaped)
 @click.option("-k", "k", type=click.IntRange(min=1), default=10, show_default=True, help="how many look-alikes")
 @click.option("--in", "other", metavar="OTHER", help="look in OTHER: a run or an embeddings file of the same model")
 @weights_option()

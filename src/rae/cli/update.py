@@ -37,7 +37,7 @@ SHOWN = 1_000  # ids that --json lists, at most
 @click.option("--again", is_flag=True, help="add the weights of a file that an earlier update has added")
 @global_options
 @click.pass_obj
-def update(console: Console, /, run: str, fold: bool | None, again: bool, **given: Any) -> None:
+def update(console: Console, /, run: str, fold: bool | None, again: bool, **options: Any) -> None:
     """Let edges of the graph of RUN come and go, and features change, without fitting anew.
 
     Only what is near the changes is computed. The vectors are then, byte for byte, those of a full pass
@@ -64,50 +64,50 @@ def update(console: Console, /, run: str, fold: bool | None, again: bool, **give
     from rae.graph.ids import json_id
     from rae.run import Run
 
-    if not any(given[name] for name in ("added", "removed", "features")) and fold is None:
+    if not any(options[name] for name in ("added", "removed", "features")) and fold is None:
         raise click.UsageError("nothing to do: give edges by --add or --remove, features by --features, or --fold")
     console.use_threads()
     opened = Run.open(run)
     with console.progress() as progress:
-        done = opened.update(fold=fold, again=again, progress=progress or False, **given)
-    how = "all of them, by a full pass" if done.in_full else "near the changes"
+        outcome = opened.update(fold=fold, again=again, progress=progress or False, **options)
+    how = "all of them, by a full pass" if outcome.in_full else "near the changes"
     rows = [
-        ("edges", _edges(done)),
-        ("nodes", f"{done.new_nodes:,} new; {opened.counts['nodes']:,} in all"),
-        ("vectors", f"{len(done.moved):,} computed, {how}"),
-        ("time", seconds(done.seconds)),
-        ("state", f"update {done.number} of {opened.path}" + (", folded in" if done.folded else "")),
+        ("edges", _edges(outcome)),
+        ("nodes", f"{outcome.new_nodes:,} new; {opened.counts['nodes']:,} in all"),
+        ("vectors", f"{len(outcome.moved):,} computed, {how}"),
+        ("time", seconds(outcome.seconds)),
+        ("state", f"update {outcome.number} of {opened.path}" + (", folded in" if outcome.folded else "")),
     ]
-    if done.features:
-        rows.insert(2, ("features", f"{done.features:,} rows changed"))
+    if outcome.features:
+        rows.insert(2, ("features", f"{outcome.features:,} rows changed"))
     data = {
         "run": str(opened.path),
-        "update": done.number,
-        "added": done.added,
-        "removed": done.removed,
-        "already_there": done.already_there,
-        "changed": done.changed,
-        "self_loops": done.self_loops,
-        "zeros": done.zeros,
-        "new_nodes": done.new_nodes,
-        "features": done.features,
-        "moved": len(done.moved),
-        "ids": [json_id(id) for id in done.moved.slice(0, SHOWN).to_pylist()],
-        "in_full": done.in_full,
-        "folded": done.folded,
+        "update": outcome.number,
+        "added": outcome.added,
+        "removed": outcome.removed,
+        "already_there": outcome.already_there,
+        "changed": outcome.changed,
+        "self_loops": outcome.self_loops,
+        "zeros": outcome.zeros,
+        "new_nodes": outcome.new_nodes,
+        "features": outcome.features,
+        "moved": len(outcome.moved),
+        "ids": [json_id(id) for id in outcome.moved.slice(0, SHOWN).to_pylist()],
+        "in_full": outcome.in_full,
+        "folded": outcome.folded,
         "counts": opened.counts,
-        "seconds": round(done.seconds, 4),
+        "seconds": round(outcome.seconds, 4),
     }
     console.result(columns(rows), data)
 
 
-def _edges(done: Updated) -> str:
+def _edges(outcome: Updated) -> str:
     """What became of the edges, in words."""
     said = (
-        (done.changed, "have another weight"),
-        (done.already_there, "were there already"),
-        (done.self_loops, "join a node with itself"),
-        (done.zeros, "of weight 0 left out"),
+        (outcome.changed, "have another weight"),
+        (outcome.already_there, "were there already"),
+        (outcome.self_loops, "join a node with itself"),
+        (outcome.zeros, "of weight 0 left out"),
     )
     more = [f"{count:,} {what}" for count, what in said if count]
-    return "; ".join([f"{done.added:,} added, {done.removed:,} removed", *more])
+    return "; ".join([f"{outcome.added:,} added, {outcome.removed:,} removed", *more])

@@ -5,12 +5,12 @@ from __future__ import annotations
 import click
 
 from rae.cli.console import Console, global_options, wrapped
-from rae.cli.similar import NegativeIds, as_given
+from rae.cli.similar import NegativeIds, unescaped
 
 
 @click.command(cls=NegativeIds, short_help="why a node plays its role")
-@click.argument("run", metavar="RUN", callback=as_given)
-@click.argument("id", metavar="ID", callback=as_given)
+@click.argument("run", metavar="RUN", callback=unescaped)
+@click.argument("id", metavar="ID", callback=unescaped)
 @click.option(
     "--to", type=click.IntRange(min=0), metavar="ROLE", help="compare with this role  [default: the next one]"
 )

@@ -176,16 +176,16 @@ def import_edges(modules: Iterable[Module]) -> list[tuple[str, str]]:
     edges = set()
     for module in modules:
         for source, imported in module.imports:
-            for wanted in [f"{source}.{t}" for t in imported] or [source]:
-                target = _resolve(wanted, source, sources)
+            for name in [f"{source}.{t}" for t in imported] or [source]:
+                target = _resolve(name, source, sources)
                 if target is not None and target != module.name:
                     edges.add((module.name, target))
     return sorted(edges)
 
 
-def _resolve(wanted: str, source: str, sources: set[str]) -> str | None:
+def _resolve(imported: str, source: str, sources: set[str]) -> str | None:
     """The imported module: the submodule itself, else the module that holds the name, else None."""
-    for name in (wanted, source):
+    for name in (imported, source):
         while name:
             if name in sources:
                 return name
@@ -204,7 +204,7 @@ def _features(names: list[str], modules: list[Module], least: int, most: float) 
     users = Counter(word for module in modules for word in module.names)
     words = sorted(word for word, count in users.items() if least <= count <= most * len(modules))
     row, column = ({name: i for i, name in enumerate(items)} for items in (names, words))
-    cells = [(row[m.name], column[w], uses) for m in modules for w, uses in m.names.items() if w in column]
-    table = np.array(cells, np.int64).reshape(-1, 3)
+    entries = [(row[m.name], column[w], uses) for m in modules for w, uses in m.names.items() if w in column]
+    table = np.array(entries, np.int64).reshape(-1, 3)
     values = np.log1p(table[:, 2]).astype(np.float32)
     return sp.csr_array((values, (table[:, 0], table[:, 1])), shape=(len(names), len(words))), tuple(words)

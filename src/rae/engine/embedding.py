@@ -32,7 +32,7 @@ from rae.engine.results import Results, open_results
 from rae.engine.shared import SharedInputs
 from rae.engine.stores import MemoryStore, PartStore
 from rae.engine.tasks import Job, Task, perform
-from rae.features.measures import KEPT_BYTES
+from rae.features.measures import CACHED_BYTES
 from rae.graph import Graph
 from rae.graph.folder import open_graph
 from rae.io import embeddings, read_features
@@ -443,7 +443,7 @@ def job_sizes(models: Mapping[str, Model], itemsize: int) -> Sizes:
     """What a layout depends on."""
     graph = _graph(models)
     reads = {id(model.reads): model.reads for model in models.values()}.values()
-    counted = KEPT_BYTES * graph.n_nodes if "place" in models else 0
+    counted = CACHED_BYTES * graph.n_nodes if "place" in models else 0
     levels = [max(level.width, level.columns) for model in models.values() for level in model.levels]
     return Sizes(
         n_nodes=graph.n_nodes,

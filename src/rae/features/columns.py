@@ -112,10 +112,10 @@ def category_of(name: str, columns: Collection[str]) -> str | None:
 
 def is_category(name: str, like: Collection[str]) -> bool:
     """Whether the column of this name was encoded by value in a model with these columns."""
-    return name not in like and any(known.startswith(f"{name}=") for known in like)
+    return name not in like and any(column.startswith(f"{name}=") for column in like)
 
 
-def known_columns(names: Sequence[str], like: Collection[str] | None) -> list[int]:
+def columns_of_model(names: Sequence[str], like: Collection[str] | None) -> list[int]:
     """The positions of the columns that a model knows; others are left out, with a warning, whatever they hold.
 
     Where the model needs a column that is not here, all stay: `with_columns` refuses the table and names the nearest.
@@ -123,9 +123,9 @@ def known_columns(names: Sequence[str], like: Collection[str] | None) -> list[in
     if like is None or any(name not in names and category_of(name, names) is None for name in like):
         return list(range(len(names)))
     model = frozenset(like)
-    known = [i for i, name in enumerate(names) if name in model or is_category(name, model)]
-    say_unknown([name for i, name in enumerate(names) if i not in known])
-    return known
+    positions = [i for i, name in enumerate(names) if name in model or is_category(name, model)]
+    say_unknown([name for i, name in enumerate(names) if i not in positions])
+    return positions
 
 
 def say_unknown(names: Sequence[str]) -> None:

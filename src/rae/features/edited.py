@@ -36,10 +36,10 @@ class EditedFeatures(Features):
             return super().take(index)
         place = np.searchsorted(self.changed, index)
         patched = self.changed[np.minimum(place, len(self.changed) - 1)] == index
-        given = _stacked(self.matrix[index[~patched]], self.patch[place[patched]])
+        rows = _stacked(self.matrix[index[~patched]], self.patch[place[patched]])
         order = np.empty(len(index), np.int64)
         order[np.concatenate([np.flatnonzero(~patched), np.flatnonzero(patched)])] = np.arange(len(index))
-        return self._joined(None, given[order], "the rows asked for")
+        return self._joined(None, rows[order], "the rows asked for")
 
     def rows(self, a: int, b: int) -> Matrix:
         return super().rows(a, b) if self.patch is None else self.take(np.arange(a, b))

@@ -11,7 +11,7 @@ import pyarrow as pa
 from rae.errors import Argument, GraphError
 from rae.features import measures
 from rae.graph import Graph
-from rae.graph.digest import KEPT, graph_digest
+from rae.graph.digest import DIGEST, graph_digest
 from rae.ops.sampling import sample_neighbors
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
@@ -41,11 +41,11 @@ def ego_graph(graph: Graph, nodes: Any, hops: int) -> Graph:
     reach = (hops - np.repeat(np.arange(hops + 1), [len(ring) for ring in rings]))[order]
     rows = rows[order]
     part = replace(graph.subgraph(graph.id_column.take(pa.array(rows))), reach=reach)
-    known = {name: getattr(measures, name)(graph)[rows] for name in CARRIED} | {"estimated": False}
+    counts = {name: getattr(measures, name)(graph)[rows] for name in CARRIED} | {"estimated": False}
     for name in graph.channels:
-        known[f"strengths {name}"] = tuple(values[rows] for values in measures.strengths(graph, name))
+        counts[f"strengths {name}"] = tuple(values[rows] for values in measures.strengths(graph, name))
     graph_digest(graph)
-    part.measures.update(known | {KEPT: graph.measures[KEPT]})
+    part.measures.update(counts | {DIGEST: graph.measures[DIGEST]})
     return part.as_whole() if graph.is_whole else part
 
 

@@ -142,8 +142,8 @@ class Features:
         if self.matrix is None:
             computed: Matrix = structure
             return computed
-        given: Any = self.matrix[a:b] if self.is_dense else csr_rows(self.matrix, a, b)
-        return self._joined(structure, given, f"rows {a:,} to {b - 1:,}")
+        matrix: Any = self.matrix[a:b] if self.is_dense else csr_rows(self.matrix, a, b)
+        return self._joined(structure, matrix, f"rows {a:,} to {b - 1:,}")
 
     def take(self, index: Any) -> Matrix:
         """The rows that an index names, in its order, float32.  (b,) -> (b, width)"""
@@ -176,15 +176,15 @@ class Features:
             self.graph, cap=c.degree_cap, above_cap=c.degree_above_cap, scale=c.degree_scale, seed=c.seed, rows=rows
         )
 
-    def _joined(self, structure: Any, given: Any, where: str) -> Matrix:
+    def _joined(self, structure: Any, matrix: Any, where: str) -> Matrix:
         if not self.is_dense:
-            given = sp.csr_array(given)
+            matrix = sp.csr_array(matrix)
         else:
-            given = np.ascontiguousarray(as_float32(given))
-            if not self.is_checked and not (np.abs(given) <= LARGEST).all():
-                what = "NaN or infinite" if not np.isfinite(given).all() else "larger ones"
+            matrix = np.ascontiguousarray(as_float32(matrix))
+            if not self.is_checked and not (np.abs(matrix) <= LARGEST).all():
+                what = "NaN or infinite" if not np.isfinite(matrix).all() else "larger ones"
                 raise FeatureError(f"features must be finite and at most {LARGEST:g}, got {what} in {where}")
-        joined: Matrix = given if structure is None else concatenate(structure, given)
+        joined: Matrix = matrix if structure is None else concatenate(structure, matrix)
         return joined
 
 

@@ -28,7 +28,7 @@ DRAWS = 64
 SHARE_PATHS = 500_000_000  # that one task looks at, about
 SHARE_ROWS = 1 << 20  # whose cycles one task estimates
 MOST_SHARES = 16  # of counts: each is two numbers of every node
-KEPT_BYTES = 24  # per node, of degrees and counts that are kept with a graph
+CACHED_BYTES = 24  # per node, of degrees and counts that are kept with a graph
 COUNTED = ("triangles", "four_cycles", "core_numbers")  # beside the degrees
 
 log = logging.getLogger("rae")
@@ -58,13 +58,13 @@ def core_numbers(graph: Graph) -> Ints:
 
 def strengths(graph: Graph, channel: str) -> tuple[Ints, Doubles]:
     """How many edges each node has in a channel, and the sum of their weights.  -> (n,), (n,)"""
-    known = graph.measures
+    cache = graph.measures
     name = f"strengths {channel}"
-    if name not in known:
+    if name not in cache:
         counts, sums = structure.strengths(graph.offsets, graph.channel(channel))
         sums.flags.writeable = False
-        known[name] = _small(counts), sums
-    both: tuple[Ints, Doubles] = known[name]
+        cache[name] = _small(counts), sums
+    both: tuple[Ints, Doubles] = cache[name]
     return both
 
 
@@ -78,8 +78,8 @@ def clustering(graph: Graph, triangle_counts: Ints | None = None) -> Doubles:
 
 def is_estimated(graph: Graph) -> bool:
     """Whether counting cycles of this graph costs too much, so that they are estimated."""
-    known = graph.measures.get("estimated")
-    return paths_counted(graph) > MOST_PATHS if known is None else bool(known)
+    cached_value = graph.measures.get("estimated")
+    return paths_counted(graph) > MOST_PATHS if cached_value is None else bool(cached_value)
 
 
 def paths_counted(graph: Graph) -> int:
@@ -134,27 +134,27 @@ def share_shape(graph: Graph, share: int) -> tuple[int, int]:
     return 2, b - a
 
 
-def kept(graph: Graph, name: str, key: bytes, compute: Callable[[], Any]) -> Any:
+def cached(graph: Graph, name: str, key: bytes, compute: Callable[[], Any]) -> Any:
     """What `compute` gives for this graph, kept with it under a name until another key is asked for."""
-    known = graph.measures
-    if name not in known or known[name][0] != key:
-        known[name] = key, compute()
-    return known[name][1]
+    cache = graph.measures
+    if name not in cache or cache[name][0] != key:
+        cache[name] = key, compute()
+    return cache[name][1]
 
 
 def _counted(graph: Graph, name: str) -> Ints:
     """A count per node; all of them are made at the first call for this graph and kept with it.  -> (n,)"""
-    known = graph.measures
-    if name not in known:
+    cache = graph.measures
+    if name not in cache:
         if graph.reach is not None:
             raise GraphError(
                 f"the {name.replace('_', ' ')} of a part of a graph are not those of the graph, and this part does not "
                 "have the latter; cut it by rae.ego_graph, which takes them along, or pass the whole graph"
             )
         counts = _estimates(graph) if is_estimated(graph) else structure.counts_of_nodes(graph.offsets, graph.targets)
-        known |= zip(COUNTED, map(_small, counts), strict=True)
+        cache |= zip(COUNTED, map(_small, counts), strict=True)
         forget(graph.targets)
-    counted: Ints = known[name]
+    counted: Ints = cache[name]
     return counted
 
 

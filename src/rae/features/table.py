@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import scipy.sparse as sp
 
 from rae.errors import Argument, FeatureError
-from rae.features.columns import Encoding, category_of, encode, known_columns, refuse_gaps, say_unknown
+from rae.features.columns import Encoding, category_of, columns_of_model, encode, refuse_gaps, say_unknown
 from rae.features.matrix import Matrix, check_matrix, is_sparse
 from rae.graph import Graph
 from rae.graph.column_names import ID, position, usual
@@ -97,7 +97,7 @@ class FeatureTable:
         if not len(ids):
             raise FeatureError("the table has no rows, expected one per node")
         refuse_doubled(ids, *pairs_advice([names[i] for i in chosen], [table.schema.types[i] for i in chosen]))
-        chosen = [chosen[i] for i in known_columns([names[i] for i in chosen], like)]
+        chosen = [chosen[i] for i in columns_of_model([names[i] for i in chosen], like)]
         columns = [table.column(i) for i in chosen]
         encoded = encode(ids, [names[i] for i in chosen], columns, categories=by_value, like=like)
         return cls(ids, encoded.matrix, encoded.names, encodings=encoded.encodings)
@@ -162,9 +162,9 @@ class FeatureTable:
         is_missing = pc.is_null(positions).to_numpy(zero_copy_only=False)
         matrix: Any = self.matrix[rows]
         if is_missing.any() and is_sparse(matrix):
-            present = np.repeat(~is_missing, np.diff(matrix.indptr))
+            current = np.repeat(~is_missing, np.diff(matrix.indptr))
             ends = np.cumsum(np.where(is_missing, 0, np.diff(matrix.indptr)))
-            parts = (matrix.data[present], matrix.indices[present], np.concatenate([[0], ends]))
+            parts = (matrix.data[current], matrix.indices[current], np.concatenate([[0], ends]))
             matrix = sp.csr_array(parts, shape=matrix.shape)
         elif is_missing.any():
             matrix[is_missing] = 0
@@ -177,20 +177,20 @@ class FeatureTable:
         >>> FeatureTable.from_pairs(pa.array(["ann"]), pa.array([1])).with_names(["buys", "sells"]).names
         ('sells',)
         """
-        known = self.names
-        if known is None or not all(name.isascii() and name.isdigit() for name in known):
-            if known is not None and len(names) != self.width:
+        current = self.names
+        if current is None or not all(name.isascii() and name.isdigit() for name in current):
+            if current is not None and len(names) != self.width:
                 raise FeatureError(
-                    f"the {self.width:,} columns have names already, first {known[0]!r}, and there are {len(names):,} "
-                    "others; leave ", Argument("feature_names"), " out",
+                    f"the {self.width:,} columns have names already, first {current[0]!r}, and there are "
+                    f"{len(names):,} others; leave ", Argument("feature_names"), " out",
                 )  # fmt: skip
             return replace(self, names=tuple(names))
-        if beyond := next((name for name in known if int(name) >= len(names)), None):
+        if beyond := next((name for name in current if int(name) >= len(names)), None):
             raise FeatureError(
                 Argument("feature_names"),
                 f" must have a name for every number, feature {beyond} is beyond its {len(names):,}",
             )
-        return replace(self, names=tuple(names[int(name)] for name in known))
+        return replace(self, names=tuple(names[int(name)] for name in current))
 
     def with_columns(self, names: Sequence[str]) -> FeatureTable:
         """The same rows with exactly these columns, in this order, as a fitted model expects them."""
@@ -210,8 +210,8 @@ class FeatureTable:
             )
         if len(absent) == len(names):
             raise FeatureError(f"none of the model's {len(names):,} features occurs here, first {absent[0]!r}")
-        known = set(names)
-        self._say_unknown([] if self.open_vocabulary else [name for name in self.names if name not in known])
+        expected = set(names)
+        self._say_unknown([] if self.open_vocabulary else [name for name in self.names if name not in expected])
         new = np.full(self.width, -1)
         for j, name in enumerate(names):
             if name in place:
@@ -249,8 +249,8 @@ class FeatureTable:
             moved[:, new[new >= 0]] = self.matrix[:, new >= 0]
             return moved
         coo = sp.coo_array(self.matrix)
-        present = new[coo.col] >= 0
-        return sp.csr_array((coo.data[present], (coo.row[present], new[coo.col[present]])), shape=shape)
+        current = new[coo.col] >= 0
+        return sp.csr_array((coo.data[current], (coo.row[current], new[coo.col[current]])), shape=shape)
 
 
 def refuse_doubled(ids: pa.Array, *advice: str | Argument) -> None:

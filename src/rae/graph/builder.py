@@ -1,11 +1,11 @@
 """The graph builder: batches of edges in, compressed rows out.
 
-    read     edges in batches; their ends are buffered as they are
+    read     edges in batches; their ends are buffered
     number   ids become 0..n-1 in ascending order (`id_numbering`)
     place    stripe after stripe of rows: each row sorted, doubled edges merged (`csr_writer`)
 
-Weights, directions and kinds of the edges go along where they are asked for (`channels`): their buffer is beside that
-of the ends, and a row has a weight in each channel for each of its neighbours.
+Weights, directions and kinds of the edges are read where they are asked for (`channels`), into a buffer of their own,
+and a row has a weight in each channel for each of its neighbours.
 
 The buffer of ends spills to disk where it has a file (`storage.spill_buffer`), and the rows go into memory or into a
 file, so that in memory there are a few numbers per node, the ends that the budget allows, a batch or a stripe per
@@ -39,7 +39,7 @@ class Batch(NamedTuple):
     target: pa.Array
     weight: Any = None
     kind: Any = None
-    outside: int = 0  # rows that were left out on the way, since their time is not asked for
+    outside: int = 0  # rows left out, since their time is outside the window
 
     def where(self, there: Any) -> Batch:
         """The rows that a mask chooses, with their weights, an array, and their kinds, an Arrow column."""
@@ -80,7 +80,7 @@ class _Values:
         return channel_names(self.values.directions, sorted(self.kinds.names))
 
     def finish(self) -> EdgeWeights:
-        """What the writer of rows needs."""
+        """The buffered values, for the writer of rows."""
         ranks = self.kinds.ranks() if self.values.kinds else np.zeros(1, np.float32)
         directions = len(self.values.directions)
         return EdgeWeights(self.buffer, ranks, directions, len(self.names), self.values.keeps_largest)
@@ -103,13 +103,13 @@ def build_rows(
     """
     report = report or (lambda *_: None)
     ends = SpillBuffer() if ends is None else ends
-    kept = _Values(values, SpillBuffer() if weights is None else weights) if values else None
+    value_buffer = _Values(values, SpillBuffer() if weights is None else weights) if values else None
     numbering: Numbering | None = None
     if ids is not None:
         refuse_doubled(ids)
         numbering = GivenNumbering(ends, ids)
     left_out = Counts()
-    for some in _gathered(batches, _batch_size(ids), kept, same=ids is None):
+    for some in _gathered(batches, _batch_size(ids), value_buffer, same=ids is None):
         left_out = replace(
             left_out,
             rows=left_out.rows + some.zeros + some.outside,
@@ -121,14 +121,14 @@ def build_rows(
         numbering = numbering or numbering_for(some.sources[0].type, ends)
         before = numbering.rows
         numbering.add(some.sources, some.targets)
-        if kept is not None:
-            kept.add(some.weights, some.kinds, numbering.rows - before)
+        if value_buffer is not None:
+            value_buffer.add(some.weights, some.kinds, numbering.rows - before)
         report("read", numbering.rows, 0)
     if numbering is None:
         why = "" if not left_out.rows else f": {left_out}"
         raise GraphError("a graph needs at least one node, got no edges and no ids" + why)
     nodes, lookup = numbering.finish(report)
-    rows = _write(ends, numbering.rows, lookup, nodes, sink, report, kept)
+    rows = _write(ends, numbering.rows, lookup, nodes, sink, report, value_buffer)
     counts = replace(rows.counts, rows=rows.counts.rows + left_out.rows, zeros=left_out.zeros, outside=left_out.outside)
     return rows._replace(counts=counts)
 
@@ -148,15 +148,15 @@ def build_numbered(
 
     With `kinds`, all of them in ascending order, `kind` are their numbers.
     """
-    ends, kept, zeros = SpillBuffer(), _Values(values, SpillBuffer()) if values else None, 0
+    ends, value_buffer, zeros = SpillBuffer(), _Values(values, SpillBuffer()) if values else None, 0
     total = len(source)
-    if kept is not None:
-        weights = checked_weights(weight) if kept.values.weighted else None
+    if value_buffer is not None:
+        weights = checked_weights(weight) if value_buffer.values.weighted else None
         codes = None
         if kinds is not None:
-            kept.kinds.names, codes = list(kinds), kind
-        elif kept.values.kinds:
-            codes = kept.kinds.codes(kind)
+            value_buffer.kinds.names, codes = list(kinds), kind
+        elif value_buffer.values.kinds:
+            codes = value_buffer.kinds.codes(kind)
         if weights is not None and not weights.all():
             there = weights != 0
             source, target, weights = source[there], target[there], weights[there]
@@ -164,13 +164,13 @@ def build_numbered(
             zeros = total - len(source)
     for a in range(0, len(source), BATCH):
         ends.append(np.concatenate([source[a : a + BATCH], target[a : a + BATCH]], dtype=np.int64))
-        if kept is not None:
-            kept.add(
+        if value_buffer is not None:
+            value_buffer.add(
                 [] if weights is None else [weights[a : a + BATCH]],
                 [] if codes is None else [codes[a : a + BATCH]],
                 len(ends.part(len(ends) - 1)) // 2,
             )
-    rows = _write(ends, len(source), copy_rows, ids, sink, lambda *_: None, kept)
+    rows = _write(ends, len(source), copy_rows, ids, sink, lambda *_: None, value_buffer)
     return rows._replace(counts=replace(rows.counts, rows=total, zeros=zeros))
 
 
@@ -181,13 +181,13 @@ def _write(
     ids: pa.Array,
     sink: RowSink,
     report: Report,
-    kept: _Values | None = None,
+    value_buffer: _Values | None = None,
 ) -> Rows:
     if len(ids) == 0:
         raise GraphError("a graph needs at least one node, got no edges and no ids")
-    weights = None if kept is None else kept.finish()
+    weights = None if value_buffer is None else value_buffer.finish()
     offsets, counts = write_rows(ends, rows, lookup, len(ids), sink, report, weights)
-    return Rows(offsets, ids, counts, () if kept is None else kept.names)
+    return Rows(offsets, ids, counts, () if value_buffer is None else value_buffer.names)
 
 
 def in_batches(
@@ -237,14 +237,14 @@ class _Gathered(NamedTuple):
     outside: int = 0
 
 
-def _gathered(batches: Iterable[Batch], size: int, kept: _Values | None, same: bool) -> Iterator[_Gathered]:
+def _gathered(batches: Iterable[Batch], size: int, value_buffer: _Values | None, same: bool) -> Iterator[_Gathered]:
     """The batches that are not empty, joined to about `size` rows; rows of weight 0 are left out and counted.
 
     The kind of their ids must be one throughout: of the sources, of the targets, and of both if `same`.
     """
     out, rows, before, kinds = _Gathered([], [], [], []), 0, 0, None
-    for given in batches:
-        batch = given if isinstance(given, Batch) else Batch(*given)
+    for item in batches:
+        batch = item if isinstance(item, Batch) else Batch(*item)
         source, target = batch.source, batch.target
         kinds = kinds or (source.type, source.type if same else target.type)
         if (source.type, target.type) != kinds:
@@ -252,7 +252,7 @@ def _gathered(batches: Iterable[Batch], size: int, kept: _Values | None, same: b
                 f"the ids of all batches must be of one kind, got {source.type} and {target.type} after "
                 f"{kinds[0]} and {kinds[1]}; cast them to one kind first"
             )
-        weights, codes, zeros = _checked_values(batch, kept, before)
+        weights, codes, zeros = _checked_values(batch, value_buffer, before)
         before += len(source)
         if zeros:
             there = weights != 0
@@ -271,11 +271,11 @@ def _gathered(batches: Iterable[Batch], size: int, kept: _Values | None, same: b
         yield out
 
 
-def _checked_values(batch: Batch, kept: _Values | None, before: int) -> tuple[Floats, Floats, int]:
+def _checked_values(batch: Batch, value_buffer: _Values | None, before: int) -> tuple[Floats, Floats, int]:
     """Weights and kinds of a batch, empty where none are kept, and how many weights are 0."""
     none = np.empty(0, np.float32)
-    if kept is None:
+    if value_buffer is None:
         return none, none, 0
-    weights = checked_weights(batch.weight, first_row=before) if kept.values.weighted else none
-    codes = kept.kinds.codes(batch.kind, first_row=before) if kept.values.kinds else none
+    weights = checked_weights(batch.weight, first_row=before) if value_buffer.values.weighted else none
+    codes = value_buffer.kinds.codes(batch.kind, first_row=before) if value_buffer.values.kinds else none
     return weights, codes, len(weights) - int(np.count_nonzero(weights))

@@ -33,7 +33,7 @@ LARGEST = float(np.finfo(np.float32).max)
 
 @dataclass(frozen=True)
 class EdgeValues:
-    """What a graph keeps of its edges beside their ends: weights, directions, kinds, and how doubled edges are merged.
+    """The values of edges that a graph stores: weights, directions, kinds, and how doubled edges are merged.
 
     `doubled` edges "add" their weights, are counted ("count"), or the largest weight stays ("max"); by default weights
     are added, and edges without weights count once.
@@ -57,7 +57,7 @@ class EdgeValues:
 
     @classmethod
     def of(cls, options: EdgeOptions) -> EdgeValues:
-        """What a table that is read so gives."""
+        """The values that a table gives with these options."""
         return cls(options.weight is not None, bool(options.directed), options.kind is not None, options.doubled)
 
     def __bool__(self) -> bool:
@@ -113,7 +113,7 @@ def kinds_of(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def mirrored(name: str) -> str:
-    """The channel that has the same weights as seen from the other end of the edges.
+    """The channel of the same weights, seen from the other end of the edges.
 
     >>> mirrored("out:call"), mirrored("weight")
     ('in:call', 'weight')
@@ -176,7 +176,7 @@ class WeightError(GraphError):
 
 
 def weight_in_words(value: float) -> str:
-    """A weight that cannot be used, as a sentence names it.
+    """An invalid weight, in words.
 
     >>> weight_in_words(float("nan")), weight_in_words(-2.0), weight_in_words(1e39)
     ('a missing one (NaN)', '-2', '1e+39')
@@ -185,7 +185,7 @@ def weight_in_words(value: float) -> str:
 
 
 def other_way(value: float) -> str:
-    """What a negative weight may have been meant for."""
+    """Advice for a negative weight: what it may have been meant for."""
     return ", or give what comes back as an edge the other way round" if value < 0 else ""
 
 
@@ -232,11 +232,11 @@ class KindCodes:
             raise GraphError(
                 Argument("kind"), f" must be there for every edge, got none in row {row:,}; fill or drop it"
             )
-        places = []
+        codes_of_kinds = []
         for name in encoded.dictionary.to_pylist():
             if name not in self.names:
                 self.names.append(name)
-            places.append(self.names.index(name))
+            codes_of_kinds.append(self.names.index(name))
         if "" in self.names:
             raise GraphError(
                 Argument("kind"), " must be a word for every edge, got an empty one; fill or drop those rows"
@@ -247,7 +247,7 @@ class KindCodes:
                 f" must have at most {MOST_KINDS} different values, got {', '.join(map(repr, self.names[:3]))} and "
                 "more; put rare kinds together under one name, or name another column",
             )
-        table = np.array(places, np.float32)
+        table = np.array(codes_of_kinds, np.float32)
         return table[encoded.indices.to_numpy()] if len(encoded) else np.empty(0, np.float32)
 
     def ranks(self) -> Codes:

@@ -73,10 +73,10 @@ def edge_columns(
     return (first, second), guessed
 
 
-def named_columns(names: Sequence[str], ends: tuple[int, int], wanted: Mapping[str, str | None]) -> dict[str, int]:
+def named_columns(names: Sequence[str], ends: tuple[int, int], column_of: Mapping[str, str | None]) -> dict[str, int]:
     """The positions of the columns that are named for something beside the ends: weight, kind, time."""
     out: dict[str, int] = {}
-    for argument, name in wanted.items():
+    for argument, name in column_of.items():
         if name is None:
             continue
         index = position(name, names)

@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Counts:
-    """What was done to the edges on the way in: rows = self_loops + doubled + zeros + outside + edges.
+    """Counts of the rows of an edge table: rows = self_loops + doubled + zeros + outside + edges.
 
     Where a graph keeps directions or kinds, rows of another one are not doubled, though `n_edges` counts their pair
     once: the sum then misses the rows that connect a pair again.
@@ -40,7 +40,7 @@ class Counts:
     self_loops: int = 0
     doubled: int = 0
     zeros: int = 0  # rows whose weight is 0
-    outside: int = 0  # rows whose time is not asked for
+    outside: int = 0  # rows whose time is outside the window
 
     def __str__(self) -> str:
         text = f"{self.rows:,} rows read, {self.doubled:,} doubled merged, {self.self_loops:,} self-loops dropped"
@@ -87,7 +87,7 @@ class MemorySink:
 
     def close(self) -> None:
         for array in (self.targets, *self.channels):
-            array.resize(self._length, refcheck=False)  # gives back what doubled edges would have taken
+            array.resize(self._length, refcheck=False)  # frees the memory reserved for doubled edges
 
 
 class ArrayFile:
@@ -102,7 +102,7 @@ class ArrayFile:
     def append(self, values: Array) -> None:
         """Write the next values."""
         with writing(self._path):
-            self._file.write(values.view(np.uint8).data)  # `tofile` does not say why it fails
+            self._file.write(values.view(np.uint8).data)  # `tofile` hides why it fails
         self._length += len(values)
 
     def close(self) -> None:
@@ -243,7 +243,7 @@ def _to_stripes(
 
 
 class Space:
-    """Buffers that are reused, since fresh memory costs as much as the work that is done in it."""
+    """Buffers that are reused, since fresh memory costs as much as the work done in it."""
 
     def __init__(self, smallest: int = HUGE_PAGES) -> None:
         self._smallest, self._buffers = smallest, dict[str, Array]()
@@ -264,7 +264,7 @@ def _in_order(work: Callable[[S, Space], T], items: Sequence[S]) -> Iterator[T]:
     if len(items) <= 1:
         yield from (work(item, Space(0)) for item in items)
         return
-    free = [Space() for _ in range(threads() + 1)]  # as many as are at work, and one whose result is in use
+    free = [Space() for _ in range(threads() + 1)]  # one per thread, and one whose result is in use
 
     def in_free_space(item: S) -> tuple[T, Space]:
         space = free.pop()

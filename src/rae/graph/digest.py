@@ -1,4 +1,4 @@
-"""What tells a graph from every other one, in a line of text: sums of hashes, so the order of rows does not count."""
+"""The digest of a graph as a line of text: sums of hashes, so that the order of rows does not count."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rae.memory import forget, row_chunks, row_runs
 Hashes = np.ndarray[Any, np.dtype[np.uint64]]
 
 AT_ONCE = 1 << 18  # neighbours, or bytes of ids, that are read at a time
-KEPT = "digest"  # among the measures of a graph; those of an ego graph are of the graph that it was cut from
+DIGEST = "digest"  # its key in `Graph.measures`; an ego graph has that of the graph it was cut from
 
 
 def graph_digest(*graphs: Graph) -> str:
@@ -30,9 +30,9 @@ def graph_digest(*graphs: Graph) -> str:
     ('3-2-', True)
     """
     for graph in graphs:
-        if KEPT not in graph.measures:
-            graph.measures[KEPT] = (*_size(graph), _hash(graph))
-    nodes, edges, total = map(sum, zip(*(graph.measures[KEPT] for graph in graphs), strict=True))
+        if DIGEST not in graph.measures:
+            graph.measures[DIGEST] = (*_size(graph), _hash(graph))
+    nodes, edges, total = map(sum, zip(*(graph.measures[DIGEST] for graph in graphs), strict=True))
     return f"{nodes}-{edges}-{total % (1 << 64):016x}"
 
 
@@ -55,7 +55,7 @@ def rows_digest(*columns: pa.Array) -> str:
 
 
 def _size(graph: Graph) -> tuple[int, int]:
-    nodes, edges, *_ = graph.measures.get(KEPT, (graph.n_nodes, graph.n_edges))
+    nodes, edges, *_ = graph.measures.get(DIGEST, (graph.n_nodes, graph.n_edges))
     return nodes, edges
 
 
@@ -99,14 +99,14 @@ def _hashes_of_bytes(column: pa.Array) -> Hashes:
     offsets = np.frombuffer(where, np.int64)[column.offset : column.offset + len(column) + 1]
     content = np.frombuffer(data or b"", np.uint8)[offsets[0] : offsets[-1]].astype(np.uint64)
     offsets, lengths = offsets - offsets[0], np.diff(offsets)
-    places = np.arange(len(content), dtype=np.uint64) - np.repeat(offsets[:-1], lengths).astype(np.uint64)
-    hashes = _mixed(content + (places << np.uint64(8)))
+    positions = np.arange(len(content), dtype=np.uint64) - np.repeat(offsets[:-1], lengths).astype(np.uint64)
+    hashes = _mixed(content + (positions << np.uint64(8)))
     sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(hashes, dtype=np.uint64)])[offsets]
     return _mixed(np.diff(sums) + lengths.astype(np.uint64))
 
 
 def _mixed(numbers: Hashes) -> Hashes:
-    """Each number as one that looks random (SplitMix64)."""
+    """Each number hashed (SplitMix64)."""
     out = numbers + np.uint64(0x9E3779B97F4A7C15)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         out ^= out >> np.uint64(shift)

@@ -58,7 +58,7 @@ def write_graph(path: str | os.PathLike[str], graph: Graph) -> None:
     if folder.exists() and not folder.is_dir():
         raise FileError(f"cannot write a graph folder to {folder}: it is a file; choose another name")
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / INFO).unlink(missing_ok=True)  # until it is back, the folder is incomplete
+    (folder / INFO).unlink(missing_ok=True)  # without it the folder is incomplete
     write_array(folder / OFFSETS, graph.offsets)
     write_array(folder / TARGETS, graph.targets)
     for file in folder.glob("channel-*.npy"):  # of a graph that was here
@@ -133,7 +133,7 @@ def open_graph(path: str | os.PathLike[str], *, verify: bool = False, checked: b
     copied to this machine first. `checked` skips that, for a caller that has just done it.
     """
     if is_url(path):
-        with scratch_folder() as scratch:  # what is mapped outlives its name
+        with scratch_folder() as scratch:  # mappings outlive the deleted files
             copy = scratch / "graph"
             place(path).download(copy)  # type: ignore[union-attr]
             graph = open_graph(copy, verify=verify, checked=checked)
@@ -214,7 +214,7 @@ def _arrays(folder: Path) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], p
 
 def _ids(folder: Path) -> pa.Array:
     table = pa.ipc.open_file(pa.memory_map(str(folder / IDS))).read_all()
-    table.validate(full=True)  # before anything is done with what may point outside of its buffers
+    table.validate(full=True)  # before use: offsets may point outside of the buffers
     ids = table.column("id")
     return ids.chunk(0) if ids.num_chunks == 1 else ids.combine_chunks()
 

@@ -1,7 +1,7 @@
 """Graph folders built from batches of edges in bounded memory.
 
 The folder is made under a hidden name, which an exclusive lock file protects, and gets its own name when it is
-complete: a build that is killed leaves no folder, and the next one removes what it left.
+complete: a killed build leaves no folder, and the next one removes its hidden files.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from rae.storage.npy import write_array
 from rae.storage.objects import ObjectPath
 from rae.storage.spill_buffer import MemoryBudget, SpillBuffer
 
-ENDS, WEIGHTS = "ends.raw", "weights.raw"  # what the buffers of edges and of their weights spill
+ENDS, WEIGHTS = "ends.raw", "weights.raw"  # the spill files of edges and of their weights
 
 
-Written = tuple[Counts, tuple[str, ...]]  # what was merged and dropped, and the channels
+Written = tuple[Counts, tuple[str, ...]]  # counts of merged and dropped rows, and the channels
 
 
 def build_folder(
@@ -43,9 +43,9 @@ def build_folder(
 ) -> Graph:
     """The graph of the edges that `read` feeds to its argument, opened from the folder that it was written to.
 
-    `read` may start again with other batches: what the last call has written counts. Edges are buffered in memory
+    `read` may start again with other batches: the last call counts. Edges are buffered in memory
     up to `memory` bytes, if that is less than the usual budget. `force` replaces a graph folder that is there. `values`
-    says what is kept of the edges beside their ends.
+    are the values of edges to store.
     """
     report = report or (lambda *_: None)
     budget = MemoryBudget.available(memory).left
@@ -64,7 +64,7 @@ def build_folder(
 def _write(
     batches: Iterable[Batch], folder: Path, order: str, report: Report, budget: int, values: EdgeValues | None
 ) -> Written:
-    """Write the arrays of the folder; what was merged and dropped comes back, and the names of the channels."""
+    """Write the arrays of the folder; returns the counts of merged and dropped rows, and the names of the channels."""
     _clear(folder)
     left = MemoryBudget(budget)
     ends, weights = SpillBuffer(folder / ENDS, left), SpillBuffer(folder / WEIGHTS, left)
@@ -121,7 +121,7 @@ def new_folder(folder: Path) -> Iterator[Path]:
 
 
 def _replaced(folder: Path) -> Path:
-    """Where the graph that a build replaces waits until the new one is in its place."""
+    """The hidden path of the old graph, until the new one is in its place."""
     return folder.with_name(f".{folder.name}.replaced")
 
 
@@ -132,14 +132,14 @@ def _hidden(folder: Path) -> tuple[Path, Path]:
 
 
 def discard_folder(folder: Path) -> None:
-    """Remove a graph folder and what a killed build of it left, unless one is being built now."""
+    """Remove a graph folder and the leftovers of a killed build of it, unless a build is running."""
     discard_build(folder)
     if folder.exists() and not _hidden(folder)[1].exists():
         _remove(folder)
 
 
 def discard_build(folder: Path) -> None:
-    """Remove what a killed build of this graph folder left, its lock file too, unless one is being built now."""
+    """Remove the leftovers of a killed build of this graph folder, its lock file too, unless a build is running."""
     hidden, lock = _hidden(folder)
     if hidden.exists() or lock.exists() or _replaced(folder).exists():
         with exclusive_lock(lock) as ours:
@@ -149,7 +149,7 @@ def discard_build(folder: Path) -> None:
 
 
 def _take_back(folder: Path) -> None:
-    """Put the graph back that a build was about to replace when it was killed, or remove it where that was done."""
+    """Restore the old graph of a build that was killed before it replaced it, else remove the old graph."""
     if _replaced(folder).exists() and not folder.exists():
         _replaced(folder).replace(folder)
     _remove(_replaced(folder))

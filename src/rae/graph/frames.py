@@ -1,7 +1,7 @@
 """Data frames of any library: in through the Arrow C stream interface, out as Arrow, pandas or polars.
 
-A frame is what gives its columns to Arrow (`__arrow_c_stream__`: pandas, polars, PyArrow, DuckDB, ibis, ...), or to
-anybody by the older exchange protocol (`__dataframe__`: Modin). No library is named for that, or imported.
+A frame exports its columns to Arrow (`__arrow_c_stream__`: pandas, polars, PyArrow, DuckDB, ibis, ...), or by the older
+exchange protocol (`__dataframe__`: Modin). No library is imported for that.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ FEW, MANY = 1024, 4096  # ids that are looked up one by one, in graphs of more n
 
 
 class Arcs(NamedTuple):
-    """Edges as a graph keeps them: each direction and kind once, an undirected edge once, with source < target."""
+    """Edges of a graph: each direction and kind once, an undirected edge once, with source < target."""
 
     source: Ints  # rows
     target: Ints
@@ -77,8 +77,8 @@ class Graph:
     channels: Mapping[str, Floats] = field(default_factory=dict)  # (2 m,) float32 each
     weighted: bool = False  # whether the weights in the channels are more than 1 for "there is an edge"
     doubled: str | None = None  # how doubled edges were merged where weights were not added: "count" or "max"
-    reach: Ints | None = None  # (n,) of a part of a graph: how many edges around each row nothing is missing
-    is_whole: bool = field(default=False, init=False)  # known to miss nothing but what `reach` says; see `as_whole`
+    reach: Ints | None = None  # (n,) of an ego graph: within so many edges of a row nothing is missing
+    is_whole: bool = field(default=False, init=False)  # complete, but for what `reach` says; see `as_whole`
 
     def __post_init__(self) -> None:
         """Refuse arrays that do not make a graph: the hot loops do not check what they read."""
@@ -106,7 +106,7 @@ class Graph:
         object.__setattr__(self, "channels", MappingProxyType(dict(self.channels)))
 
     def __getstate__(self) -> dict[str, Any]:
-        """What a copy in another process is made of."""
+        """The fields to pickle."""
         return {**self.__dict__, "channels": dict(self.channels)}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
@@ -135,7 +135,7 @@ class Graph:
 
     @property
     def arrays(self) -> tuple[np.ndarray[Any, Any], ...]:
-        """All that the rows are made of: offsets, targets and the channels."""
+        """The arrays of the rows: offsets, targets and channels."""
         return (self.offsets, self.targets, *self.channels.values())
 
     def as_whole(self) -> Graph:
@@ -162,7 +162,7 @@ class Graph:
 
     @property
     def resident_bytes(self) -> int:
-        """Memory that the graph takes whatever is asked of it: what is not mapped."""
+        """Bytes of the arrays that are in memory and not mapped."""
         return sum(int(array.nbytes) for array in self.arrays if mapped(array) is None) + int(self.id_column.nbytes)
 
     @cached_property
@@ -172,7 +172,7 @@ class Graph:
 
     @cached_property
     def measures(self) -> dict[str, Any]:
-        """What `rae.features.measures` has counted of this graph, kept with it by name."""
+        """The cache of `rae.features.measures`, by name."""
         return {}
 
     @property
@@ -189,21 +189,21 @@ class Graph:
 
     def rows(self, ids: Any) -> Ints:
         """The rows of these ids, in their order; an unknown id is refused."""
-        wanted = id_array(ids)
-        rows = self.find(wanted)
+        column = id_array(ids)
+        rows = self.find(column)
         if len(rows) and int(rows.min()) < 0:
-            missing = wanted.filter(pa.array(rows < 0))
+            missing = column.filter(pa.array(rows < 0))
             raise GraphError(
-                f"{len(missing):,} of {len(wanted):,} ids are not in the graph, first {shown(missing)}; "
+                f"{len(missing):,} of {len(column):,} ids are not in the graph, first {shown(missing)}; "
                 f"ids here are {self.id_column.type}"
             )
         return rows
 
-    def find(self, wanted: pa.Array) -> Ints:
+    def find(self, ids: pa.Array) -> Ints:
         """The rows of these ids, -1 for an unknown one."""
-        few = len(wanted) <= FEW and self.n_nodes > MANY
-        rows = find_sorted(wanted, self.id_column, self._order_of_ids) if few else None
-        return positions_in(wanted, self.id_column) if rows is None else rows
+        few = len(ids) <= FEW and self.n_nodes > MANY
+        rows = find_sorted(ids, self.id_column, self._order_of_ids) if few else None
+        return positions_in(ids, self.id_column) if rows is None else rows
 
     @cached_property
     def _order_of_ids(self) -> Ints | None:
@@ -259,7 +259,7 @@ class Graph:
 
     @property
     def values(self) -> EdgeValues:
-        """What the graph keeps of its edges beside their ends; each is there once, so nothing is merged."""
+        """The values that the graph stores of its edges; each edge is there once, so nothing is merged."""
         add = "add" if self.weighted else None
         return EdgeValues(self.weighted, self.directed, bool(self.kinds), add if self.channels else None)
 
@@ -396,7 +396,7 @@ class Graph:
         )
 
     def _values_in_words(self) -> list[str]:
-        """What the edges have beside their ends."""
+        """The values of the edges, in words."""
         kinds = ", ".join(self.kinds)
         words = ((self.directed, "directed"), (self.weighted, "weighted"), (kinds, f"kinds: {kinds}"))
         return [text for there, text in words if there]
@@ -523,10 +523,10 @@ class Graph:
 
     def with_nodes(self, ids: Any) -> Graph:
         """The same graph and, after its nodes, those of `ids` it did not have, as isolated nodes."""
-        given = cast_to_kind(column := id_array(ids), self.id_column.type)
-        if given is None:
+        cast = cast_to_kind(column := id_array(ids), self.id_column.type)
+        if cast is None:
             raise GraphError(f"the new ids are {column.type}, the graph's are {self.id_column.type}; {ONE_KIND}")
-        new = distinct(given.filter(pc.is_null(index_in(given, self.id_column))))
+        new = distinct(cast.filter(pc.is_null(index_in(cast, self.id_column))))
         if len(new) == 0:
             return self
         offsets = np.concatenate([self.offsets, np.full(len(new), self.offsets[-1])])
@@ -570,8 +570,8 @@ class Graph:
         weight: Any = None,
         kind: Any = None,
     ) -> Graph:
-        given = (checked_weights(weight) if weight is not None else None, kind if kind is None else kind_column(kind))
-        return cls.from_batches(in_batches(source, target, ids, weight=given[0], kind=given[1]), ids, values)
+        checked = (checked_weights(weight) if weight is not None else None, kind if kind is None else kind_column(kind))
+        return cls.from_batches(in_batches(source, target, ids, weight=checked[0], kind=checked[1]), ids, values)
 
     @classmethod
     def from_batches(

@@ -133,10 +133,10 @@ class TextNumbering(Numbering):
             return
         batches = pa.chunked_array(self.recent).dictionary_encode().chunks
         words = batches[0].dictionary  # of them all
-        known = pc.index_in(words, value_set=self.words)
-        fresh = words.filter(pc.is_null(known))
+        matches = pc.index_in(words, value_set=self.words)
+        fresh = words.filter(pc.is_null(matches))
         refuse_too_many(len(self.words) + len(fresh))
-        positions = known.fill_null(-1).to_numpy(zero_copy_only=False).copy()
+        positions = matches.fill_null(-1).to_numpy(zero_copy_only=False).copy()
         positions[positions < 0] = np.arange(len(self.words), len(self.words) + len(fresh))
         self.words = pa.concat_arrays([self.words, fresh])
         for i, batch in enumerate(batches, len(self.ends) - len(batches)):
@@ -216,7 +216,7 @@ def copy_rows(ends: Array, out: Array) -> None:
 
 
 def _larger_table(keys: Array, most: int) -> tuple[Array, Array]:
-    """A hash table with room for `most` ids, and its keys, those of before at their positions."""
+    """A hash table with room for `most` ids, and its keys, the present ones at their positions."""
     size = 1 << (2 * most - 1).bit_length()
     table, larger = np.full(size, -1, index_type(most)), np.empty(size // 2, np.int64)
     build.number_ids(keys, table, larger, 0, np.empty(len(keys), np.int64))
@@ -227,7 +227,7 @@ def _by_rank(order: Array) -> Lookup:
     """The lookup from numbers by first appearance to those in ascending order."""
     rank = np.empty(len(order), index_type(len(order)))
     rank[order] = np.arange(len(order), dtype=rank.dtype)
-    return lambda ends, out: np.take(rank, ends, out=out, mode="clip")  # "raise" would copy
+    return lambda ends, out: np.take(rank, ends, out=out, mode="clip")  # mode "raise" would copy
 
 
 def index_type(n: int) -> type[np.signedinteger[Any]]:

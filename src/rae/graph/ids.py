@@ -60,8 +60,8 @@ def index_in(column: pa.Array, values: pa.Array) -> pa.Array:
 
 def positions_in(column: pa.Array, values: pa.Array) -> Ints:
     """What `index_in` gives, as int64, with -1 for an id that is not there.  (m,), (n,) -> (m,)"""
-    found: Ints = index_in(column, values).fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
-    return found
+    positions: Ints = index_in(column, values).fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+    return positions
 
 
 def sorting_order(column: pa.Array) -> Ints | None:
@@ -70,20 +70,20 @@ def sorting_order(column: pa.Array) -> Ints | None:
     return None if (order[1:] > order[:-1]).all() else order
 
 
-def find_sorted(wanted: pa.Array, column: pa.Array, order: Any) -> Ints | None:
+def find_sorted(ids: pa.Array, column: pa.Array, order: Any) -> Ints | None:
     """`positions_in` for few ids by binary search, without a look at all ids; None for kinds that Arrow must compare.
 
     >>> column = pa.array(["b", "a"])
     >>> find_sorted(pa.array(["a", "x"]), column, sorting_order(column)).tolist()
     [1, -1]
     """
-    integers = pa.types.is_integer(wanted.type) and pa.types.is_integer(column.type)
-    if not integers and not (is_text(wanted.type) and is_text(column.type)):
+    integers = pa.types.is_integer(ids.type) and pa.types.is_integer(column.type)
+    if not integers and not (is_text(ids.type) and is_text(column.type)):
         return None
     if integers and len(column):
-        return _find_integers(wanted, column, order)
+        return _find_integers(ids, column, order)
     out = []
-    for value in wanted.to_pylist():
+    for value in ids.to_pylist():
         low, high = 0, len(column)
         while low < high:
             middle = (low + high) // 2
@@ -96,11 +96,11 @@ def find_sorted(wanted: pa.Array, column: pa.Array, order: Any) -> Ints | None:
     return np.array(out, np.int64)
 
 
-def _find_integers(wanted: pa.Array, column: pa.Array, order: Any) -> Ints:
-    kinds = {wanted.type, column.type}
+def _find_integers(ids: pa.Array, column: pa.Array, order: Any) -> Ints:
+    kinds = {ids.type, column.type}
     if pa.uint64() in kinds and len(kinds) > 1:  # NumPy would compare them as floats
-        return positions_in(wanted, column)
-    values, numbers = column.to_numpy(), wanted.to_numpy()
+        return positions_in(ids, column)
+    values, numbers = column.to_numpy(), ids.to_numpy()
     place = np.minimum(np.searchsorted(values, numbers, sorter=order), len(values) - 1)
     rows = place if order is None else order[place]
     return np.where(values[rows] == numbers, rows, -1)

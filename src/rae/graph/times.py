@@ -42,12 +42,14 @@ class TimeWindow:
     def of(cls, options: EdgeOptions) -> TimeWindow | None:
         """The window, None where no time is asked about; a bound without a column is refused, and the reverse."""
         column, bounds = options.time, {"since": options.since, "until": options.until}
-        given = next((name for name, bound in bounds.items() if bound is not None), None)
+        bound_name = next((name for name, bound in bounds.items() if bound is not None), None)
         if column is None:
-            if given is None:
+            if bound_name is None:
                 return None
-            raise ConfigError(Argument(given), " needs ", Argument("time", ...), ", the column that holds the times")
-        if given is None:
+            raise ConfigError(
+                Argument(bound_name), " needs ", Argument("time", ...), ", the column that holds the times"
+            )
+        if bound_name is None:
             raise ConfigError(
                 *(Argument("time", column), " is the column of the times that count; pass "),
                 *(Argument("since", ...), " or ", Argument("until", ...), " as well, or leave it out"),

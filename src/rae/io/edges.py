@@ -1,4 +1,4 @@
-"""Edges from a file: two columns of ids make a graph; weights, kinds and times are read where they are asked for."""
+"""Edges from a file: two columns of ids make a graph; weights, kinds and times are read where they are named."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class EdgeFile:
 
     @property
     def suggestion(self) -> Sentence | None:
-        """Which options the other columns of the table could be read with, where their names speak for themselves."""
+        """The options by which the other columns of the table could be read, where their names are clear."""
         suggested = suggested_columns(self.table.names, self.ends)
         columns = {what: name for what, name in suggested.items() if what != "directed" and what not in self.others}
         if not columns or self.values:  # the user knows the other columns
@@ -114,7 +114,7 @@ class EdgeFile:
         return graph
 
     def feed(self, build: Callable[[Iterable[Batch]], T], *, ids: pa.Array | None = None, as_text: bool = False) -> T:
-        """What `build` makes of its edges, which are read in batches.
+        """The folder that `build` writes from its edges, which are read in batches.
 
         The batches of a text file are whole numbers if all of its ids are, else text: `build` starts again when one is
         not. A file with an error, or with ids of several kinds, is read at once, for the error to name its row.
@@ -176,7 +176,7 @@ class EdgeFile:
         return batch if batch.weight is None or batch.weight.all() else batch.where(batch.weight != 0)
 
     def _batch(self, source: pa.Array, target: pa.Array, others: list[Any], before: int) -> Batch:
-        """The rows that count, with checked weights; `before` are those of the table before these."""
+        """The rows within the time window, with checked weights; `before` is the number of rows before them."""
         columns = dict(zip(self.others, others, strict=True))
         inside = None
         if self.window is not None:
@@ -259,7 +259,7 @@ def read_edges(path: str | os.PathLike[str], *, ids: Any = None, as_text: bool =
     size, text stays text; with `as_text` whole numbers are text too. A graph folder is opened as it is.
 
     `options` are `source`, `target` and `header`, `weight`, `directed`, `kind`, `doubled`, `time`, `since` and `until`:
-    the columns by name, and what becomes of them (see `rae.reading.EdgeOptions`).
+    the columns by name, and how they are read (see `rae.reading.EdgeOptions`).
     """
     check_path(path, "rae.Graph.from_dataframe")
     reading = EdgeOptions.of(options)

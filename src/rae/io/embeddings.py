@@ -236,7 +236,7 @@ def _read_arrow(path: str | os.PathLike[str], table: ArrowTable) -> tuple[pa.Arr
 
 @dataclass(frozen=True)
 class EmbeddingsFile:
-    """A file of embeddings, with what a Run says of its vectors."""
+    """A file of embeddings, with the properties that a Run has of its vectors."""
 
     path: Path
 

@@ -16,7 +16,7 @@ import scipy.sparse as sp
 
 from rae.errors import Argument, FeatureError, FileError, GraphError, one_line
 from rae.features import FeatureTable, Matrix, check_matrix
-from rae.features.columns import MAX_VALUES, encode, is_category, known_columns, refuse_crowds, refuse_gaps
+from rae.features.columns import MAX_VALUES, columns_of_model, encode, is_category, refuse_crowds, refuse_gaps
 from rae.features.table import column_number, pairs_advice, refuse_doubled
 from rae.graph.column_names import ID, usual
 from rae.graph.frames import float_column
@@ -58,7 +58,7 @@ def read_features(
     1 and 0, dates as years since 2000, text as one 0/1 column per value, called `column=value`, an empty
     cell being a value too; or one column of equally long lists of numbers. `categories` are columns of
     numbers (codes, kinds) to encode by value as text is. `like` are the columns of a fitted model,
-    `model.feature_names`: today's columns are then encoded as they were for the fit.
+    `model.feature_names`, by which the columns are then encoded.
 
     Long: `feature` names the column of words or items, `value` that of their numbers (by default 1 each;
     the same pair twice adds up), which makes a sparse matrix with the sorted words as names.
@@ -97,7 +97,7 @@ def read_features(
                 Argument("columns", ...),
             )
         chosen = _chosen(table, key, columns, drop or ())
-        chosen = [chosen[i] for i in known_columns([table.names[i] for i in chosen], like)]
+        chosen = [chosen[i] for i in columns_of_model([table.names[i] for i in chosen], like)]
         by_value = {table.names[column_number(name, table.names)] for name in categories or ()}
         return _read_wide(table, key, chosen, by_value, like, as_text)
 

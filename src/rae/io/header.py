@@ -102,9 +102,9 @@ def _all_numbers(cells: Sequence[str]) -> bool:
 
 def _ends(first: Row) -> list[int]:
     """The columns with usual names of an edge's ends, [] if there are not both."""
-    known = [end_name(cell) for cell in first]
-    sources = [i for i, name in enumerate(known) if name in SOURCE | OPENING]
-    targets = [i for i, name in enumerate(known) if name in TARGET | CLOSING]
+    end_names = [end_name(cell) for cell in first]
+    sources = [i for i, name in enumerate(end_names) if name in SOURCE | OPENING]
+    targets = [i for i, name in enumerate(end_names) if name in TARGET | CLOSING]
     return sources + targets if sources and targets else []
 
 

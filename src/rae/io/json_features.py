@@ -24,7 +24,7 @@ def read_json(file: File, *, as_text: bool = False) -> FeatureTable:
     if not isinstance(content, dict) or not content:
         raise FeatureError(f"{file.path}: expected {EXAMPLE}, got {_kind(content)}")
     lists = list(content.values())
-    odd = next((id for id, given in content.items() if not isinstance(given, (list, dict))), None)
+    odd = next((id for id, entry in content.items() if not isinstance(entry, (list, dict))), None)
     if odd is not None:
         raise FeatureError(f"{file.path}: expected {EXAMPLE}, got {_kind(content[odd])} for {odd!r}")
     keys = pa.array(content.keys(), pa.string())
@@ -32,7 +32,7 @@ def read_json(file: File, *, as_text: bool = False) -> FeatureTable:
     lengths = np.fromiter(map(len, lists), np.int64, len(lists))
     repeated = ids.take(pa.array(np.repeat(np.arange(len(ids)), lengths)))
     words = _words(file, list(chain.from_iterable(lists)))
-    values = [v for given in lists for v in (given.values() if isinstance(given, dict) else [1] * len(given))]
+    values = [v for entry in lists for v in (entry.values() if isinstance(entry, dict) else [1] * len(entry))]
     if odd := [v for v in values if type(v) not in (int, float)]:
         raise FeatureError(f"{file.path}: the value of a feature must be a number, got {odd[0]!r:.40}")
     if not len(words):
@@ -51,7 +51,7 @@ def _words(file: File, words: list[Any]) -> pa.Array:
 
 
 def load_json(file: File) -> Any:
-    """What a JSON file says; one that is no JSON, or names a key twice, is refused in one sentence."""
+    """The content of a JSON file; invalid JSON, or a key named twice, is refused."""
     with file_errors(file.path), file.open() as stream:
         text = stream.read()
     try:

@@ -58,10 +58,10 @@ def read_node_columns(
     return {name: values.take(rows) for name, values in by_name.items()}
 
 
-Found = tuple[pa.Array, dict[str, pa.Array]]  # the ids of a table, and the columns by name
+TableColumns = tuple[pa.Array, dict[str, pa.Array]]  # the ids of a table, and the columns by name
 
 
-def _of_file(path: Any, columns: Sequence[str], id_column: str | None, what: str) -> Found:
+def _of_file(path: Any, columns: Sequence[str], id_column: str | None, what: str) -> TableColumns:
     # A column that is named by a word implies a header.
     table = open_table(path, True if any(not c.isdigit() for c in (*columns, id_column or "0")) else None)
     key = _column_number(path, table.names, id_column) if id_column is not None else (usual(table.names, ID) or 0)
@@ -71,7 +71,7 @@ def _of_file(path: Any, columns: Sequence[str], id_column: str | None, what: str
     return keys, {table.names[i]: _values(table, i) for i in chosen}
 
 
-def _of_frame(df: Any, columns: Sequence[str], id_column: str | None, what: str) -> Found:
+def _of_frame(df: Any, columns: Sequence[str], id_column: str | None, what: str) -> TableColumns:
     table, index = as_table(df), own_index(df)
     names, where = table.column_names, f"the {what}s"
     key = usual(names, ID) if id_column is None else _column_number(where, names, id_column)

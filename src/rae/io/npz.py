@@ -24,7 +24,7 @@ LEAST_MAPPED = 1 << 16  # bytes; a smaller array is read
 CHUNK = 1 << 20  # bytes read at a time to verify a checksum
 LOCAL_HEADER = 30  # bytes before each member; the last four are the lengths of its name and extra field
 
-# What reading a damaged zip raises: its folder, the packed bytes of a member, or the array in one.
+# The errors of a damaged zip: its folder, the packed bytes of a member, or the array in one.
 DAMAGED = (
     *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, OSError, KeyError),
     *(ValueError, NotImplementedError, RuntimeError, OverflowError, MemoryError),

@@ -37,7 +37,7 @@ class ArrowTable:
 
     def read(self, positions: Sequence[int], *, as_dictionaries: bool = False) -> list[pa.ChunkedArray]:
         """The columns at these positions, as they are stored, or text in Parquet as dictionaries."""
-        wanted = self._wanted(positions)
+        names = self._column_names(positions)
         texts = [self.names[i] for i in positions if as_dictionaries and is_text(self.schema.types[i])]
         tables = []
         for file in self.files:
@@ -45,27 +45,27 @@ class ArrowTable:
                 source = pa.BufferReader(stream.read()) if file.compression else stream
                 if file.kind == "parquet":
                     stored = pq.ParquetFile(source, read_dictionary=texts)
-                    table = stored.read(columns=wanted)
+                    table = stored.read(columns=names)
                     _check_rows(table.num_rows, stored)
                 else:
-                    table = pa.ipc.open_file(source).read_all().select(wanted)
+                    table = pa.ipc.open_file(source).read_all().select(names)
                 table.validate(full=True)  # a hostile file may point outside its own buffers
             tables.append(table)
         with file_errors(self.files[0].path):
             whole = pa.concat_tables(tables, promote_options="permissive")
-        return [whole.column(name) for name in wanted]
+        return [whole.column(name) for name in names]
 
     def batches(self, positions: Sequence[int]) -> Iterator[list[pa.Array]]:
         """The columns at these positions, at most `BATCH` rows at a time."""
-        wanted = self._wanted(positions)
+        names = self._column_names(positions)
         for file in self.files:
             with file_errors(file.path), file.open() as stream:
                 source = pa.BufferReader(stream.read()) if file.compression else stream
-                for batch in _record_batches(source, file.kind, wanted):
+                for batch in _record_batches(source, file.kind, names):
                     batch.validate(full=True)
-                    yield [batch.column(name) for name in wanted]
+                    yield [batch.column(name) for name in names]
 
-    def _wanted(self, positions: Sequence[int]) -> list[str]:
+    def _column_names(self, positions: Sequence[int]) -> list[str]:
         """The names of these columns; one that two columns have is refused."""
         names = [self.names[i] for i in positions]
         if double := next((name for name in names if self.names.count(name) > 1), None):
@@ -186,17 +186,17 @@ def expected_rows(table: Table) -> int | None:
         return int(lines * raw.size() // max(1, raw.tell()))
 
 
-def _record_batches(source: Any, kind: str, wanted: list[str]) -> Iterator[pa.RecordBatch]:
+def _record_batches(source: Any, kind: str, names: list[str]) -> Iterator[pa.RecordBatch]:
     if kind == "parquet":
         parquet, n = pq.ParquetFile(source, pre_buffer=False), 0  # a pre-buffered file stays in memory to its end
-        for batch in parquet.iter_batches(BATCH, columns=wanted):
+        for batch in parquet.iter_batches(BATCH, columns=names):
             n += batch.num_rows
             yield batch
         _check_rows(n, parquet)
         return
     stored = pa.ipc.open_file(source)
     for i in range(stored.num_record_batches):
-        yield stored.get_batch(i).select(wanted)
+        yield stored.get_batch(i).select(names)
 
 
 def _check_rows(n: int, parquet: Any) -> None:

@@ -164,11 +164,11 @@ def measured(graph: Graph, fitted: Structure, config: ExactConfig) -> tuple[Floa
         if not config.relative:
             unit, scales = (fitted.mean, fitted.deviation), fitted.scales
             known_by = edges + _bytes(unit if scales is None else (*unit, scales))
-            return measures.kept(graph, "own", known_by, lambda: in_units(measure(graph, scales), unit)), fitted
-        unit = measures.kept(graph, "units", edges, lambda: units(measure(graph)))
-        own: Floats = measures.kept(graph, "own", edges + _bytes(unit), lambda: in_units(measure(graph), unit))
+            return measures.cached(graph, "own", known_by, lambda: in_units(measure(graph, scales), unit)), fitted
+        unit = measures.cached(graph, "units", edges, lambda: units(measure(graph)))
+        own: Floats = measures.cached(graph, "own", edges + _bytes(unit), lambda: in_units(measure(graph), unit))
         rows = sample_rows(graph.n_nodes, SAMPLE, config.seed)
-        center = measures.kept(
+        center = measures.cached(
             graph, "center", _read_by(graph, config), lambda: statistics(graph, own, config, rows).mean(0)
         )
     return own, replace(fitted, center=center)
@@ -176,15 +176,15 @@ def measured(graph: Graph, fitted: Structure, config: ExactConfig) -> tuple[Floa
 
 def keep_units(graph: Graph, config: ExactConfig, unit: Unit, center: Tensor) -> None:
     """Keep with a graph its units and its center, for `measured`."""
-    measures.kept(graph, "units", _edges_read(graph), lambda: unit)
-    measures.kept(graph, "center", _read_by(graph, config), lambda: center)
+    measures.cached(graph, "units", _edges_read(graph), lambda: unit)
+    measures.cached(graph, "center", _read_by(graph, config), lambda: center)
 
 
 def keep_own(graph: Graph, config: ExactConfig, unit: Unit, unit_of_weights: Tensor | None, own: Floats) -> None:
     """Keep with a graph its measures in units, for `measured` with these settings."""
     absolute = not config.relative and unit_of_weights is not None
     known_by = _bytes((*unit, unit_of_weights) if absolute else unit)  # type: ignore[arg-type]
-    measures.kept(graph, "own", _edges_read(graph) + known_by, lambda: own)
+    measures.cached(graph, "own", _edges_read(graph) + known_by, lambda: own)
 
 
 def _edges_read(graph: Graph) -> bytes:
@@ -417,7 +417,7 @@ def fit_bytes(graph: Graph, config: ExactConfig, *, views_in_memory: bool = True
     drawn = round(config.noise * len(graph.targets))  # entries that are added to the rows of a view
     entries = len(graph.targets) * (itemsize + 4 * len(graph.channels)) if views_in_memory else 0
     view = 16 * n + entries + itemsize * drawn
-    return max(measures.KEPT_BYTES * n + view + measuring_bytes(graph, config), DRAWING_BYTES * drawn)
+    return max(measures.CACHED_BYTES * n + view + measuring_bytes(graph, config), DRAWING_BYTES * drawn)
 
 
 def measuring_bytes(graph: Graph, config: ExactConfig) -> int:
@@ -426,7 +426,7 @@ def measuring_bytes(graph: Graph, config: ExactConfig) -> int:
     measured, width = n_measures(channels, weighted), n_averaged(channels, weighted)
     averaging = (12 * measured + 12 * width + 16 * len(channels)) * n + CHUNK_BYTES
     sampled = 8 * 5 * n_statistics(config, channels, weighted) * min(n, SAMPLE)
-    return measures.KEPT_BYTES * n + sampled + max(counting_bytes(graph), averaging)
+    return measures.CACHED_BYTES * n + sampled + max(counting_bytes(graph), averaging)
 
 
 def counting_bytes(graph: Graph) -> int:

@@ -45,10 +45,10 @@ class Card:
     summary: str = ""
 
     @classmethod
-    def of(cls, record: Mapping[str, Any]) -> Card:
+    def of(cls, data: Mapping[str, Any]) -> Card:
         """The card that `as_dict` wrote."""
-        known = {part.name: record[part.name] for part in fields(cls) if part.name in record}
-        values: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in known.items()}
+        values_by_field = {part.name: data[part.name] for part in fields(cls) if part.name in data}
+        values: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in values_by_field.items()}
         return cls(**values)
 
     def __str__(self) -> str:

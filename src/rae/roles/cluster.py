@@ -24,7 +24,7 @@ from rae.engine.ray_executor import connected
 from rae.io.embeddings import GroupsOfRows, groups_of_rows
 from rae.roles.model import SAMPLE_ROWS, Assignment, Parameters, Roles
 from rae.roles.storage import load_parameters, save_parameters
-from rae.roles.vectors import CHUNK_ROWS, Floats, Ints, check_vectors, drawn_places
+from rae.roles.vectors import CHUNK_ROWS, Floats, Ints, check_vectors, sampled_positions
 from rae.storage.objects import on_disk, place, to_store
 from rae.storage.parts import Parts
 from rae.version import versions_of
@@ -70,8 +70,8 @@ class RolesDescription:
 
     def _rows(self, z: Floats) -> list[Array]:
         parts = Parts(place(self.parts), self.fingerprint)
-        wanted = parts.read("wanted", (parts.size("wanted") // 4,), np.uint32)
-        rows, counts = np.unique(as_bytes(z[np.isin(first_numbers(z), wanted)]), return_counts=True)
+        numbers = parts.read("wanted", (parts.size("wanted") // 4,), np.uint32)
+        rows, counts = np.unique(as_bytes(z[np.isin(first_numbers(z), numbers)]), return_counts=True)
         return [counts, rows]
 
     def _assign(self, z: Floats) -> list[Array]:
@@ -119,11 +119,11 @@ class VectorsByParts:
 
     def sample(self, size: int, seed: int) -> Floats:
         """What `sample_rows` gives of all vectors.  -> (m, d)"""
-        drawn = drawn_places(self.n_rows, size, seed)
+        drawn = sampled_positions(self.n_rows, size, seed)
         keys, counts = _added_up(self._read(task) for task in self._run("keys"))
         before = np.concatenate([[0], np.cumsum(counts)])  # vectors whose first number is smaller
-        wanted = np.unique(np.searchsorted(before, drawn, side="right") - 1)
-        self.parts.write("wanted", [keys[wanted]])
+        chosen = np.unique(np.searchsorted(before, drawn, side="right") - 1)
+        self.parts.write("wanted", [keys[chosen]])
         rows, counts = _added_up(self._read(task) for task in self._run("rows"))
         width = rows.dtype.itemsize // 4
         vectors = rows.view(np.float32).reshape(-1, width)

@@ -15,7 +15,7 @@ from rae.blocks import Block, Weights, parse_weights, weighted
 from rae.errors import ConfigError, FeatureError, NotFittedError, RunError
 from rae.graph.frames import to_pandas
 from rae.memory import row_chunks
-from rae.roles.number import Choice, check_given, choose_number, find_positions, fit_kmeans
+from rae.roles.number import Choice, check_k, choose_number, find_positions, fit_kmeans
 from rae.roles.vectors import (
     CHUNK_ROWS,
     Doubles,
@@ -181,7 +181,7 @@ class Roles:
         if self.k == "auto":
             choice = choose_number(x, positions, projection.leading, self.max_k, self.seed)
         else:
-            choice = check_given(int(self.k), positions)
+            choice = check_k(int(self.k), positions)
         if choice.k == len(positions):
             centers = positions.points
         else:
@@ -232,8 +232,8 @@ class Roles:
 
         assignment = self.assignment if z is None else self.assign(z)
         n = len(assignment.labels)
-        known = ids if ids is not None else self._ids if z is None else split_ids(z)[0]
-        return assignment_table(pa.array(np.arange(n)) if known is None else checked_ids(known, n), assignment)
+        node_ids = ids if ids is not None else self._ids if z is None else split_ids(z)[0]
+        return assignment_table(pa.array(np.arange(n)) if node_ids is None else checked_ids(node_ids, n), assignment)
 
     def to_pandas(self, z: Any = None, *, ids: Any = None) -> Any:
         """The role of every node as a pandas frame, with the ids as its index: role, confidence, membership0, ...

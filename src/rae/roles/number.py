@@ -90,7 +90,7 @@ def choose_number(x: Doubles, positions: Positions, leading: int, max_k: int, se
     return Choice(best, "prediction strength", curve)
 
 
-def check_given(k: int, positions: Positions) -> Choice:
+def check_k(k: int, positions: Positions) -> Choice:
     """The number that the caller gives, which may not exceed the number of positions."""
     if k > len(positions):
         raise ConfigError(f"k must be at most the number of different vectors ({len(positions):,}), got {k:,}")

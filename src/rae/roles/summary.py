@@ -88,7 +88,9 @@ def _separate(
     """Add to these roles' name the range in which they overlap least, until no two are equal or no range helps."""
     used = named[same[0]][1]
     measure = min(
-        (m for m in TOLD if m not in used), key=lambda m: _overlap([structure[r][m] for r in same]), default=""
+        (m for m in NAMING_MEASURES if m not in used),
+        key=lambda m: _overlap([structure[r][m] for r in same]),
+        default="",
     )
     spans = {role: _span(structure[role][measure]) for role in same} if measure else {}
     if len(set(spans.values())) < 2:
@@ -219,7 +221,7 @@ def _telling_facts(profile: Profile, used: frozenset[str]) -> list[str]:
     degree = profile["degree"]
     if degree["zero"] > 0.5:
         return []  # most have no neighbours that a range could be about
-    ranges = {name: profile[name].get("others", 1.0) for name in TOLD if name not in used}
+    ranges = {name: profile[name].get("others", 1.0) for name in NAMING_MEASURES if name not in used}
     if degree["quartiles"][2] <= 1 or _is_chain(profile):
         ranges.pop("degree", None)
     if degree["quartiles"][2] < 2 or degree["quartiles"][1] < 2:
@@ -284,7 +286,7 @@ SUFFIXES = {
     "neighbor_degree": " whose neighbours average degree {}",
     "clustering": " of clustering {}",
 }
-TOLD = ("degree", "neighbor_degree", "clustering")  # the other two follow degree and clustering closely
+NAMING_MEASURES = ("degree", "neighbor_degree", "clustering")  # the other two follow degree and clustering closely
 
 
 def _span(profile: Profile) -> str:
@@ -339,8 +341,8 @@ def _how_many(low: float, high: float) -> str:
 
 def _amounts(profile: Profile) -> str:
     """How large the weights are that come together at the members, where that is high or low and tells them apart."""
-    known = [name for name in ("strength", "in_strength", "out_strength") if name in profile]
-    telling = [name for name in known if profile[name]["others"] <= TELLING]
+    names = [name for name in ("strength", "in_strength", "out_strength") if name in profile]
+    telling = [name for name in names if profile[name]["others"] <= TELLING]
     for name in sorted(telling, key=lambda name: -profile[name]["percentiles"][0]):
         low, _, high = profile[name]["percentiles"]
         if low >= 75 or high < 25:

@@ -67,11 +67,11 @@ def sample_rows(z: Floats, size: int, seed: int) -> Floats:
     """
     row_bytes = z.view(np.dtype((np.void, z.shape[1] * z.itemsize))).reshape(-1)
     by_value = np.argsort(row_bytes, kind="stable")
-    rows: Floats = z[by_value[drawn_places(len(z), size, seed)]]
+    rows: Floats = z[by_value[sampled_positions(len(z), size, seed)]]
     return rows
 
 
-def drawn_places(n: int, size: int, seed: int) -> Ints:
+def sampled_positions(n: int, size: int, seed: int) -> Ints:
     """The places of a sample of at most `size` rows among n that are sorted by their values, ascending."""
     if n <= size:
         return np.arange(n)

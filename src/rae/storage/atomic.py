@@ -35,10 +35,10 @@ _REASONS = {
 def atomic_path(path: str | os.PathLike[str], *, flushes: bool = True, aside: Path | None = None) -> Iterator[Path]:
     """A hidden path in the same folder to write to; it replaces `path` when the block succeeds.
 
-    On any exception, Ctrl-C included, the hidden file is removed and the old file is untouched. What a killed process
-    leaves is taken by the next one that writes `path`. A link is replaced; the file behind it is not touched.
-    `aside` is another hidden path on the same disk, for where a killed process must leave nothing next to `path`.
-    Without `flushes` a power failure may leave an incomplete file: for files with a checksum.
+    On any exception, Ctrl-C included, the hidden file is removed and the old file is untouched. The hidden file of a
+    killed process is reused by the next one that writes `path`. A link is replaced; the file behind it is not touched.
+    `aside` is another hidden path on the same disk, where a killed process must leave nothing next to `path`. Without
+    `flushes` a power failure may leave an incomplete file: for files with a checksum.
     """
     with writing(path):
         target = _writable(path)
@@ -60,7 +60,7 @@ def atomic_path(path: str | os.PathLike[str], *, flushes: bool = True, aside: Pa
 
 @contextlib.contextmanager
 def _hidden_file(target: Path) -> Iterator[Path]:
-    """A hidden path beside the target: always the same, so that nothing of a killed process piles up.
+    """A hidden path beside the target: always the same, so that files of killed processes do not pile up.
 
     While another process or thread writes the same target, or where files cannot be locked, it has a random name.
     """
@@ -79,11 +79,11 @@ def _locked(hidden: Path) -> int | None:
         return None
     try:
         handle = os.open(hidden, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-    except OSError:  # writing to the random name then says why
+    except OSError:  # writing to the random name will raise the reason
         return None
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.path.samestat(os.fstat(handle), hidden.stat()):  # else it just became its target
+        if os.path.samestat(os.fstat(handle), hidden.stat()):  # else it was just renamed to its target
             os.ftruncate(handle, 0)
             return handle
     except OSError:
@@ -94,7 +94,7 @@ def _locked(hidden: Path) -> int | None:
 
 @contextlib.contextmanager
 def writing(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Turn what the disk refuses while `path` is written into one sentence."""
+    """Raise errors of the disk while `path` is written as one sentence."""
     try:
         yield
     except OSError as error:
@@ -124,7 +124,7 @@ def _writable(path: str | os.PathLike[str]) -> Path:
 
 
 def _is_folder(path: Path) -> bool:
-    """Whether the path is a folder; unlike `Path.is_dir` from Python 3.14 on, an error where one may not look."""
+    """Whether the path is a folder; unlike `Path.is_dir` from Python 3.14 on, it raises without permission."""
     try:
         return stat.S_ISDIR(path.stat().st_mode)
     except (FileNotFoundError, NotADirectoryError):
@@ -132,7 +132,7 @@ def _is_folder(path: Path) -> bool:
 
 
 def flush(*paths: Path) -> None:
-    """Have what was written of these files and folders on the disk."""
+    """Flush these files and folders to the disk."""
     for path in paths:
         handle = os.open(path, os.O_RDWR if path.is_file() else os.O_RDONLY)  # Windows flushes what is open for writing
         try:

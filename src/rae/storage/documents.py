@@ -1,4 +1,4 @@
-"""JSON from files: parsed without surprises, and compared with the pattern it must have."""
+"""JSON from files: parsed strictly, and checked against a pattern."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-LARGEST = 1e300  # of a number that is meant to be finite
+LARGEST = 1e300  # the largest finite number accepted
 SHOWN = 60  # characters of a value that a reason quotes
 
 
 def parse_json(text: str | bytes) -> Any:
-    """The value of a JSON text; ValueError for all that is none: NaN, doubled keys, bad Unicode, endless nesting."""
+    """The value of a JSON text; ValueError for NaN, doubled keys, bad Unicode and too deep nesting."""
     try:
         value = json.loads(text, object_pairs_hook=_once, parse_constant=_refuse)
-        if "\\ud" in (text if isinstance(text, str) else text.decode()).lower():  # half of a pair has no bytes
+        if (
+            "\\ud" in (text if isinstance(text, str) else text.decode()).lower()
+        ):  # half of a surrogate pair cannot be encoded
             json.dumps(value, ensure_ascii=False).encode()
     except RecursionError:
         raise ValueError("it is nested too deeply") from None

@@ -15,7 +15,7 @@ LOCK = "lock"  # the name of a lock file inside the folder that it protects
 def exclusive_lock(path: Path) -> Iterator[bool]:
     """True if this process holds the lock file `path` during the block, False if another one does.
 
-    The file is created if needed and removed at the end. A file system without locks gives True to everybody.
+    The file is created if needed and removed at the end. Without locks in the file system it is always True.
     """
     lock = FileLock(path)
     try:

@@ -51,23 +51,23 @@ def read_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
 
 def _parsed(header: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     body = header.strip()
-    found: dict[str, str] = {}
+    fields: dict[str, str] = {}
     at = 1
     while body[:1] == "{" and at < len(body) - 1 and (entry := _ENTRY.match(body, at)):
-        found |= {name: text for name, text in entry.groupdict().items() if text is not None}
+        fields |= {name: text for name, text in entry.groupdict().items() if text is not None}
         at = entry.end() + (body[entry.end() : entry.end() + 1] == ",")
-    if body[at:].strip() != "}" or set(found) != {"descr", "fortran", "shape"}:
+    if body[at:].strip() != "}" or set(fields) != {"descr", "fortran", "shape"}:
         raise ValueError(f"the header of its array is damaged: {header.strip()[:60]!r}")
-    if not _TYPE.fullmatch(found["descr"]):
-        raise ValueError(f"it must hold plain numbers or text, got {found['descr']!r}")
+    if not _TYPE.fullmatch(fields["descr"]):
+        raise ValueError(f"it must hold plain numbers or text, got {fields['descr']!r}")
     try:
-        dtype = np.dtype(found["descr"])
-        shape = tuple(int(n.strip().removesuffix("L")) for n in found["shape"].split(",") if n.strip())
+        dtype = np.dtype(fields["descr"])
+        shape = tuple(int(n.strip().removesuffix("L")) for n in fields["shape"].split(",") if n.strip())
     except (TypeError, ValueError):
         raise ValueError(f"the header of its array is damaged: {header.strip()[:60]!r}") from None
     if len(shape) > MOST_DIMENSIONS or dtype.itemsize * math.prod(n for n in shape if n) > LARGEST:
         raise ValueError("the shape of its array is larger than any memory")
-    return shape, found["fortran"] == "True", dtype
+    return shape, fields["fortran"] == "True", dtype
 
 
 def array_in(buffer: Any, start: int, stop: int, shape: tuple[int, ...], fortran: bool, dtype: np.dtype[Any]) -> Array:
@@ -105,7 +105,7 @@ def write_matrix(folder: Path, matrix: Any) -> Path:
 def create_array(path: Path, shape: tuple[int, ...]) -> np.memmap[Any, Any]:
     """A new .npy file of float32, mapped to be written; OSError where the disk has no room for all of it.
 
-    The room is taken at once: a mapped file that the disk cannot hold would end the process when it is written to.
+    The space is allocated at once: writing to a mapped file on a full disk would kill the process.
     """
     out: Any = np.lib.format.open_memmap(path, "w+", np.float32, shape)
     if hasattr(os, "posix_fallocate") and out.nbytes:
@@ -118,7 +118,7 @@ def create_array(path: Path, shape: tuple[int, ...]) -> np.memmap[Any, Any]:
 def map_array(path: Path, *, private: bool = False) -> Array:
     """The array of a .npy file, mapped; ValueError where the file holds none, OSError where it cannot be read.
 
-    It is read-only, or `private`: what is written to it stays in memory, and the file as it is.
+    It is read-only, or `private`: writes stay in memory and do not change the file.
     """
     with path.open("rb") as file:
         shape, fortran, dtype = read_header(file)

@@ -1,7 +1,7 @@
 """Object stores by URL: s3://, gs://, az:// (abfs://), and file:// for a folder, by the filesystems that Arrow brings.
 
-A place is an `ObjectPath`, which has of a `Path` what readers ask for. An object appears when its upload is complete,
-so that it is whole or absent. Credentials come from the usual environment of each store (AWS_ACCESS_KEY_ID or a role,
+A place is an `ObjectPath`, which has of a `Path` what readers ask for. An object appears when its upload is complete:
+it is whole or absent. Credentials come from the usual environment of each store (AWS_ACCESS_KEY_ID or a role,
 GOOGLE_APPLICATION_CREDENTIALS, AZURE_STORAGE_ACCOUNT) and appear in no message; AWS_ENDPOINT_URL names another server.
 """
 
@@ -139,8 +139,8 @@ class ObjectPath:
         """The objects and prefixes right below it, sorted by name."""
         files, path = _opened(self.url)
         with store_errors(self):
-            found = files.get_file_info(fs.FileSelector(path))
-        return [self / name for name in sorted(info.base_name for info in found)]
+            entries = files.get_file_info(fs.FileSelector(path))
+        return [self / name for name in sorted(info.base_name for info in entries)]
 
     def open(self) -> pa.NativeFile:
         """The object, to be read at any position; only what is asked for is fetched."""
@@ -175,11 +175,11 @@ class ObjectPath:
         with store_errors(self):
             if isinstance(files, fs.LocalFileSystem):  # a disk has folders
                 files.create_dir(str(PurePosixPath(path).parent), recursive=True)
-            with ThreadPoolExecutor(1) as other:  # a signal, which is for this thread, cuts no object short
+            with ThreadPoolExecutor(1) as other:  # signals interrupt this thread, not the upload
                 other.submit(_send, source, files, path).result()
 
     def upload_folder(self, source: Path, last: str) -> None:
-        """Write the files of a folder below this prefix, the one called `last` last: it says that all are there."""
+        """Write the files of a folder below this prefix, the one called `last` last, which marks them complete."""
         files = sorted((path for path in source.rglob("*") if path.is_file()), key=lambda path: path.name == last)
         if (self / last).is_file():
             (self / last).unlink()
@@ -195,7 +195,7 @@ class ObjectPath:
             files.delete_file(path)
 
     def rmdir(self) -> None:
-        """Remove what stands for an empty prefix: some stores keep an object of that name."""
+        """Remove the marker of an empty prefix: some stores have an object of that name."""
         files, path = _opened(self.url)
         with store_errors(self), contextlib.suppress(FileNotFoundError):
             files.delete_dir(path)
@@ -207,7 +207,7 @@ class ObjectPath:
 
 
 _DISK = fs.LocalFileSystem()
-_PIECE = 1 << 26  # bytes that are on their way at the same time
+_PIECE = 1 << 26  # bytes per part of an upload
 
 
 def _send(source: Path, files: Any, path: str) -> None:
@@ -260,7 +260,7 @@ def _opened(url: str) -> tuple[Any, str]:
 
 @lru_cache(maxsize=16)
 def _s3(bucket: str) -> Any:
-    """The store of a bucket, at Amazon or at the server that Amazon's own tools would be told of."""
+    """The store of a bucket, at Amazon or at the server that the usual variables of Amazon's tools name."""
     endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
     region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
     options: dict[str, Any] = {"region": region or ("us-east-1" if endpoint else fs.resolve_s3_region(bucket))}
@@ -268,7 +268,7 @@ def _s3(bucket: str) -> Any:
         scheme, _, address = endpoint.rpartition("://")
         options |= {"endpoint_override": address.rstrip("/"), "scheme": scheme or "https"}
     if "allow_delayed_open" in (fs.S3FileSystem.__init__.__doc__ or "") + (fs.S3FileSystem.__doc__ or ""):
-        options["allow_delayed_open"] = True  # a small object is one request, and there at once
+        options["allow_delayed_open"] = True  # a small object is sent in one request
     return fs.S3FileSystem(**options)
 
 

@@ -40,15 +40,15 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Parts:
-    """The parts of one piece of work in one folder."""
+    """The part files (checkpoints) of one job in one folder."""
 
     folder: Path | ObjectPath
     fingerprint: str
-    _verified: set[str] = field(default_factory=set)  # names that this process wrote or has checked
+    _verified: set[str] = field(default_factory=set)  # parts that this process wrote or checked
 
     @classmethod
     def open(cls, folder: str | os.PathLike[str], about: Mapping[str, Any]) -> Parts:
-        """The parts that lie in this folder if they are about the same, else an empty folder."""
+        """The parts in this folder, to resume, if their fingerprint is the same; else an empty folder."""
         where = place(folder)
         fingerprint = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
         parts = cls(where, fingerprint)
@@ -67,7 +67,7 @@ class Parts:
         return parts
 
     def has(self, name: str) -> bool:
-        """Whether this part is there and whole; one that is not is removed."""
+        """Whether this part is there and complete; a damaged one is removed."""
         if name in self._verified:
             return True
         path = self._path(name)
@@ -81,7 +81,7 @@ class Parts:
         return True
 
     def write(self, name: str, arrays: Sequence[Array]) -> None:
-        """Keep these arrays as one part, whole or not at all."""
+        """Write these arrays as one part, atomically."""
         digest, path = self._hash(name), self._path(name)
         with _created(path) as file:
             for array in arrays:
@@ -99,13 +99,13 @@ class Parts:
             raise FileError(f"the part {self._path(name)} is missing or damaged; run the same command again")
         with _opened(path) as file:
             file.seek(at)
-            done = 0
-            while done < len(data):
-                got = file.readinto(data[done:])
+            n_read = 0
+            while n_read < len(data):
+                got = file.readinto(data[n_read:])
                 if not got:
                     raise FileError(f"the part {self._path(name)} is too short; run the same command again")
-                done += got
-            if whole:  # checked while it is read: a host that only reads it reads it once
+                n_read += got
+            if whole:  # the checksum is verified while it is read
                 digest = self._hash(name)
                 digest.update(data)
                 if file.read(DIGEST + 1) != digest.digest():
@@ -125,7 +125,7 @@ class Parts:
         return (path.size() if isinstance(path, ObjectPath) else path.stat().st_size) - DIGEST
 
     def drop(self, name: str) -> None:
-        """Remove a part that is not needed any more."""
+        """Remove a part."""
         self._verified.discard(name)
         self._path(name).unlink(missing_ok=True)
 
@@ -138,7 +138,7 @@ class Parts:
         foreign = [n for n in own if n != INFO and not (n.endswith(SUFFIX) and INFO in own)]
         if foreign:
             raise FileError(f"{self.folder} must be free for intermediate files, it holds {foreign[0]}; move it away")
-        ends = [n for n in (INFO, last) if n in names]  # what says that it is ours
+        ends = [n for n in (INFO, last) if n in names]  # the files that mark the folder as ours
         for name in [n for n in names if n not in ends] + ends:
             (self.folder / name).unlink()
         self.folder.rmdir()
@@ -201,10 +201,10 @@ def _write_all(file: Any, data: memoryview) -> None:
 
 
 def _fingerprint_in(folder: Path | ObjectPath) -> str | None:
-    """The fingerprint in the manifest of this folder, None where there is none to be believed."""
+    """The fingerprint in the manifest of this folder, None where there is no valid one."""
     try:
         manifest = parse_json((folder / INFO).read_bytes())
-        known = manifest["format"] == FORMAT and manifest["format_version"] == FORMAT_VERSION
-        return str(manifest["fingerprint"]) if known else None
+        is_readable = manifest["format"] == FORMAT and manifest["format_version"] == FORMAT_VERSION
+        return str(manifest["fingerprint"]) if is_readable else None
     except (OSError, ValueError, KeyError, TypeError):
         return None

@@ -1,4 +1,4 @@
-"""Temporary folders and files that outlive no process for long.
+"""Temporary folders and files, removed with their process or by the next one.
 
 A folder that a killed process left is removed by the next one; the file of an array has no name and goes with it.
 """
@@ -32,7 +32,7 @@ def scratch_folder() -> Iterator[Path]:
             if abandoned:
                 shutil.rmtree(lock.with_suffix(""), ignore_errors=True)
     folder = home / f"{PREFIX}{uuid.uuid4().hex}"
-    with exclusive_lock(folder.with_suffix(LOCK)):  # before the folder is there, so that none is ever without a lock
+    with exclusive_lock(folder.with_suffix(LOCK)):  # locked before the folder exists
         try:
             folder.mkdir(mode=0o700)
             yield folder
@@ -43,8 +43,8 @@ def scratch_folder() -> Iterator[Path]:
 def scratch_array(size: int, dtype: Any, *, folder: Path | None = None) -> Any:
     """An uninitialised array of so many numbers in a temporary file of this folder, by default the system's.
 
-    `rae.memory.forget` gives its memory back; what was written comes from the file again. The room on the disk is taken
-    at once, so that a full disk is one sentence now and no crash later.
+    `rae.memory.forget` frees its memory; the data is then read from the file again. Disk space is allocated at once, so
+    that a full disk is an error now and no crash later.
     """
     count = max(1, size * np.dtype(dtype).itemsize)
     with writing(folder or tempfile.gettempdir()), tempfile.TemporaryFile(dir=folder) as file:

@@ -52,7 +52,7 @@ class SpillBuffer:
             self._arrays.append(array)
             return
         with writing(self.path), self.path.open("ab") as file:
-            file.write(array.view(np.uint8).data)  # `tofile` does not say why it fails
+            file.write(array.view(np.uint8).data)  # `tofile` hides why it fails
         self._spilled[len(self)] = self._file_size, len(array), array.dtype
         self._file_size += array.nbytes
         self._arrays.append(None)

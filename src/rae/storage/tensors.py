@@ -45,11 +45,11 @@ def signed(header: Mapping[str, Any], arrays: Mapping[str, Array]) -> str:
 
 
 def read_tensors(
-    path: Path, key: str, newest: int, known: Iterable[str], remedy: str
+    path: Path, key: str, newest: int, names: Iterable[str], remedy: str
 ) -> tuple[dict[str, Any], dict[str, Array]]:
     """The header and the arrays of a file; one that is cut short, changed, foreign or newer is refused.
 
-    `newest` is the latest format, `known` are the fields of a header; `remedy` is what to do about a damaged file.
+    `newest` is the latest format, `names` are the fields of a header; `remedy` is what to do about a damaged file.
     """
     from safetensors import SafetensorError, safe_open
 
@@ -62,7 +62,7 @@ def read_tensors(
     if text is None:
         raise CheckpointError(f"{path} is a safetensors file, but not one that rae wrote (its header has no {key!r})")
     header = _header(path, text, newest, remedy)
-    if unknown := set(header) - _OURS - {name.removesuffix("?") for name in known}:
+    if unknown := set(header) - _OURS - {name.removesuffix("?") for name in names}:
         raise CheckpointError(f"the header of {path} is damaged: it has the field {min(unknown)!r}; {remedy}")
     if CHECKSUM in header and header[CHECKSUM] != parse_json(signed(header, arrays))[CHECKSUM]:
         raise CheckpointError(f"{path} has changed since it was written (its checksum is another); {remedy}")
