@@ -41,7 +41,7 @@ SMALL = {  # enough to find two blocks, in a fraction of a second each
         "dims": 8,
         "steps": 100,
         "class_steps": 40,
-        "walk_steps": 40,
+        "walks": 10.0,
         "length": 5,
         "batch": 20,
     },
@@ -49,7 +49,7 @@ SMALL = {  # enough to find two blocks, in a fraction of a second each
         "dims": 8,
         "steps": 100,
         "class_steps": 40,
-        "walk_steps": 40,
+        "walks": 10.0,
         "length": 5,
         "batch": 20,
     },
@@ -288,7 +288,7 @@ def test_a_training_node_without_a_label_is_refused():
 
 
 def test_the_transductive_one_refuses_another_graph():
-    model = made("Planetoid, transductive", steps=1, class_steps=1, walk_steps=1).fit(GRAPH, WORDS, BLOCK, TRAIN)
+    model = made("Planetoid, transductive", steps=1, class_steps=1, walks=0.01).fit(GRAPH, WORDS, BLOCK, TRAIN)
     with pytest.raises(ConfigError, match="must be the fitted one, of 80 nodes"):
         model.predict(GRAPH.subgraph(np.arange(10)), WORDS[:10])
 

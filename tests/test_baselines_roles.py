@@ -1,4 +1,4 @@
-"""struc2vec, role2vec, RolX and RESD: each one's law, and roles that are known."""
+"""struc2vec, role2vec, RolX, RESD and DRNE: each one's law, and roles that are known."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ import math
 
 import numpy as np
 import pytest
+import torch
 
 from plain import random_graph, relabel
 from rae import Graph, datasets
+from rae.baselines.drne import DRNE, Network, Sequences
 from rae.baselines.resd import RESD
 from rae.baselines.role2vec import MOTIFS, Role2Vec, motif_counts
 from rae.baselines.rolx import RolX, description_length, factors, lloyd_max
@@ -23,7 +25,7 @@ WALKS = {
     "struc2vec": Struc2Vec(dims=8, walks=2, length=10, passes=1),
     "role2vec": Role2Vec(dims=8, walks=2, length=10),
 }
-METHODS = {**WALKS, "RolX": RolX(), "RESD": RESD(dims=8, hidden=8, passes=2)}
+METHODS = {**WALKS, "RolX": RolX(), "RESD": RESD(dims=8, hidden=8, passes=2), "DRNE": DRNE(dims=4, passes=2)}
 
 
 def _each(methods):
@@ -275,3 +277,49 @@ def test_the_code_tells_the_degree_and_equal_positions_have_equal_codes():
 
     assert np.corrcoef(told, np.log1p(graph.degrees))[0, 1] > 0.95
     assert all(np.ptp(z[classes == c], axis=0).max() < 1e-5 for c in np.unique(classes))
+
+
+# ------------------------------------------------------------------------------- DRNE
+
+
+def test_neighbours_are_read_from_the_lowest_degree_up_and_the_best_connected_are_drawn():
+    star = Graph.from_edges([(0, i) for i in range(1, 9)] + [(7, 8), (8, 9)])
+    rng = np.random.default_rng(0)
+    rows, lengths = Sequences(star, 100).of(np.array([0, 9]), rng)
+    drawn = [Sequences(star, 3).of(np.array([0]), rng)[0][0] for _ in range(200)]
+
+    assert lengths.tolist() == [8, 1]
+    assert star.degrees[rows[0]].tolist() == sorted(star.degrees[star.neighbors(0)])
+    assert rows[1, 0] == 8
+    assert all(len(set(each)) == 3 and np.all(np.diff(star.degrees[each]) >= 0) for each in drawn)
+    assert np.mean([8 in each for each in drawn]) > 1.5 * np.mean([1 in each for each in drawn])
+
+
+def test_the_loss_is_that_of_a_network_read_step_by_step():
+    torch.manual_seed(0)
+    degrees = torch.tensor([3.0, 1.0, 2.0, 2.0])
+    model = Network(degrees, 3)
+    rows, neighbours, lengths = np.array([0, 1]), np.array([[1, 2, 3], [0, 0, 0]]), np.array([3, 1])
+    total = 0.0
+    with torch.no_grad():
+        for row, near in ((0, [1, 2, 3]), (1, [0])):
+            h = c = torch.zeros(3)
+            for x in model.own[near]:
+                gates = model.reads.weight_ih_l0 @ x + model.reads.weight_hh_l0 @ h + model.reads.bias_ih_l0
+                keep_in, forget, new, out = (gates + model.reads.bias_hh_l0).reshape(4, 3)
+                c = forget.sigmoid() * c + keep_in.sigmoid() * new.tanh()
+                h = out.sigmoid() * c.tanh()
+            told = torch.selu(model.tell(h)[0]) - torch.log1p(degrees[row])
+            total += float(((h - model.own[row]) ** 2).mean() + 0.5 * told.abs()) / 2
+        loss = float(model.loss(rows, neighbours, lengths, 0.5))
+
+    assert loss == pytest.approx(total, rel=1e-5)
+
+
+def test_vectors_learn_to_tell_the_degree():
+    house = datasets.load("house").graph
+    z = DRNE(passes=60).fit_transform(house)
+    design = np.hstack([z, np.ones((len(z), 1))])
+    told = design @ np.linalg.lstsq(design, np.log1p(house.degrees), rcond=None)[0]
+
+    assert np.corrcoef(told, np.log1p(house.degrees))[0, 1] > 0.95

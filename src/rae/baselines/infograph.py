@@ -1,8 +1,8 @@
 """InfoGraph (Sun et al. 2020): a graph's vector is trained to tell its own nodes from those of other graphs.
 
-The encoder is GIN; nodes have the vectors of all rounds side by side, and a graph the sum over its nodes. Two small
-networks map both, their inner product says whether a node belongs to a graph, and the Jensen-Shannon estimate of mutual
-information is the loss. No labels.
+The encoder is GIN, normalised after each round alone; nodes have the vectors of all rounds side by side, and a graph
+the sum over its nodes. Two small networks map both, their inner product says whether a node belongs to a graph, and the
+Jensen-Shannon estimate of mutual information is the loss. No labels.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from rae.baselines.gin import Rounds, summed
+from rae.baselines.gin import summed
 from rae.baselines.graph_batches import Batch, Batches, GraphInputs, in_parts
-from rae.baselines.networks import NEEDS, Neural
+from rae.baselines.networks import NEEDS, Neural, geometric
 from rae.baselines.registry import Floats, method
 from rae.errors import ConfigError
 from rae.graph import Graph
@@ -89,6 +89,10 @@ class Estimate(nn.Module):
         super().__init__()
         self.body = Rounds(given, width, layers)
         self.of_nodes, self.of_graphs = (Mapped(width * layers) for _ in range(2))
+        for layer in self.modules():  # as the released program begins
+            if isinstance(layer, nn.Linear):
+                nn.init.xavier_uniform_(layer.weight)
+                nn.init.zeros_(layer.bias)
 
     def vectors(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """The vectors of nodes and of graphs.  -> (n, d), (g, d)"""
@@ -102,6 +106,25 @@ class Estimate(nn.Module):
         others = max(1, score.numel() - len(score))
         loss: Tensor = F.softplus(-score[own]).mean() + F.softplus(score[~own]).sum() / others
         return loss
+
+
+class Rounds(nn.Module):
+    """The vectors of the nodes after each round.  Batch -> rounds of (n, width)"""
+
+    def __init__(self, given: int, width: int, rounds: int) -> None:
+        super().__init__()
+        self.rounds = nn.ModuleList(
+            geometric().GINConv(nn.Sequential(nn.Linear(w, width), nn.ReLU(), nn.Linear(width, width)))
+            for w in [given] + [width] * (rounds - 1)
+        )
+        self.norms = nn.ModuleList(nn.BatchNorm1d(width) for _ in range(rounds))
+
+    def forward(self, batch: Batch) -> list[Tensor]:
+        x, found = batch.x, []
+        for sums, norm in zip(self.rounds, self.norms, strict=True):
+            x = norm(F.relu(sums(x, batch.edges)))
+            found.append(x)
+        return found
 
 
 class Mapped(nn.Module):

@@ -182,6 +182,7 @@ _RUN_HERE = {
     "RolX": ROLX_16.name,
     "RESD": "RESD",
     "GraphWave": "GraphWave",
+    "DRNE": "DRNE",
 }
 """Rows of the survey that are run here too, and their names here."""
 

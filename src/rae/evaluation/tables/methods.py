@@ -24,12 +24,12 @@ GRAPHWAVE = Row("GraphWave", "other", {"method": "graphwave", **settings_of(Grap
 NODE2VEC = Row(
     "node2vec", "other", {"method": "node2vec", **settings_of(Node2Vec(walks=50))}, "50 walks: the graphs are small"
 )
-STRUC2VEC, ROLE2VEC, ROLX, RESD = (
+STRUC2VEC, ROLE2VEC, ROLX, RESD, DRNE = (
     Row(name, "other", {"method": name, **others.settings_of_method(find(name))}, find(name).paper)
-    for name in ("struc2vec", "role2vec", "RolX", "RESD")
+    for name in ("struc2vec", "role2vec", "RolX", "RESD", "DRNE")
 )
 ROLX_16 = Row("RolX, 16 roles", "other", {**ROLX.settings, "roles": 16}, "as many as in RONE's survey")
-ROLE_METHODS = (STRUC2VEC, ROLE2VEC, ROLX, ROLX_16, RESD)
+ROLE_METHODS = (STRUC2VEC, ROLE2VEC, ROLX, ROLX_16, RESD, DRNE)
 EXACT = Row("RAE, exact solution", "ours", {"method": "rae", "model": "exact"})
 PLACE = Row("RAE, exact solution, place alone", "ours", {"method": "rae", "model": "exact", "block": "place"})
 UNTRAINED = Row("RAE, untrained", "ours", {"method": "rae", "steps": 0})

@@ -106,7 +106,7 @@ def trial(method: Method, effort: Effort) -> dict[str, Any]:
     """Settings that shorten a fit for a trial: few steps, one pass, one short walk a node, few samples."""
     if effort.steps is None:
         return {}
-    counts = ("steps", "class_steps", "walk_steps", "samples", "near")
+    counts = ("steps", "class_steps", "samples", "near")
     short = {**dict.fromkeys(counts, effort.steps), "passes": 1, "walks": 1, "length": 5 * effort.steps}
     return {name: value for name, value in short.items() if name in method.fields}
 
