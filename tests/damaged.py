@@ -111,10 +111,10 @@ def repeat_chunk(rng: random.Random, data: bytes) -> bytes:
 
 def odd_number(rng: random.Random, data: bytes) -> bytes:
     """Another number in the place of one that is written in digits."""
-    found = list(re.finditer(rb"-?\d+(\.\d+)?", data[:100_000]))
-    if not found:
+    matches = list(re.finditer(rb"-?\d+(\.\d+)?", data[:100_000]))
+    if not matches:
         return flip_bits(rng, data)
-    one = rng.choice(found)
+    one = rng.choice(matches)
     return data[: one.start()] + rng.choice(ODD_NUMBERS) + data[one.end() :]
 
 
@@ -1025,12 +1025,12 @@ def work(share: dict[str, list[int]]) -> None:
     runtime.set_threads(1)
     torch.set_num_threads(1)
     pa.set_cpu_count(1)
-    known = {kind.name: kind for kind in kinds()}
+    kind_of_name = {kind.name: kind for kind in kinds()}
     with tempfile.TemporaryDirectory() as folder:
         for i, (name, (first, last)) in enumerate(share.items()):
             place = Path(folder) / str(i)
             place.mkdir()
-            sample = Sample(known[name], place)
+            sample = Sample(kind_of_name[name], place)
             resource.setrlimit(resource.RLIMIT_AS, (virtual_memory() + MEMORY, resource.RLIM_INFINITY))
             for number in range(first, last):
                 print(f"begin\t{name}\t{number}", flush=True)
@@ -1045,7 +1045,7 @@ def virtual_memory() -> int:
 
 def run_share(share: dict[str, list[int]]) -> tuple[dict[str, Counter[str]], list[str]]:
     """Outcomes of these damaged files by kind, and the foreign ones; a process that dies or hangs is replaced."""
-    seen: dict[str, Counter[str]] = {name: Counter() for name in share}
+    outcomes: dict[str, Counter[str]] = {name: Counter() for name in share}
     bad: list[str] = []
     left = dict(share)
     while left:
@@ -1067,7 +1067,7 @@ def run_share(share: dict[str, list[int]]) -> tuple[dict[str, Counter[str]], lis
                     outcome = (
                         rest[0] if rest[0] in ("read", "refused") else "hang" if ".Hang " in rest[0] else "foreign"
                     )
-                    seen[name][outcome] += 1
+                    outcomes[name][outcome] += 1
                     bad += [f"{name} {number}: {rest[0]}"] * (outcome in ("hang", "foreign"))
             watch.cancel()
             errors = process.stderr.read()
@@ -1076,11 +1076,11 @@ def run_share(share: dict[str, list[int]]) -> tuple[dict[str, Counter[str]], lis
         if begun is None:
             raise RuntimeError(f"the process ended with {process.returncode} beside the files: {errors}")
         name, number = begun
-        seen[name]["crash"] += 1
+        outcomes[name]["crash"] += 1
         bad.append(f"{name} {number}: the process ended with {process.returncode}: {errors[-300:]!r}")
         left = {n: [number + 1 if n == name else first, last] for n, (first, last) in left.items()}
         left = dict(list(left.items())[list(left).index(name) :])
-    return seen, bad
+    return outcomes, bad
 
 
 def main() -> int:
@@ -1099,19 +1099,19 @@ def main() -> int:
     began = time.perf_counter()
     shares = [{name: [0, counts[name]] for name in names[i :: args.jobs]} for i in range(args.jobs)]
     with ThreadPoolExecutor(args.jobs) as pool:
-        done = list(pool.map(run_share, shares))
-    seen = {name: counter for by_kind, _ in done for name, counter in by_kind.items()}
-    bad = [text for _, texts in done for text in texts]
+        results = list(pool.map(run_share, shares))
+    outcomes = {name: counter for by_kind, _ in results for name, counter in by_kind.items()}
+    bad = [text for _, texts in results for text in texts]
     for name in names:
-        print(f"{name:24} {dict(seen[name])}")
+        print(f"{name:24} {dict(outcomes[name])}")
     print("".join(f"{text}\n" for text in bad), end="")
-    total = {word: sum(seen[name][word] for name in names) for word in OUTCOMES}
+    total = {word: sum(outcomes[name][word] for name in names) for word in OUTCOMES}
     seconds = round(time.perf_counter() - began, 1)
     print(f"{sum(counts.values()):,} damaged files of {len(names)} kinds in {seconds} s: {total}")
     if args.out:
         from rae.evaluation.ledger import Ledger, provenance
 
-        rows = {name: ({word: seen[name][word] for word in OUTCOMES}, counts[name]) for name in names}
+        rows = {name: ({word: outcomes[name][word] for word in OUTCOMES}, counts[name]) for name in names}
         rows["all kinds"] = ({**total, "seconds": seconds}, sum(counts.values()))
         ours = {"table": "damaged-files", "dataset": "damaged", **provenance()}
         lines = [{**ours, "row": row, "settings": {"files": n}, **numbers} for row, (numbers, n) in rows.items()]

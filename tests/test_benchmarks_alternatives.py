@@ -124,8 +124,8 @@ def test_a_quick_comparison_measures_ours_and_an_installed_method(load, edges, t
     installed = load("install_alternatives").methods_python() is not None
     rows = ["rae fit", "Cleora, 3 iterations"]
     options = ["--quick", "--edges", edges, "--results", tmp_path, "--only", *rows]
-    done = called(sys.executable, BENCHMARKS / "file_to_vectors.py", *options)
-    assert done.returncode == 0, done.stderr
+    process = called(sys.executable, BENCHMARKS / "file_to_vectors.py", *options)
+    assert process.returncode == 0, process.stderr
     ours, theirs = lines_of(tmp_path, "file-to-vectors")
     assert [line["row"] for line in (ours, theirs)] == rows
     assert (ours["nodes"], ours["columns"], ours["rounds"]) == (30, 256, 1)
@@ -143,8 +143,8 @@ def test_a_method_writes_a_vector_for_every_node(name, columns, load, compared, 
     if python is None:
         pytest.skip("the other methods are not installed: python benchmarks/install_alternatives.py")
     out, progress = tmp_path / "z.parquet", tmp_path / "progress.jsonl"
-    done = called(python, BENCHMARKS / "other_methods.py", name, edges, out, progress, 1)
-    assert done.returncode == 0, done.stderr
+    process = called(python, BENCHMARKS / "other_methods.py", name, edges, out, progress, 1)
+    assert process.returncode == 0, process.stderr
     actual = compared.shape(out)
     assert actual["nodes"] == 30
     assert actual["columns"] in columns
@@ -242,8 +242,8 @@ def test_no_way_to_build_imports_anything_before_the_clock_starts():
 
 @pytest.mark.slow
 def test_a_quick_graph_build_measures_every_table(tmp_path):
-    done = called(sys.executable, BENCHMARKS / "graph_build.py", "--quick", "--results", tmp_path)
-    assert done.returncode == 0, done.stderr
+    process = called(sys.executable, BENCHMARKS / "graph_build.py", "--quick", "--results", tmp_path)
+    assert process.returncode == 0, process.stderr
     tables = ("graph-build", "row-order", "neighbor-sampler")
     assert all(lines_of(tmp_path, table) for table in tables)
     actual = lines_of(tmp_path, *tables)

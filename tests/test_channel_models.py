@@ -363,37 +363,37 @@ def test_directions_tell_collectors_from_spreaders():
     edges += [(f"a{i}", f"a{i + 1}") for i in range(11)] + [(f"b{i + 1}", f"b{i}") for i in range(11)]
     blind, seeing = Graph.from_edges(edges), Graph.from_edges(edges, directed=True)
 
-    def apart(graph):
+    def distance(graph):
         model = RAE().fit(graph)
         z = dict(zip(graph.ids, place(model, model.transform(graph)), strict=True))
         return np.linalg.norm(z["spreader"] - z["collector"])
 
-    assert apart(blind) < 1e-4
-    assert apart(seeing) > 0.5
+    assert distance(blind) < 1e-4
+    assert distance(seeing) > 0.5
 
 
 # ------------------------------------------------------------------------------ payments, and cards of roles
 
 
 def test_payments_have_their_schemes():
-    made = rae.datasets.transactions(n_rows=6000, seed=3)
+    transactions = rae.datasets.transactions(n_rows=6000, seed=3)
     again = rae.datasets.transactions(n_rows=6000, seed=3)
     data = rae.datasets.load("transactions", n_rows=6000, seed=3)
 
-    assert made.table.equals(again.table)
-    assert repr(made) == "Transactions(rows=6,000, accounts=500)"
-    assert made.table.column_names == ["sender", "receiver", "amount", "type", "timestamp"]
-    assert (np.diff(made.table["timestamp"].to_numpy().astype(np.int64)) >= 0).all()
+    assert transactions.table.equals(again.table)
+    assert repr(transactions) == "Transactions(rows=6,000, accounts=500)"
+    assert transactions.table.column_names == ["sender", "receiver", "amount", "type", "timestamp"]
+    assert (np.diff(transactions.table["timestamp"].to_numpy().astype(np.int64)) >= 0).all()
     assert data.graph.directed
     assert data.graph.kinds == ("card", "salary", "transfer", "wire")
-    roles, z = dict(zip(*(column.to_pylist() for column in made.accounts.columns), strict=True)), data.labels
+    roles, z = dict(zip(*(column.to_pylist() for column in transactions.accounts.columns), strict=True)), data.labels
     assert [roles[id] for id in data.graph.ids] == [data.label_names[label] for label in z]
     flows = flow_measures(data.graph)
     members = {role: np.flatnonzero(z == i) for i, role in enumerate(data.label_names)}
     assert np.median(flows["in_degree"][members["merchant"]]) > 3 * np.median(flows["out_degree"][members["merchant"]])
     assert np.median(flows["out_degree"][members["employer"]]) > 3 * np.median(flows["in_degree"][members["employer"]])
     collectors = members["collector"]
-    rows = zip(*(made.table[name].to_pylist() for name in ("sender", "receiver", "type")), strict=True)
+    rows = zip(*(transactions.table[name].to_pylist() for name in ("sender", "receiver", "type")), strict=True)
     own = set(data.graph.ids[collectors])
     mules = {roles[sender] for sender, receiver, kind in rows if kind == "wire" and receiver in own}
     assert "mule" in mules
@@ -457,8 +457,8 @@ def test_the_way_of_money_in_words(edges, weights, says):
 def test_a_run_keeps_the_channels_of_its_graph(tmp_path):
     import pyarrow.csv
 
-    made = rae.datasets.transactions(n_rows=1500)
-    pyarrow.csv.write_csv(made.table, tmp_path / "t.csv")
+    transactions = rae.datasets.transactions(n_rows=1500)
+    pyarrow.csv.write_csv(transactions.table, tmp_path / "t.csv")
     options = {"weight": "amount", "directed": True, "kind": "type", "time": "timestamp", "since": "2026-07-05"}
     for memory in (None, "2GiB"):
         run = rae.fit_run(tmp_path / "t.csv", out=tmp_path / "run", page=False, memory=memory, force=True, **options)

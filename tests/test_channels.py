@@ -204,8 +204,8 @@ def test_scipy_matrices_have_the_weights_of_a_channel():
     graph = Graph.from_dataframe(table(), weight="amount", directed=True)
     matrix = graph.to_scipy(channel="out")
 
-    wanted = expected(weight=True, directed=True)
-    assert {(int(u), int(v), None): np.float32(matrix[u, v]) for u, v in zip(*matrix.nonzero(), strict=True)} == wanted
+    weights = expected(weight=True, directed=True)
+    assert {(int(u), int(v), None): np.float32(matrix[u, v]) for u, v in zip(*matrix.nonzero(), strict=True)} == weights
     assert same(Graph.from_scipy(matrix, weighted=True, directed=True), graph)
     assert same(Graph.from_scipy(matrix.T, weighted=True, directed=True), graph.reverse())
     with pytest.raises(GraphError, match="no channel 'out:cash'; it has 'out', 'in'"):
@@ -488,14 +488,14 @@ def test_text_in_a_column_of_weights_is_named(tmp_path):
 
 
 def test_weights_of_any_number_type_are_read():
-    wanted = [1.0, 0.0, 2.0]
+    values = [1.0, 0.0, 2.0]
     for column in (
         np.array([1, 0, 2], np.uint8), [True, False, False], pd.Series([1, 0, 2]),
         pa.array([1, 0, 2]).dictionary_encode(), pa.array([1, 0, 2]).cast(pa.decimal128(25, 2)),
         np.array([1, 0, 2], np.float16),
     ):  # fmt: skip
         got = checked_weights(column).tolist()
-        assert got == (wanted if got[2] else [1.0, 0.0, 0.0])
+        assert got == (values if got[2] else [1.0, 0.0, 0.0])
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,7 @@ def run_killed(setup, moment, words, *, python=False):
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
+def finished_folder(tmp_path_factory):
     """A folder with edges, a model, and a run of them that was fitted without a budget."""
     folder = tmp_path_factory.mktemp("made")
     graph = random_graph(9000, 30_000, seed=1)
@@ -100,17 +100,17 @@ def made(tmp_path_factory):
 
 
 @pytest.fixture
-def here(tmp_path, monkeypatch, made):
+def here(tmp_path, monkeypatch, finished_folder):
     monkeypatch.chdir(tmp_path)
     for name in ("edges.csv", "model.safetensors"):
-        shutil.copy(made / name, name)
+        shutil.copy(finished_folder / name, name)
     return tmp_path
 
 
 @pytest.fixture
-def plain(here, made):
+def plain(here, finished_folder):
     """The run that was fitted without a budget, beside the edges."""
-    shutil.copytree(made / "plain", "plain")
+    shutil.copytree(finished_folder / "plain", "plain")
     return here / "plain"
 
 

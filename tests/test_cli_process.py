@@ -49,12 +49,12 @@ def test_letters_that_the_output_lacks_are_escaped():
 
 
 def test_the_exit_code_reaches_the_shell(here):
-    done = subprocess.run([*RAE, "fit", "absent.csv"], capture_output=True, text=True, env=ENV)
+    process = subprocess.run([*RAE, "fit", "absent.csv"], capture_output=True, text=True, env=ENV)
 
-    assert done.returncode == 2
-    assert done.stdout == ""
-    assert done.stderr.startswith("error: ")
-    assert done.stderr.count("\n") == 1
+    assert process.returncode == 2
+    assert process.stdout == ""
+    assert process.stderr.startswith("error: ")
+    assert process.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize(
@@ -113,11 +113,11 @@ def test_an_existing_sigterm_handler_is_kept(here, capsys, monkeypatch, whose):
 def test_a_closed_pipe_is_no_error():
     read, write = os.pipe()
     os.close(read)
-    done = subprocess.run([*RAE, "--help"], stdout=write, stderr=subprocess.PIPE, text=True, env=ENV)
+    process = subprocess.run([*RAE, "--help"], stdout=write, stderr=subprocess.PIPE, text=True, env=ENV)
     os.close(write)
 
-    assert done.returncode == 141
-    assert done.stderr == ""
+    assert process.returncode == 141
+    assert process.stderr == ""
 
 
 def test_on_a_terminal_of_60_columns_the_bar_fits_and_shows_step_loss_and_rate(here):

@@ -86,11 +86,11 @@ def test_a_weak_number_is_called_weak(tmp_path, model, capsys):
     noise = np.random.default_rng(0).normal(size=(60, 30)).astype(np.float32)
     run = Run.create(tmp_path / "run", model, make_houses().id_column, noise)
     _, out, _ = rae(capsys, "roles", run.path)
-    record = run.role_record()
+    facts = run.role_record()
 
-    assert record["criterion"] == "prediction strength"
-    assert record["weak"] is True
-    assert max(strength for _, strength in record["curve"]) < record["threshold"] == 0.7
+    assert facts["criterion"] == "prediction strength"
+    assert facts["weak"] is True
+    assert max(strength for _, strength in facts["curve"]) < facts["threshold"] == 0.7
     assert "a weak choice" in out
     assert "--k N sets the number" in " ".join(out.split())
     assert "a weak choice" not in rae(capsys, "roles", run.path, "--k", "3", "--force")[1]
@@ -115,10 +115,10 @@ def test_a_lean_run_says_that_its_cards_have_no_structure(tmp_path, model, capsy
 
 def test_a_role_without_members_has_a_line(run, capsys):
     run_json(capsys, "roles", run.path)
-    record = run.role_record()
-    record["cards"][2] |= {"size": 0, "share": 0.0, "structure": {}, "edges": {}, "prototypes": []}
+    facts = run.role_record()
+    facts["cards"][2] |= {"size": 0, "share": 0.0, "structure": {}, "edges": {}, "prototypes": []}
 
-    assert "0.0 %" in table(record)
+    assert "0.0 %" in table(facts)
 
 
 def test_apply_assigns_the_same_roles_in_another_embedding(run, tmp_path, model, capsys):

@@ -51,10 +51,10 @@ def run(tmp_path_factory):
     )
     rows = "".join(f'"{EVIL}{i}",{i},"{EVIL} town {i % 2}","name {EVIL}{i}"\n' for i in range(5))
     (folder / "x.csv").write_text(f'id,"size{EVIL}",town,name\n' + rows)
-    made = fit_run(folder / "e.csv", folder / "x.csv", out=folder / "run", page=False, id="id", drop=["name"])
-    made.set_names(folder / "x.csv", column="name")
-    made.fit_roles(2)
-    return made
+    fitted = fit_run(folder / "e.csv", folder / "x.csv", out=folder / "run", page=False, id="id", drop=["name"])
+    fitted.set_names(folder / "x.csv", column="name")
+    fitted.fit_roles(2)
+    return fitted
 
 
 def test_ids_names_and_labels_are_printed_harmlessly(run, terminal):

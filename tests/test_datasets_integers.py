@@ -14,10 +14,10 @@ from rae.errors import DatasetError
 def test_numbers_and_their_lines_come_back(lines):
     text = "\n".join(" ".join(map(str, line)) for line in lines).encode()
 
-    values, places = parse_integers(text, "a text")
+    values, line_of_value = parse_integers(text, "a text")
 
     assert values.tolist() == [v for line in lines for v in line]
-    assert places.tolist() == [i for i, line in enumerate(lines) for _ in line]
+    assert line_of_value.tolist() == [i for i, line in enumerate(lines) for _ in line]
 
 
 def test_commas_tabs_and_carriage_returns_separate():

@@ -37,10 +37,10 @@ def test_the_split_is_a_partition():
 
 
 def test_assortativity_sets_the_share_of_edges_inside_groups():
-    for wanted in (0.0, 0.5, 1.0):
-        share = _same_group_share(load("planted-actions", n_nodes=4000, groups=5, assortativity=wanted))
+    for assortativity in (0.0, 0.5, 1.0):
+        share = _same_group_share(load("planted-actions", n_nodes=4000, groups=5, assortativity=assortativity))
 
-        assert abs(share - (wanted + (1 - wanted) / 5)) < 0.02
+        assert abs(share - (assortativity + (1 - assortativity) / 5)) < 0.02
 
 
 def test_signal_sets_how_far_words_give_the_group_away():

@@ -117,7 +117,7 @@ def test_a_planted_shape_is_the_same_at_each_of_its_sites():
         (data.label_names[data.labels[u]], sorted(data.label_names[r] for r in data.labels[data.graph.neighbors(u)]))
         for u in range(500)
     ]
-    inside = {(role, tuple(seen)) for role, seen in around if not role.startswith("cycle")}
+    inside = {(role, tuple(neighbor_roles)) for role, neighbor_roles in around if not role.startswith("cycle")}
 
     assert len(inside) == len({role for role, _ in inside})
 

@@ -60,16 +60,16 @@ def test_a_device_is_no_setting_of_a_model_and_a_clone_keeps_it(tmp_path):
 
 
 def test_memory_that_a_gpu_lacks_leaves_the_work_to_the_cpu(one_gpu, caplog):
-    model, places = RAE(device="cuda"), []
+    model, devices = RAE(device="cuda"), []
 
     def work() -> str:
-        places.append(runtime.device())
+        devices.append(runtime.device())
         if runtime.device() != "cpu":
             raise torch.OutOfMemoryError("none left")
         return "done"
 
     assert model._on_device(GRAPH, work) == "done"
-    assert places == ["cuda:0", "cpu"]
+    assert devices == ["cuda:0", "cpu"]
     assert "is not enough" in caplog.text
     with pytest.raises(RuntimeError, match="something else"):
         model._on_device(GRAPH, lambda: (_ for _ in ()).throw(RuntimeError("something else")))

@@ -51,17 +51,17 @@ def run(tmp_path_factory) -> Run:
 
 
 def shows(thing) -> Elements:
-    found = Elements(thing._repr_html_())
-    assert "script" not in found.names
-    return found
+    elements = Elements(thing._repr_html_())
+    assert "script" not in elements.names
+    return elements
 
 
 def test_a_graph_is_a_table_and_a_picture_of_degrees():
-    found = shows(Graph.from_edges([(0, i) for i in range(1, 9)], ids=range(10)))
+    elements = shows(Graph.from_edges([(0, i) for i in range(1, 9)], ids=range(10)))
 
-    assert "nodes10edges8isolated1" in found.words
-    assert found.names.count("svg") == 1
-    assert found.names.count("rect") == 5  # degrees 0, 1, 2 to 3, 4 to 7, 8 to 15
+    assert "nodes10edges8isolated1" in elements.words
+    assert elements.names.count("svg") == 1
+    assert elements.names.count("rect") == 5  # degrees 0, 1, 2 to 3, 4 to 7, 8 to 15
     assert shows(Graph.from_edges([], ids=[0])).names.count("rect") == 1
 
 
@@ -82,16 +82,16 @@ def test_roles_are_a_table_and_a_picture_of_sizes():
     roles = Roles(k=2)
 
     assert "not fitted" in shows(roles).words
-    found = shows(roles.fit(np.repeat([[0.0], [9.0]], [5, 3], axis=0)))
-    assert "2 roles of 8 nodes" in found.words
-    assert found.names.count("rect") == 2
+    elements = shows(roles.fit(np.repeat([[0.0], [9.0]], [5, 3], axis=0)))
+    assert "2 roles of 8 nodes" in elements.words
+    assert elements.names.count("rect") == 2
 
 
 def test_a_run_is_its_counts_and_its_cards_all_text_escaped(run, tmp_path):
-    found = shows(run)
+    elements = shows(run)
 
-    assert f"Hub {HOSTILE}"[:20] in found.words
-    assert found.names.count("rect") == len(run.role_record()["cards"])
+    assert f"Hub {HOSTILE}"[:20] in elements.words
+    assert elements.names.count("rect") == len(run.role_record()["cards"])
     bare = fit_run(Graph.from_edges(EDGES), out=tmp_path / "bare", page=False)
     assert "without roles" in shows(bare).words
     assert shows(bare).names.count("svg") == 1
@@ -101,11 +101,11 @@ def test_a_run_is_its_counts_and_its_cards_all_text_escaped(run, tmp_path):
 
 def test_labels_beside_roles_are_a_table(run):
     ids = run.graph().ids
-    found = shows(run.label_table([HOSTILE if len(id) > 2 else id for id in ids], "kind"))
+    elements = shows(run.label_table([HOSTILE if len(id) > 2 else id for id in ids], "kind"))
 
-    assert "kind by role" in found.words
-    assert HOSTILE in found.words
-    assert "8 commonest" in found.words
+    assert "kind by role" in elements.words
+    assert HOSTILE in elements.words
+    assert "8 commonest" in elements.words
 
 
 def test_a_long_table_says_what_it_leaves_out():

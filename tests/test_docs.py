@@ -87,9 +87,9 @@ def _shell(block: str) -> str:
             assert words[0] == "install", line
         else:
             assert program == "rae", line
-            done = CliRunner().invoke(app, words, obj=Console())
-            assert done.exit_code == 0, f"{line}\n{done.output}\n{done.exception!r}"
-            printed.append(done.stdout)
+            result = CliRunner().invoke(app, words, obj=Console())
+            assert result.exit_code == 0, f"{line}\n{result.output}\n{result.exception!r}"
+            printed.append(result.stdout)
     return "\n".join(printed)
 
 
@@ -112,9 +112,9 @@ def test_the_manifest_for_kubernetes_asks_for_a_token_and_gives_a_command_that_r
     spec = yaml.safe_load((ROOT / "examples" / "rayjob.yaml").read_text(encoding="utf-8"))["spec"]
     program, command, *words = shlex.split(spec["entrypoint"])
     assert program == "rae"
-    given = app.commands[command].make_context(command, words).params
-    assert given["ray"] == "auto"
-    assert given["out"].startswith("s3://")
+    parameters = app.commands[command].make_context(command, words).params
+    assert parameters["ray"] == "auto"
+    assert parameters["out"].startswith("s3://")
     cluster = spec["rayClusterSpec"]
     assert cluster["authOptions"] == {"mode": "token"}
     assert f"ray=={cluster['rayVersion']}" in (ROOT / "constraints.txt").read_text(encoding="utf-8").split()
@@ -190,8 +190,8 @@ def test_the_site_is_built_without_a_warning_and_fetches_nothing(tmp_path):
     for module in ("sphinx", "furo", "myst_nb"):
         pytest.importorskip(module, reason="the extra docs is not installed")
     command = [sys.executable, "-m", "sphinx", "--quiet", "--fail-on-warning", "--keep-going", ROOT / "docs", tmp_path]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "")
+    process = subprocess.run(command, capture_output=True, text=True)
+    assert (process.returncode, process.stderr) == (0, "")
     for page in tmp_path.rglob("*.html"):
         loaded = re.findall(r"<(?:script|link|img|iframe|source)\b[^>]*https?:[^>]*>", page.read_text(encoding="utf-8"))
         assert loaded == [], page.name

@@ -102,7 +102,9 @@ def test_scores_treat_the_moment_as_one_more_view():
 def test_each_comparison_has_views_of_its_own(run, graph, monkeypatch):
     seeds = []
     real = drift_module.noisy_vectors
-    monkeypatch.setattr(drift_module, "noisy_vectors", lambda **given: seeds.append(given["seed"]) or real(**given))
+    monkeypatch.setattr(
+        drift_module, "noisy_vectors", lambda **arguments: seeds.append(arguments["seed"]) or real(**arguments)
+    )
     for seed in (1, 2, 1):
         run.drift(rewired(graph, seed), views=19)
     first, second, again = seeds[::2]
@@ -148,22 +150,22 @@ def test_nodes_of_like_degree_are_classes_of_fifty_or_more():
 
 
 def test_with_noise_alone_alarms_are_as_rare_as_stated(run, graph):
-    found = [run.drift(rewired(graph, 100 + seed), views=19) for seed in range(12)]
-    assert sum(d.alarms.num_rows > 0 for d in found) <= 3  # 0.6 expected; four or more once in 400 tests
-    assert np.mean([d.alarms.num_rows for d in found]) / graph.n_nodes <= 0.005
-    small = np.mean([(d.table.column("p").to_numpy() <= 0.05).mean() for d in found])
+    drifts = [run.drift(rewired(graph, 100 + seed), views=19) for seed in range(12)]
+    assert sum(d.alarms.num_rows > 0 for d in drifts) <= 3  # 0.6 expected; four or more once in 400 tests
+    assert np.mean([d.alarms.num_rows for d in drifts]) / graph.n_nodes <= 0.005
+    small = np.mean([(d.table.column("p").to_numpy() <= 0.05).mean() for d in drifts])
     assert small <= 0.07
-    grown = np.mean([(d.role_p <= 0.05).mean() for d in found])
+    grown = np.mean([(d.role_p <= 0.05).mean() for d in drifts])
     assert grown <= 0.15
 
 
 def test_a_planted_mover_is_found(run, graph):
     hits = []
     for seed in range(3):
-        found = run.drift(with_mover(graph, seed), noise=0.01, views=39)
-        hits.append(5 in found.alarms.column("id").to_pylist())
+        drift = run.drift(with_mover(graph, seed), noise=0.01, views=39)
+        hits.append(5 in drift.alarms.column("id").to_pylist())
         if hits[-1]:
-            row = found.alarms.to_pylist()[0]
+            row = drift.alarms.to_pylist()[0]
             assert row["q"] <= 0.05
             assert row["distance"] > row["noise"] > 0
     assert sum(hits) >= 2
@@ -188,12 +190,12 @@ def test_growth_as_a_whole_moves_everybody_in_units_of_the_fit_alone(folder):
 
 def test_new_and_gone_ids_are_counted(run, graph):
     edges = [e for e in graph.edges().tolist() if 0 not in e]
-    found = run.drift(rae.Graph.from_edges([*edges, (5, 9001), (6, 9001), (7, 9002)]), views=19)
-    facts = found.as_dict()
+    drift = run.drift(rae.Graph.from_edges([*edges, (5, 9001), (6, 9001), (7, 9002)]), views=19)
+    facts = drift.as_dict()
     assert facts["new"] == 2
     assert facts["gone"] == 1
     assert facts["common"] == graph.n_nodes - 1
-    assert found.table.num_rows == graph.n_nodes - 1
+    assert drift.table.num_rows == graph.n_nodes - 1
 
 
 def test_a_run_of_another_model_is_embedded_by_the_first(run, graph, folder):
@@ -207,9 +209,9 @@ def test_a_run_of_another_model_is_embedded_by_the_first(run, graph, folder):
 def test_vectors_of_the_model_are_compared_and_others_refused(run, graph, folder):
     after = with_mover(graph, 3)
     run.model().embed_to(folder / "z.parquet", after, whole=True, model=run.model_checksum)
-    found = run.drift(folder / "z.parquet", noise=0.01)
-    assert found.units == "graph"
-    assert not found.noise.measured
+    drift = run.drift(folder / "z.parquet", noise=0.01)
+    assert drift.units == "graph"
+    assert not drift.noise.measured
     assert run.drift(folder / "z.parquet").noise.dropped == 0.1
     with pytest.raises(ConfigError, match="needs the other graph"):
         run.drift(folder / "z.parquet", units="fit")
@@ -245,9 +247,9 @@ def test_features_are_found_by_name(graph, folder):
     changed = values.copy()
     changed[7] += 9
     third = rae.fit_run(graph, rae.FeatureTable(graph.ids, changed, ("age", "spent")), out=folder / "third", page=False)
-    found = first.drift(third)
-    assert found.noise.added == 0
-    assert 7 in found.alarms.column("id").to_pylist()
+    drift = first.drift(third)
+    assert drift.noise.added == 0
+    assert 7 in drift.alarms.column("id").to_pylist()
     nameless = rae.fit_run(graph, values + 1, out=folder / "nameless", page=False)
     with pytest.raises(RunError, match="have no names"):
         first.drift(nameless)
@@ -303,10 +305,10 @@ def test_the_command_prints_writes_and_refuses(run, graph, folder):
     other = rae.fit_run(with_mover(graph, 3), out=folder / "tomorrow", page=False)
     out, page = folder / "moved.parquet", folder / "drift.html"
     words = ("drift", run.path, other.path, "--noise", 0.01, "--out", out, "--page", page)
-    done = invoke(*words)
-    assert done.exit_code == 0, done.output
-    assert "moved more than noise explains" in done.output
-    assert "5 " in done.output
+    result = invoke(*words)
+    assert result.exit_code == 0, result.output
+    assert "moved more than noise explains" in result.output
+    assert "5 " in result.output
     assert pq.read_table(out).column_names[:3] == ["id", "from", "to"]
     text = page.read_text()
     assert "Content-Security-Policy" in text
@@ -327,13 +329,13 @@ def test_names_are_shown_and_escaped(graph, folder):
     run.set_names(names)
     run.fit_roles(4)
     far = [(5, int(v)) for v in range(40, 160)]
-    found = run.drift(rewired(graph, 3, far, share=0.0001), noise=0.01)
-    assert found.as_dict()["alarms"][0]["name"].startswith("<b>")
-    found.write_page(folder / "named.html", title="a < b")
+    drift = run.drift(rewired(graph, 3, far, share=0.0001), noise=0.01)
+    assert drift.as_dict()["alarms"][0]["name"].startswith("<b>")
+    drift.write_page(folder / "named.html", title="a < b")
     text = (folder / "named.html").read_text()
     assert "&lt;b&gt;" in text
     assert "<b>" not in text
     assert "a &lt; b" in text
-    assert pa.types.is_boolean(found.table.schema.field("alarm").type)
-    done = invoke("drift", run.path, run.path)
-    assert "no node moved" in done.output
+    assert pa.types.is_boolean(drift.table.schema.field("alarm").type)
+    result = invoke("drift", run.path, run.path)
+    assert "no node moved" in result.output

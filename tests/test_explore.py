@@ -554,13 +554,13 @@ def test_roles_that_do_not_fit_their_cards_are_refused(run, tmp_path):
     import shutil
 
     copy = shutil.copytree(run.path, tmp_path / "copy")
-    record = json.loads((copy / "roles.json").read_text())
-    record["cards"].pop()
-    (copy / "roles.json").write_text(json.dumps(record))
+    stored = json.loads((copy / "roles.json").read_text())
+    stored["cards"].pop()
+    (copy / "roles.json").write_text(json.dumps(stored))
     with pytest.raises(FileError, match=r"not what `rae roles` writes .*; run it again"):
         write_page(Run.open(copy))
-    record["cards"], record["nodes"] = json.loads((run.path / "roles.json").read_text())["cards"], 7
-    (copy / "roles.json").write_text(json.dumps(record))
+    stored["cards"], stored["nodes"] = json.loads((run.path / "roles.json").read_text())["cards"], 7
+    (copy / "roles.json").write_text(json.dumps(stored))
     with pytest.raises(RunError, match="rae roles"):
         write_page(Run.open(copy))
 

@@ -98,13 +98,13 @@ def test_blocks_weighed_on_the_page_give_the_distances_of_a_search(weights):
     z = vectors()
     marks = find_marks(weighted(z, BLOCKS), 15)
     c = block_coordinates(z[marks.first], marks, BLOCKS, None)
-    seen = weighted(z, BLOCKS, weights)
+    weighed = weighted(z, BLOCKS, weights)
     rows = np.arange(0, 400, 20)
-    neighbors, exact = nearest_rows(seen, seen[rows], 10, skip=rows)
-    found = np.take_along_axis(computed(c, weights, rows), neighbors, 1)
+    neighbors, exact = nearest_rows(weighed, weighed[rows], 10, skip=rows)
+    distances = np.take_along_axis(computed(c, weights, rows), neighbors, 1)
 
     assert [b["name"] for b in c.blocks] == ["own", "place"]  # there is nothing to weigh in a block of equals
-    assert np.abs(found - exact).max() < 0.02 * exact.max()
+    assert np.abs(distances - exact).max() < 0.02 * exact.max()
     assert c.agreement > 0.97
     assert c.arrays["wide"].shape[0] >= 1  # the outlier needs more than a byte
 

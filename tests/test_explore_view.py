@@ -216,10 +216,10 @@ def test_the_most_alike_follow_the_weights_of_the_blocks(tab, run):
             weigh(tab, name, 0)
     weights = {b.name: 2.0 if b.name == "own" else 0.0 for b in run.blocks}
     answer = dict(similar(run, ids[node], k=N, weights=weights).matches)
-    found = [ids[i] for i in listed(tab)]
+    listed_ids = [ids[i] for i in listed(tab)]
     shown = tab.value("[...document.querySelectorAll('#nearest .value')].map(e => +e.textContent)")
-    assert [answer[id] for id in found] == pytest.approx(shown, abs=0.01)
-    assert max(answer[id] for id in found) <= sorted(answer.values())[20]  # ties may stand in another order
+    assert [answer[id] for id in listed_ids] == pytest.approx(shown, abs=0.01)
+    assert max(answer[id] for id in listed_ids) <= sorted(answer.values())[20]  # ties may stand in another order
     assert "--weights" in tab.text("#node")
     weigh(tab, "own", 0)
     assert "nothing to compare" in tab.text("#nearest")

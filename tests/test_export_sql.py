@@ -52,10 +52,8 @@ def check(ends, features=None, settings=None, *, units="graph", names=None):
     whole = Graph.from_edges(ends)
     model = rae.RAE(**(settings or {})).fit(whole, features=features, feature_names=names)
     ids = list(whole.ids)
-    given = None if features is None else long(ids, features, names)
-    vectors = computed(
-        database([list(end) for end in zip(*ends, strict=True)], given), script(model.fitted, units), ids
-    )
+    case = None if features is None else long(ids, features, names)
+    vectors = computed(database([list(end) for end in zip(*ends, strict=True)], case), script(model.fitted, units), ids)
     np.testing.assert_allclose(vectors, model.transform(whole, features), atol=1e-5)
     return model
 
@@ -154,7 +152,7 @@ KIND = RNG.choice(["card", "it's a */ wire"], len(ENDS), p=[0.8, 0.2])
 
 @pytest.mark.parametrize("units", ["graph", "fit"])
 @pytest.mark.parametrize(
-    ("given", "mix"),
+    ("case", "mix"),
     [
         ({"weight": WEIGHT}, "union"),
         ({"directed": True}, "directions"),
@@ -164,11 +162,11 @@ KIND = RNG.choice(["card", "it's a */ wire"], len(ENDS), p=[0.8, 0.2])
     ],
     ids=["weights", "directions", "kinds", "all", "all together"],
 )
-def test_weights_directions_and_kinds(given, mix, units):
-    graph = Graph.from_edges(ENDS, **given)
+def test_weights_directions_and_kinds(case, mix, units):
+    graph = Graph.from_edges(ENDS, **case)
     features = RNG.normal(size=(graph.n_nodes, 3)).astype(np.float32)
     model = rae.RAE(mix=mix).fit(graph, features=features)
-    columns = [ENDS[:, 0], ENDS[:, 1], *(given[name] for name in ("weight", "kind") if name in given)]
+    columns = [ENDS[:, 0], ENDS[:, 1], *(case[name] for name in ("weight", "kind") if name in case)]
     connection = database(columns, long(list(graph.ids), features))
 
     vectors = computed(connection, script(model.fitted, units), list(graph.ids))
@@ -199,8 +197,8 @@ def test_counts_are_exact(family):
         ("rae_core", "core", measures.core_numbers),
         ("rae_four_cycles", "four_cycles", measures.four_cycles),
     ):
-        found = dict(connection.execute(query.format(column, table)).fetchall())
-        assert [found.get(id, 0) for id in whole.ids] == count(whole).tolist(), column
+        counts = dict(connection.execute(query.format(column, table)).fetchall())
+        assert [counts.get(id, 0) for id in whole.ids] == count(whole).tolist(), column
 
 
 # ----------------------------------------------------------------------------- files

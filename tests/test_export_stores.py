@@ -29,10 +29,10 @@ def run(tmp_path_factory):
     graph = rae.Graph.from_edges([(f"u{a}", f"u{b}") for a, b in ENDS])
     features = RNG.normal(size=(graph.n_nodes, 4)).astype(np.float32)
     names = {id: f"the node {id}" for id in graph.ids[:-3]}  # three have none
-    made = rae.fit_run(graph, features, out=tmp_path_factory.mktemp("runs") / "run", page=False)
-    made.set_names(names)
-    made.fit_roles(3)
-    return Run.open(made.path)
+    fitted = rae.fit_run(graph, features, out=tmp_path_factory.mktemp("runs") / "run", page=False)
+    fitted.set_names(names)
+    fitted.fit_roles(3)
+    return Run.open(fitted.path)
 
 
 @pytest.fixture(autouse=True)
@@ -171,11 +171,11 @@ def test_a_search_in_weighted_vectors_finds_the_look_alikes(run, tmp_path):
     run.export("duckdb", tmp_path / "z.duckdb", weights="")
 
     with duckdb.connect(str(tmp_path / "z.duckdb")) as connection:
-        found = connection.execute(
+        rows = connection.execute(
             "SELECT b.id FROM rae_vectors a, rae_vectors b WHERE a.id = 'u7' AND b.id <> 'u7' "
             "ORDER BY array_distance(a.embedding, b.embedding) LIMIT 5"
         ).fetchall()
-    assert [id for (id,) in found] == [id for id, _ in similar(run, "u7", k=5).matches]
+    assert [id for (id,) in rows] == [id for id, _ in similar(run, "u7", k=5).matches]
 
 
 @pytest.mark.parametrize("to", ["duckdb", "lance", "qdrant", "sql", "onnx"])
@@ -231,8 +231,8 @@ def test_postgres_has_the_rows_of_the_run_and_their_blocks(run, database, monkey
     monkeypatch.setenv("VECTORS_AT", dsn)
     written = run.export("pgvector", "env:VECTORS_AT")
 
-    found, columns, about = rows_of(dsn)
-    assert found == (f"vector({run.counts['width']})" if kind == "vector" else kind)
+    column_type, columns, about = rows_of(dsn)
+    assert column_type == (f"vector({run.counts['width']})" if kind == "vector" else kind)
     check(run, columns)
     assert block_names(about) == BLOCKS
     assert ("real[]" in "".join(written.notes)) == (kind == "real[]")

@@ -20,8 +20,8 @@ from rae.memory import forget, mapped
 GRAPH = Graph.from_edges([("a", "b"), ("b", "c")])
 
 
-def _rows(graph, given, config):
-    return Features.of(graph, given, config).rows(0, graph.n_nodes)
+def _rows(graph, x, config):
+    return Features.of(graph, x, config).rows(0, graph.n_nodes)
 
 
 TABLE = FeatureTable(pa.array(["c", "a", "b"]), np.array([[3.0, 30], [1, 10], [2, 20]]), ("x", "y"))
@@ -276,12 +276,12 @@ def test_halves_in_another_order_or_place_are_put_row_by_row_and_stay_halves():
     crooked = np.zeros(HALF.nbytes + 1, np.uint8)[1:].view(np.float16).reshape(HALF.shape)
     crooked[:] = HALF
     for x in (np.asfortranarray(HALF), crooked, torch.from_numpy(HALF)):
-        found = check_matrix(x)
+        checked = check_matrix(x)
 
-        assert found.dtype == np.float16
-        assert found.flags.c_contiguous
-        assert found.flags.aligned
-        assert np.array_equal(found, HALF)
+        assert checked.dtype == np.float16
+        assert checked.flags.c_contiguous
+        assert checked.flags.aligned
+        assert np.array_equal(checked, HALF)
     assert check_matrix(HALF.astype(">f2")).dtype == np.float32
 
 
@@ -297,10 +297,10 @@ def test_a_check_in_pieces_counts_all_gaps_and_finds_the_first(monkeypatch, piec
 
 
 def test_entries_given_twice_are_summed_and_the_callers_matrix_is_left_alone():
-    given = (np.array([1, 2, 4], np.float32), np.array([1, 1, 0]), np.array([0, 3]))
-    for array in given:
+    arrays = (np.array([1, 2, 4], np.float32), np.array([1, 1, 0]), np.array([0, 3]))
+    for array in arrays:
         array.flags.writeable = False
-    x = sp.csr_array(given, shape=(1, 2))
+    x = sp.csr_array(arrays, shape=(1, 2))
 
     assert check_matrix(x).toarray().tolist() == [[4, 3]]
     assert check_matrix(x).nnz == 2

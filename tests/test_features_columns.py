@@ -177,10 +177,10 @@ def test_every_row_says_its_value_in_any_order_and_any_pieces(
 
     assert whole.names is not None
     assert whole.names == cut.names
-    found = dense(whole)
-    assert np.array_equal(dense(cut), found[order])
-    assert (found.sum(1) == 1).all()
-    assert [whole.names[j] for j in found.argmax(1)] == [f"x={value or 'missing'}" for value in values]
+    matrix = dense(whole)
+    assert np.array_equal(dense(cut), matrix[order])
+    assert (matrix.sum(1) == 1).all()
+    assert [whole.names[j] for j in matrix.argmax(1)] == [f"x={value or 'missing'}" for value in values]
     assert len(set(whole.names)) == len(whole.names)
 
 
@@ -421,8 +421,8 @@ def test_a_table_with_categories_goes_from_the_command_line_to_the_cards_and_bac
     assert main(["fit", "calls.csv", *options, "--steps", "20", "--dims", "8", "--fanout", "5"]) == 0
     said = capsys.readouterr().err
     assert said.count("feature columns: country: 2 values, one column each; joined: date, in years since 2000") == 1
-    kept = json.loads(Path("run/run.json").read_text())["inputs"]["features"]["columns"]
-    assert kept == {"country": "2 values, one column each", "joined": "date, in years since 2000"}
+    encodings = json.loads(Path("run/run.json").read_text())["inputs"]["features"]["columns"]
+    assert encodings == {"country": "2 values, one column each", "joined": "date, in years since 2000"}
     cards = json.loads(Path("run/roles.json").read_text())["cards"]
     assert any(action["feature"] == "country=DE" for card in cards for action in card["actions"])
 

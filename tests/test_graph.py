@@ -48,12 +48,12 @@ IDS = [
 def test_ids_come_back_exactly_as_they_went_in(ids):
     a, b, c = ids
     graph = Graph.from_edges([(a, b), (b, c)])
-    given_order = Graph.from_edges([(a, b)], ids=ids)
+    in_order_of_ids = Graph.from_edges([(a, b)], ids=ids)
 
     assert sorted(graph.ids) == sorted(ids)
-    assert list(given_order.ids) == ids
+    assert list(in_order_of_ids.ids) == ids
     assert [type(x) for x in graph.id_column.to_pylist()] == [type(x) for x in ids]
-    assert given_order.n_isolated == 1
+    assert in_order_of_ids.n_isolated == 1
     assert graph.rows([c, a]).tolist() == [list(graph.ids).index(c), list(graph.ids).index(a)]
 
 

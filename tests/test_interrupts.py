@@ -66,18 +66,18 @@ def test_an_interrupt_that_a_package_swallows_while_it_loads_is_not_lost(monkeyp
         """)
     )
     monkeypatch.syspath_prepend(tmp_path)
-    seen = []
+    events = []
 
     def body() -> None:
         import swallows
 
-        seen.append(swallows.loaded)
+        events.append(swallows.loaded)
         spin()
-        seen.append("went on")
+        events.append("went on")
 
     assert command(monkeypatch, body) == 130
     assert capsys.readouterr().err == "interrupted: no file was left half-written\n"
-    assert seen == [True]  # the import was not disturbed, and the command ended after it
+    assert events == [True]  # the import was not disturbed, and the command ended after it
 
 
 @pytest.mark.parametrize("how", ["swallowed", "dropped", "turned", "finished"])
@@ -109,7 +109,7 @@ def test_an_interrupt_is_raised_again_until_it_is_on_its_way_out(monkeypatch, ca
 
 
 def test_further_signals_do_not_disturb_those_who_clean_up(monkeypatch, capsys):
-    cleaned = []
+    cleanups = []
 
     def body() -> None:
         try:
@@ -118,10 +118,10 @@ def test_further_signals_do_not_disturb_those_who_clean_up(monkeypatch, capsys):
             for _ in range(3):
                 signal.raise_signal(signal.SIGINT)
                 time.sleep(0.1)
-            cleaned.append(True)
+            cleanups.append(True)
 
     assert command(monkeypatch, body) == 130
-    assert cleaned == [True]
+    assert cleanups == [True]
 
 
 def test_a_caller_that_is_being_imported_can_be_interrupted(monkeypatch, tmp_path):
@@ -145,14 +145,14 @@ def test_a_caller_that_is_being_imported_can_be_interrupted(monkeypatch, tmp_pat
 def test_another_thread_gets_no_handlers_and_does_not_fail():
     def enter() -> None:
         with interruptible() as interrupts:
-            seen.append(interrupts.received)
+            received.append(interrupts.received)
 
-    seen: list[Interrupted | None] = []
+    received: list[Interrupted | None] = []
     thread = threading.Thread(target=enter)
     thread.start()
     thread.join()
 
-    assert seen == [None]
+    assert received == [None]
 
 
 @pytest.mark.parametrize("outcome", [7, KeyboardInterrupt, Interrupted(signal.SIGTERM)])
@@ -196,9 +196,9 @@ def test_an_interrupt_while_arrow_reads_ahead_does_not_abort():
         rae.cli.main = run
         rae.__main__.main()
     """
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True)
+    process = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True)
 
-    assert (done.returncode, done.stderr) == (130, "interrupted: no file was left half-written\n")
+    assert (process.returncode, process.stderr) == (130, "interrupted: no file was left half-written\n")
 
 
 def test_control_c_while_torch_is_imported_ends_the_program(tmp_path):
@@ -217,11 +217,11 @@ def test_control_c_while_torch_is_imported_ends_the_program(tmp_path):
         sys.argv = ["rae", "fit", "edges.csv", "--steps", "1000000", "--out", "run"]
         rae.__main__.main()
     """
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(script)], cwd=tmp_path, capture_output=True, text=True, timeout=120
     )
 
-    *notes, last = done.stderr.splitlines()  # torch may be imported after the edges are read, which is noted
-    assert (done.returncode, last) == (130, "interrupted: no file was left half-written")
+    *notes, last = process.stderr.splitlines()  # torch may be imported after the edges are read, which is noted
+    assert (process.returncode, last) == (130, "interrupted: no file was left half-written")
     assert not [line for line in notes if "Traceback" in line or "Error" in line]
     assert [path.name for path in tmp_path.iterdir()] == ["edges.csv"]

@@ -67,8 +67,8 @@ def _version_1(folder):
     """Rewrite graph.json as version 1 had it."""
     info = json.loads((folder / "graph.json").read_text())
     sha256 = {name: array["sha256"] for name, array in info["arrays"].items()}
-    known = {name: info[name] for name in ("format", "n_nodes", "n_edges", "counts")}
-    (folder / "graph.json").write_text(json.dumps({**known, "format_version": 1, "sha256": sha256}))
+    fields = {name: info[name] for name in ("format", "n_nodes", "n_edges", "counts")}
+    (folder / "graph.json").write_text(json.dumps({**fields, "format_version": 1, "sha256": sha256}))
 
 
 def test_the_folder_describes_its_arrays_and_edges(folder):

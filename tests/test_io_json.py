@@ -128,12 +128,12 @@ def test_other_files_of_names_are_refused(here, content, sentence):
 def test_a_command_reads_json_by_its_numbers_and_names(here, rae):
     written({"0": [1], "1": [0, 1], "2": [3], "3": [], "10": [0]}, "words.json")
     written("obama\nnasa\nnobody\nzürich\n", "words.txt")
-    done = rae("fit", "edges.csv", "--features", "words.json", "--feature-names", "words.txt", "--out", "run", *SMALL)
+    first = rae("fit", "edges.csv", "--features", "words.json", "--feature-names", "words.txt", "--out", "run", *SMALL)
     again = rae(
         "embed", "run", "edges.csv", "--features", "words.json", "--feature-names", "words.txt", "--out", "z.csv"
     )
 
-    assert (done[0], again[0]) == (0, 0), done[2] + again[2]
+    assert (first[0], again[0]) == (0, 0), first[2] + again[2]
     assert Run.open("run").feature_names == ("obama", "nasa", "zürich")
 
 
@@ -142,10 +142,10 @@ def test_a_command_reads_matrices_and_their_names(here, rae):
     sp.save_npz("x.npz", sp.csr_array(np.eye(5, 2, dtype=np.float32)))
     written('["buys", "sells"]', "names.json")
     for name in ("x.npy", "x.npz"):
-        done = rae(
+        result = rae(
             "fit", "edges.csv", "--features", name, "--feature-names", "names.json", "--out", f"run-{name}", *SMALL
         )
-        assert done[0] == 0, done[2]
+        assert result[0] == 0, result[2]
         assert Run.open(f"run-{name}").feature_names == ("buys", "sells")
     wrong = rae("fit", "edges.csv", "--features", "x.npy", "--feature-names", "edges.csv", "--out", "no", *SMALL)
     assert (wrong[0], "one entry per column (2), got 6" in wrong[2]) == (2, True)
@@ -201,10 +201,10 @@ def test_names_are_a_column_of_the_features_or_a_file(here, rae):
 )
 def test_a_long_table_suggests_its_columns(rae, content, flags):
     written(content, "long.csv")
-    done = rae("fit", "edges.csv", "--features", "long.csv", "--out", "run", *SMALL)
+    result = rae("fit", "edges.csv", "--features", "long.csv", "--out", "run", *SMALL)
 
-    assert done[0] == 2
-    assert re.search(flags, done[2]), done[2]
+    assert result[0] == 2
+    assert re.search(flags, result[2]), result[2]
 
 
 def test_a_list_of_numbers_called_json_is_no_table(tmp_path):

@@ -394,7 +394,7 @@ def test_a_worker_process_ends_with_its_killed_parent(tmp_path):
                 os.kill(os.getpid(), 9)
         """)
     )
-    done = subprocess.run([sys.executable, str(tmp_path / "parent.py")], stdout=subprocess.PIPE, timeout=120)
+    process = subprocess.run([sys.executable, str(tmp_path / "parent.py")], stdout=subprocess.PIPE, timeout=120)
 
-    assert done.returncode == -signal.SIGKILL
-    assert done.stdout == b""  # read to the end, which comes when nobody has the pipe open any more: the worker is gone
+    assert process.returncode == -signal.SIGKILL
+    assert process.stdout == b""  # the end of the pipe, so the worker is gone

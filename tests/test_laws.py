@@ -105,8 +105,8 @@ def test_the_number_of_threads_does_not_matter(sparse):
 def test_a_stranger_gets_the_vector_it_would_have_had_in_the_graph_of_the_fit(graph, words):
     """The fit never sees the last node; embedding the grown graph moves only its surroundings."""
     ends = np.repeat(np.arange(120), graph.degrees)
-    known = (ends != 119) & (graph.targets != 119)
-    smaller = Graph.from_edges((ends[known], graph.targets[known]), ids=np.arange(119))
+    both_old = (ends != 119) & (graph.targets != 119)
+    smaller = Graph.from_edges((ends[both_old], graph.targets[both_old]), ids=np.arange(119))
     model = RAE(SMALL).fit(smaller, features=words[:119])
 
     old, grown = model.transform(smaller, words[:119]), model.transform(graph, words, whole=True)
@@ -131,11 +131,11 @@ def test_nothing_beyond_k_hops_matters():
     assert np.flatnonzero(moved).tolist() == [8, 9, 10, 11, 12]
 
 
-@pytest.mark.parametrize("given", ["structure", "sparse", "dense"])
+@pytest.mark.parametrize("storage", ["structure", "sparse", "dense"])
 @pytest.mark.parametrize("dims", [(16, 8), (8, 16, 24), (30,)])
 @pytest.mark.parametrize("loss", ["within", "both"])
-def test_some_nodes_get_the_vectors_they_have_among_all(graph, words, given, dims, loss):
-    x = {"structure": None, "sparse": words, "dense": words.toarray()}[given]
+def test_some_nodes_get_the_vectors_they_have_among_all(graph, words, storage, dims, loss):
+    x = {"structure": None, "sparse": words, "dense": words.toarray()}[storage]
     model = RAE(SMALL, loss=loss, dims=dims, fanout=(3,) * len(dims)).fit(graph, features=x)
     nodes = np.array([77, 3, 110])
 

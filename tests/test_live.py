@@ -62,20 +62,20 @@ def test_counts_that_follow_each_edge_are_those_of_the_new_graph(seed, native):
         us, vs, adds = draw_edits(rng, edges, n + 3, int(rng.integers(1, 15)))
         before, used = rows._numbers().copy(), rows.used
         if native:
-            nodes, kept = rows.edit(us, vs, adds)
+            nodes, counts_before = rows.edit(us, vs, adds)
         else:
             with reference_only():
-                nodes, kept = rows.edit(us, vs, adds)
+                nodes, counts_before = rows.edit(us, vs, adds)
         now = graph_of(edges, n + 3)
         assert [part.tolist() for part in rows.lists(np.arange(n + 3))] == [now.offsets.tolist(), now.targets.tolist()]
         triangles, cycles, _ = structure.counts_of_nodes(now.offsets, now.targets)
         assert rows.triangles.tolist() == triangles.tolist()
         assert rows.cycles.tolist() == cycles.tolist()
         assert rows.core.tolist() == structure.core_numbers(now.offsets, now.targets).tolist()
-        assert np.array_equal(before[nodes], kept)
+        assert np.array_equal(before[nodes], counts_before)
         assert set(np.flatnonzero((before != rows._numbers()).any(1))) <= set(nodes.tolist())
         if step % 2:
-            rows.undo(nodes, kept, used)
+            rows.undo(nodes, counts_before, used)
             assert np.array_equal(rows._numbers(), before)
             edges = {(u, int(v)) for u in range(n + 3) for v in rows.lists([u])[1] if u < v}
 
@@ -134,8 +134,8 @@ def test_vectors_follow_edits_byte_for_byte(kind, few, monkeypatch):
             new = int(rng.integers(0, 3))
             us, vs, adds = draw_edits(rng, edges, n + new, int(rng.integers(1, 6)))
             replaced = np.unique(np.append(rng.integers(n, size=1), np.arange(n, n + new)))
-            given = None if x is None else (replaced, features_of(kind, rng, len(replaced)))
-            changes = follows.update(us, vs, adds, new=new, features=given)
+            replacement = None if x is None else (replaced, features_of(kind, rng, len(replaced)))
+            changes = follows.update(us, vs, adds, new=new, features=replacement)
             n += new
             x = None if x is None else follows.features.whole_matrix(n)
             full = model.transform(graph_of(edges, n), x, units="fit", whole=True)

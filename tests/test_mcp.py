@@ -88,15 +88,15 @@ def test_an_assistant_asks_what_a_run_answers(run):
         assert not any(reply.is_error for reply in replies.values())
         return names, {name: reply.structured_content for name, reply in replies.items()}
 
-    names, told = with_client(run, ask)
+    names, answers = with_client(run, ask)
     assert names == [verb.name for verb in VERBS if not verb.writes]
-    assert [m["id"] for m in told["similar"]["matches"]] == [id for id, _ in run.similar(7, 2).matches]
-    assert told["role"]["summary"] == run.card(7).summary
-    assert told["card"]["role"] == 1
-    assert len(told["roles"]["roles"]) == 3
-    assert (told["why"]["text"], told["why"]["measured"]) == (str(run.why(7)), run.why(7).as_dict())
-    assert {node["id"] for node in told["search"]["nodes"]} >= {1, 10}
-    assert np.array_equal(np.float32(told["embed"]["vector"]), run.embed(neighbours=[1, 2]))
+    assert [m["id"] for m in answers["similar"]["matches"]] == [id for id, _ in run.similar(7, 2).matches]
+    assert answers["role"]["summary"] == run.card(7).summary
+    assert answers["card"]["role"] == 1
+    assert len(answers["roles"]["roles"]) == 3
+    assert (answers["why"]["text"], answers["why"]["measured"]) == (str(run.why(7)), run.why(7).as_dict())
+    assert {node["id"] for node in answers["search"]["nodes"]} >= {1, 10}
+    assert np.array_equal(np.float32(answers["embed"]["vector"]), run.embed(neighbours=[1, 2]))
 
 
 def test_what_cannot_be_answered_comes_back_as_a_sentence(run):
@@ -172,6 +172,6 @@ def test_an_assistant_starts_the_command_itself(run):
             changed = await client.call_tool("edges", {"added": [[1, 999]]})
             return changed.structured_content, (await client.call_tool("role", {"id": 999})).structured_content
 
-    changed, told = anyio.run(ask)
-    assert (changed["new_nodes"], told["id"]) == (1, 999)
+    changed, answer = anyio.run(ask)
+    assert (changed["new_nodes"], answer["id"]) == (1, 999)
     assert run.n_updates == 1

@@ -39,8 +39,8 @@ SECRET = "a-secret-that-no-message-shows"
 
 def server_program():
     """moto's server, which speaks S3, beside this Python or on the PATH."""
-    beside = Path(sys.executable).with_name("moto_server")
-    return str(beside) if beside.is_file() else shutil.which("moto_server")
+    program = Path(sys.executable).with_name("moto_server")
+    return str(program) if program.is_file() else shutil.which("moto_server")
 
 
 @pytest.fixture(scope="module")
@@ -127,10 +127,12 @@ def test_a_fit_from_a_store_into_a_store_is_that_of_a_disk(store, files, tmp_pat
     with pytest.raises(FileError, match="out/run exists; choose another out"):
         fit_run(f"{store}/in/edges/", out=f"{store}/out/run", page=False)
 
-    made = embed_file(f"{store}/out/run", f"{store}/in/edges/", f"{store}/in/x.parquet", out=f"{store}/out/z.parquet")
-    assert made.path.read_bytes() == (here.path / "embeddings.parquet").read_bytes()
+    embedded = embed_file(
+        f"{store}/out/run", f"{store}/in/edges/", f"{store}/in/x.parquet", out=f"{store}/out/z.parquet"
+    )
+    assert embedded.path.read_bytes() == (here.path / "embeddings.parquet").read_bytes()
     assert np.array_equal(read_embeddings(f"{store}/out/z.parquet")[1], here.embeddings()[1])
-    assert made.n_bytes == (here.path / "embeddings.parquet").stat().st_size
+    assert embedded.n_bytes == (here.path / "embeddings.parquet").stat().st_size
     with pytest.raises(FileError, match="exists; choose another out"):
         embed_file(here.path, files / "edges", files / "x.parquet", out=f"{store}/out/z.parquet")
 

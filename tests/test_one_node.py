@@ -147,12 +147,12 @@ def cut_by_hand(graph, nodes, hops, isolated=()):
 
 def is_warned_of(model, graph, x=None, **options):
     """Whether a CutWarning comes with the vectors, and the vectors."""
-    with warnings.catch_warnings(record=True) as seen:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         z = model.transform(graph, x, **options)
-    assert {w.category for w in seen} <= {CutWarning}
-    assert all(w.filename == __file__ for w in seen)
-    return bool(seen), z
+    assert {w.category for w in caught} <= {CutWarning}
+    assert all(w.filename == __file__ for w in caught)
+    return bool(caught), z
 
 
 @pytest.mark.parametrize("larger", [False, True], ids=["of the fit's graph", "of a larger graph"])
@@ -165,9 +165,9 @@ def test_a_cut_by_hand_is_warned_of_or_exact(fitted, larger):
     for number, (hops, egos, isolated) in enumerate(itertools.product(range(1, 9), (1, 2), ([], lonely))):
         nodes = rows[2 * number : 2 * number + egos].tolist()
         part = cut_by_hand(graph, nodes, hops, isolated)
-        given = None if x is None else x[graph.rows(part.ids)]
+        features = None if x is None else x[graph.rows(part.ids)]
         for units in (None, "fit"):
-            warned, z = is_warned_of(model, part, given, nodes=nodes, units=units)
+            warned, z = is_warned_of(model, part, features, nodes=nodes, units=units)
             assert warned or same_bytes(z, model.transform(graph, x, nodes=nodes, units=units, whole=True))
 
 
@@ -192,16 +192,16 @@ def test_any_other_graph_is_warned_of_unless_it_is_said_to_be_whole(fitted, tmp_
         graph.with_nodes([300]),
     ]
     for other in others:
-        given = None if x is None else np.resize(x, (other.n_nodes, x.shape[1]))
+        features = None if x is None else np.resize(x, (other.n_nodes, x.shape[1]))
         with pytest.warns(CutWarning, match=rf"not the graph of the fit; .* {model.hops} edges .* pass whole=True if"):
-            model.transform(other, given, units="fit")
+            model.transform(other, features, units="fit")
         for embed in (model.to_arrow, partial(model.embed_to, tmp_path / "z.parquet")):
-            with pytest.warns(CutWarning) as seen:
-                embed(other, given)
-            assert [w.filename for w in seen] == [__file__]
-        model.transform(other, given, units="fit", whole=True)
-        model.to_arrow(other, given, whole=True)
-        model.embed_to(tmp_path / "z.parquet", other, given, whole=True)
+            with pytest.warns(CutWarning) as caught:
+                embed(other, features)
+            assert [w.filename for w in caught] == [__file__]
+        model.transform(other, features, units="fit", whole=True)
+        model.to_arrow(other, features, whole=True)
+        model.embed_to(tmp_path / "z.parquet", other, features, whole=True)
         if x is None:
             model.embed_graphs([other, graph])
 
@@ -219,14 +219,14 @@ def test_the_warning_says_where_vectors_are_wrong():
 def test_an_ego_graph_is_as_sure_as_what_it_was_cut_from():
     graph = random_graph()
     model, by_hand = rae.RAE().fit(graph), cut_by_hand(graph, [3], 5)
-    for known in (graph, by_hand.as_whole()):
-        assert not is_warned_of(model, rae.ego_graph(known, [3], 4), nodes=[3], units="fit")[0]
+    for whole in (graph, by_hand.as_whole()):
+        assert not is_warned_of(model, rae.ego_graph(whole, [3], 4), nodes=[3], units="fit")[0]
     with pytest.warns(CutWarning, match=r"not cut from the graph of the fit; .* wrong: pass whole=True if no edge is"):
         model.transform(rae.ego_graph(by_hand, [3], 4), nodes=[3], units="fit")
     model.transform(rae.ego_graph(by_hand, [3], 4), nodes=[3], units="fit", whole=True)
-    known = graph.as_whole()
-    for made in (known.subgraph(known.ids[:20]), known.with_nodes([300])):
-        assert is_warned_of(model, made)[0]
+    whole = graph.as_whole()
+    for derived in (whole.subgraph(whole.ids[:20]), whole.with_nodes([300])):
+        assert is_warned_of(model, derived)[0]
 
 
 def in_another_order(graph, rows):
@@ -264,9 +264,9 @@ def test_the_graph_of_the_fit_is_known_in_any_order_and_from_a_file(form, tmp_pa
     rae.write_graph(tmp_path / "folder", graph)
     shuffled = in_another_order(graph, np.random.default_rng(2).permutation(graph.n_nodes))
     assert shuffled.ids.tolist() != graph.ids.tolist()
-    for known in (model, rae.RAE.load(tmp_path / "model.safetensors")):
+    for fitted in (model, rae.RAE.load(tmp_path / "model.safetensors")):
         for same in (graph, rae.open_graph(tmp_path / "folder"), shuffled, graph.subgraph(graph.ids[::-1])):
-            assert not is_warned_of(known, same)[0]
+            assert not is_warned_of(fitted, same)[0]
     assert is_warned_of(model, graph.subgraph(graph.ids[1:]))[0]
 
 
@@ -293,13 +293,13 @@ def test_several_graphs_are_known_together_in_any_order():
 
 
 @pytest.mark.parametrize("settings", [{}, {"steps": 1, "dims": (8,), "fanout": (5,)}], ids=["exact", "trained"])
-@pytest.mark.parametrize("kept", [{}, {"n_nodes": 300}], ids=["oldest", "with a number of nodes"])
-def test_a_model_file_that_does_not_know_its_graph_takes_all_graphs_for_others(settings, kept, tmp_path):
+@pytest.mark.parametrize("older_fields", [{}, {"n_nodes": 300}], ids=["oldest", "with a number of nodes"])
+def test_a_model_file_that_does_not_know_its_graph_takes_all_graphs_for_others(settings, older_fields, tmp_path):
     graph, path = random_graph(), tmp_path / "model.safetensors"
     rae.RAE(**settings).fit(graph).save(path)
     fields, tensors = checkpoint.read_file(path)
     del fields["fitted_on"]
-    checkpoint.write_file(path, fields | kept, tensors)
+    checkpoint.write_file(path, fields | older_fields, tensors)
     model = rae.RAE.load(path)
     assert is_warned_of(model, graph)[0]
     assert not is_warned_of(model, graph, whole=True)[0]
@@ -318,15 +318,15 @@ def test_the_graph_of_a_run_is_known_after_its_updates(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("column", "wanted"),
+    ("column", "ids"),
     [
         (pa.array([5, 1, 9, 3]), pa.array([9, 4, 1], pa.int32())),
         (pa.array([1, 3, 5]), pa.array([0, 5, 6])),
         (pa.array(["b", "é", "a"]), pa.array(["é", "", "a"], pa.large_string())),
     ],
 )
-def test_few_ids_are_found_as_many_are(column, wanted):
-    assert find_sorted(wanted, column, sorting_order(column)).tolist() == positions_in(wanted, column).tolist()
+def test_few_ids_are_found_as_many_are(column, ids):
+    assert find_sorted(ids, column, sorting_order(column)).tolist() == positions_in(ids, column).tolist()
 
 
 def test_ids_of_other_kinds_are_left_to_arrow():

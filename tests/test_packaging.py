@@ -43,8 +43,8 @@ def _our_texts():
 
 def _foreign(text: str) -> list[str]:
     lines = [line for line in text.splitlines() if not re.search(r"--(?:from|spec)\b", line)]
-    found = [match for line in lines for match in (FOREIGN.search(line), FOREIGN_EXTRA.search(line)) if match]
-    return [match.group() for match in found]
+    matches = [match for line in lines for match in (FOREIGN.search(line), FOREIGN_EXTRA.search(line)) if match]
+    return [match.group() for match in matches]
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_no_file_tells_to_install_the_other_rae():
     texts = dict(_our_texts())
     assert {ROOT / "README.md", ROOT / "pyproject.toml", ROOT / "src" / "rae" / "errors.py"} <= texts.keys()
 
-    assert {str(path.relative_to(ROOT)): found for path, text in texts.items() if (found := _foreign(text))} == {}
+    assert {str(path.relative_to(ROOT)): lines for path, text in texts.items() if (lines := _foreign(text))} == {}
 
 
 def test_the_distribution_has_one_name_in_metadata_and_messages():
@@ -161,8 +161,8 @@ def _build(kind: str, out: Path, **environment: str) -> Path:
         shutil.copytree(path, sources / name, ignore=skip) if path.is_dir() else shutil.copy(path, sources)
     command = [sys.executable, "-m", "build", f"--{kind}", "--no-isolation", "--outdir", out, sources]
     subprocess.run(command, check=True, capture_output=True, env={**os.environ, **environment}, cwd=out.parent)
-    (made,) = out.iterdir()
-    return made
+    (package,) = out.iterdir()
+    return package
 
 
 def _metadata(wheel: Path, name: str) -> str:
@@ -209,11 +209,11 @@ def test_a_wheel_without_the_library_is_for_any_platform_and_works(tmp_path, env
         "print(rae.__file__, rae.__version__);"
         "print(rae.RAE().fit_transform(rae.Graph.from_edges([(1, 2), (2, 3), (3, 1), (3, 4)])).shape)"
     )
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", code],
         cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(site)}, capture_output=True, text=True, check=True,
     )  # fmt: skip
 
     assert wheel.name == f"role_action_embeddings-{rae.__version__}-py3-none-any.whl"
     assert "Root-Is-Purelib: true" in _metadata(wheel, "WHEEL")
-    assert done.stdout == f"{site / 'rae' / '__init__.py'} {rae.__version__}\n(4, 88)\n"
+    assert process.stdout == f"{site / 'rae' / '__init__.py'} {rae.__version__}\n(4, 88)\n"

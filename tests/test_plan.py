@@ -71,8 +71,8 @@ def test_the_rows_that_levels_average_are_held_and_not_the_vectors(settings, col
 def test_a_small_graph_is_one_row_group_of_its_vectors(graph, loss, encoders):
     averaged, width = 8 + 4, 8 + 4  # both levels project first
 
-    held = memory(graph, None, SMALL.replace(loss=loss))["embedding"]
-    assert held == 4 * graph.n_nodes * encoders * (averaged + 5 * width)
+    embedding_bytes = memory(graph, None, SMALL.replace(loss=loss))["embedding"]
+    assert embedding_bytes == 4 * graph.n_nodes * encoders * (averaged + 5 * width)
 
 
 @pytest.mark.parametrize(
@@ -159,8 +159,8 @@ def test_a_graph_without_edges_is_refused_before_any_step():
 
 
 def test_what_is_not_prepared_yet_is_counted_as_if_it_were(graph):
-    given = np.ones((graph.n_nodes, 5), np.float32)
-    for features, config in ((None, SMALL), (given, SMALL), (given, SMALL.replace(add_structure=True))):
+    x = np.ones((graph.n_nodes, 5), np.float32)
+    for features, config in ((None, SMALL), (x, SMALL), (x, SMALL.replace(add_structure=True))):
         assert (
             memory(graph, features, config)["features"]
             == Features.of(graph, features, config).rows(0, graph.n_nodes).nbytes
@@ -242,10 +242,10 @@ def test_what_the_process_holds_already_is_not_needed_again(tmp_path):
 
 @pytest.mark.parametrize("half", [False, True])
 @pytest.mark.parametrize("settings", [{}, {"loss": "both"}, {"add_structure": True}])
-@pytest.mark.parametrize("given", [None, "dense", "sparse"])
-def test_the_least_budget_is_the_least_that_embedding_takes(tmp_path, graph, given, settings, half):
-    x = None if given is None else np.eye(graph.n_nodes, 20, dtype=np.float32)
-    x = sp.csr_array(x) if given == "sparse" else x
+@pytest.mark.parametrize("storage", [None, "dense", "sparse"])
+def test_the_least_budget_is_the_least_that_embedding_takes(tmp_path, graph, storage, settings, half):
+    x = None if storage is None else np.eye(graph.n_nodes, 20, dtype=np.float32)
+    x = sp.csr_array(x) if storage == "sparse" else x
     config = SMALL.replace(steps=0, **settings)
     least = least_budget(graph, x, config, half=half)
     model = RAE(config).fit(graph, features=x)

@@ -115,10 +115,10 @@ def test_reasons_are_the_same_where_a_graph_is_read_in_parts(run, house, monkeyp
 
 
 def test_features_are_named(table_run, words_run):
-    told = " ".join(r.what for id in (0, 5, 9) for r in table_run.why(id, most_edges=1).reasons)
-    assert "age" in told
-    assert "age of its neighbours" in told
-    assert "what is done two edges away" in told
+    text = " ".join(r.what for id in (0, 5, 9) for r in table_run.why(id, most_edges=1).reasons)
+    assert "age" in text
+    assert "age of its neighbours" in text
+    assert "what is done two edges away" in text
     reasons = words_run.why(3, most_edges=1).reasons
     own = words_run.features()[[3]].toarray().ravel()
     words = [r for r in reasons if r.what.startswith("feature") and "neighbours" not in r.what]
@@ -140,19 +140,19 @@ def test_an_edge_left_out_is_what_a_graph_without_it_gives(run, house):
 
 @pytest.mark.parametrize("which", ["run", "words_run", "table_run"])
 def test_a_change_moves_the_node_in_a_graph_that_is_built_anew(which, request):
-    run, found = request.getfixturevalue(which), 0
+    run, n_changes = request.getfixturevalue(which), 0
     before = run.embeddings()[1].copy()
     for id in run.graph().ids[:: 9 if which == "run" else 20].tolist():
         why = run.why(id, most_edges=3)
         change = why.change
         if change is not None:
-            found += 1
+            n_changes += 1
             assert role_after(run, id, change) == change.role != why.role
             assert len(change.removed) + len(change.added) <= 3
             for fewer in range(len(change.removed)):  # every edge is needed
                 part = rae.reasons.Change(change.removed[:fewer] + change.removed[fewer + 1 :], change.added, 0, 0.0)
                 assert not (part.removed or part.added) or role_after(run, id, part) == why.role
-    assert found >= (3 if which == "run" else 1)
+    assert n_changes >= (3 if which == "run" else 1)
     assert np.array_equal(before, run.embeddings()[1])
     live = updater.live_of(run)
     assert np.array_equal(
@@ -254,9 +254,9 @@ def test_the_command_answers_by_name_and_as_json(run, house):
     def invoke(*words):
         return CliRunner().invoke(app, ["why", str(run.path), *words], obj=Console())
 
-    done = invoke("Node 4")
-    assert done.exit_code == 0, done.output
-    assert done.output.startswith("Node 4 plays role")
+    result = invoke("Node 4")
+    assert result.exit_code == 0, result.output
+    assert result.output.startswith("Node 4 plays role")
     facts = json.loads(invoke("4", "--json").output)
     assert facts["id"] == 4
     assert facts["name"] == "Node 4"

@@ -320,13 +320,13 @@ def test_roles_of_another_model_are_refused(three):
 @pytest.mark.parametrize(("name", "criterion"), [("steady", "steady positions"), ("strength", "prediction strength")])
 def test_files_of_the_version_that_counted_roles_through_noise_load(name, criterion, tmp_path):
     folder = OLD_FILES / name
-    roles, record = Roles.load(folder / "roles.safetensors"), read_record(folder / "roles.json")
+    roles, stored = Roles.load(folder / "roles.safetensors"), read_record(folder / "roles.json")
     ids, labels, confidence, memberships = read_table(folder / "roles.parquet")
     embedded_ids, z = read_embeddings(folder / "embeddings.parquet")
     assignment = roles.assign(z)
 
-    assert (roles.n_roles, roles.criterion) == (record["k"], record["criterion"]) == (len(record["cards"]), criterion)
-    assert describe_number(roles.parameters.choice)[0] == record["rule"][0]
+    assert (roles.n_roles, roles.criterion) == (stored["k"], stored["criterion"]) == (len(stored["cards"]), criterion)
+    assert describe_number(roles.parameters.choice)[0] == stored["rule"][0]
     assert ids.equals(embedded_ids)
     np.testing.assert_array_equal(assignment.labels, labels)
     np.testing.assert_allclose(assignment.confidence, confidence, atol=1e-6)

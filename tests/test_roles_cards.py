@@ -527,14 +527,14 @@ def test_a_run_keeps_names_and_reads_labels(run, graph, tmp_path):
     run.fit_roles()
     table = tmp_path / "nodes.csv"
     table.write_text("id,kind\n" + "".join(f"{i},{i[:3]}\n" for i in graph.ids))
-    found = run.label_table(table, "kind")
+    labels = run.label_table(table, "kind")
 
     assert run.names().to_pylist()[graph.ids.tolist().index("hub1")] == "First"
     assert "names.parquet" in run.files()
     assert len(run.role_record()["cards"][0]["names"]) == 5
-    assert set(found.labels) == {"hub", "lea"}
-    assert found.counts.sum() == graph.n_nodes
-    assert run.label_table([i[:3] for i in graph.ids]).counts.tolist() == found.counts.tolist()
+    assert set(labels.labels) == {"hub", "lea"}
+    assert labels.counts.sum() == graph.n_nodes
+    assert run.label_table([i[:3] for i in graph.ids]).counts.tolist() == labels.counts.tolist()
 
 
 # ------------------------------------------------------------------------------------ run
@@ -546,7 +546,7 @@ def test_a_run_stores_its_roles(run):
     roles = run.fit_roles()
     again = Run.open(run.path)
     ids, role, confidence, memberships = again.role_table()
-    record = again.role_record()
+    stored = again.role_record()
     _, z = run.embeddings()
 
     assert again.has_roles
@@ -554,11 +554,11 @@ def test_a_run_stores_its_roles(run):
     np.testing.assert_array_equal(role, roles.labels)
     np.testing.assert_array_equal(confidence, roles.confidence)
     np.testing.assert_array_equal(memberships, again.roles().memberships(z))
-    assert record["k"] == roles.n_roles == len(record["cards"])
-    assert record["model"] == run.model_checksum
-    assert record["rule"] == describe_number(roles.parameters.choice)
-    assert record["cards"][0]["structure"]
-    assert record["cards"][-1]["actions"]
+    assert stored["k"] == roles.n_roles == len(stored["cards"])
+    assert stored["model"] == run.model_checksum
+    assert stored["rule"] == describe_number(roles.parameters.choice)
+    assert stored["cards"][0]["structure"]
+    assert stored["cards"][-1]["actions"]
 
 
 def test_the_same_run_gives_the_same_roles_to_the_byte(run):

@@ -240,10 +240,10 @@ def test_with_fewer_vectors_than_k_the_row_is_minus_one():
 # --------------------------------------------------------------------------------------- ids
 
 
-@pytest.mark.parametrize("wanted", ["7", 7, np.int64(7)])
-def test_an_id_is_read_as_the_kind_the_run_has(wanted):
-    assert row_of(pa.array([5, 7]), wanted) == 1
-    assert row_of(pa.array(["5", "7"]), wanted) == 1
+@pytest.mark.parametrize("id", ["7", 7, np.int64(7)])
+def test_an_id_is_read_as_the_kind_the_run_has(id):
+    assert row_of(pa.array([5, 7]), id) == 1
+    assert row_of(pa.array(["5", "7"]), id) == 1
 
 
 def test_an_unknown_id_gets_a_suggestion():
@@ -264,11 +264,11 @@ def test_an_unknown_id_gets_a_suggestion():
         row_of(ids, object())
 
 
-@pytest.mark.parametrize("wanted", ["", " "])
-def test_blank_text_is_not_similar_to_every_id(wanted):
+@pytest.mark.parametrize("id", ["", " "])
+def test_blank_text_is_not_similar_to_every_id(id):
     with pytest.raises(GraphError, match=r"no node ' ?'; ids here are string such as 'a b'"):
-        row_of(pa.array(["a b", "c d"]), wanted)
-    assert row_of(pa.array(["a", wanted]), wanted) == 1
+        row_of(pa.array(["a b", "c d"]), id)
+    assert row_of(pa.array(["a", id]), id) == 1
 
 
 def test_a_suggestion_among_many_ids_takes_no_time():

@@ -63,8 +63,8 @@ def edges_of(n: int, m: int, seed: int = 0) -> list[tuple[str, str]]:
 def fitted(tmp_path_factory) -> Path:
     """A run with roles and names whose graph is so thin that an update moves a part of it."""
     folder = tmp_path_factory.mktemp("service") / "run"
-    known = [(f"u{i}", f"u{i + 300}") for i in range(60)]
-    graph = Graph.from_edges([*known, *edges_of(600, 600), (ODD, "u1"), (ODD, "u2")])
+    pairs = [(f"u{i}", f"u{i + 300}") for i in range(60)]
+    graph = Graph.from_edges([*pairs, *edges_of(600, 600), (ODD, "u1"), (ODD, "u2")])
     run = fit_run(graph, out=folder, page=False)
     run.set_names({"u5": "Ann", "u6": "Bob", "u7": "Bob"})
     run.fit_roles(3)
@@ -171,7 +171,7 @@ def test_an_index_follows_vectors_that_change(monkeypatch):
     monkeypatch.setattr(neighbors_module, "AT_ONCE", 16)
     rng = np.random.default_rng(3)
     z = rng.normal(size=(2000, 8)).astype(np.float32)
-    near, found, asked = Neighbors(Rows.of([z], len(z))), 0, 0
+    near, n_nearest, asked = Neighbors(Rows.of([z], len(z))), 0, 0
     for _ in range(8):  # most vectors are others in the end
         rows = np.union1d(rng.choice(len(z), 400, replace=False), np.arange(len(z), len(z) + 3))
         values = rng.normal(size=(len(rows), 8)).astype(np.float32)
@@ -188,9 +188,9 @@ def test_an_index_follows_vectors_that_change(monkeypatch):
             got, distances = near.nearest(z[query], 5, int(query))
             assert query not in got
             assert np.all(np.diff(distances) >= 0)
-            found, asked = found + int((distances <= far[-1] + 1e-6).sum()), asked + len(expected)
+            n_nearest, asked = n_nearest + int((distances <= far[-1] + 1e-6).sum()), asked + len(expected)
     assert near.index.method == "approximate"
-    assert found / asked >= 0.98
+    assert n_nearest / asked >= 0.98
     assert np.array_equal(near.vectors.now, z)
 
 
@@ -232,8 +232,8 @@ def test_half_precision_and_features_follow_too(tmp_path):
         answers.edges(added=[["u1", "new"]], features={"new": [1.0, 2.0, 3.0], "u2": [0.0, 0.0, 9.0]})
         answers.edges(added=[["u3", "newer"]], missing="zero")
         same_present(answers.now, Present(Run.open(run.path)))
-        kept = run.features()[run.graph().rows(["new", "u2", "newer"])]
-        assert np.asarray(kept).tolist() == [[1, 2, 3], [0, 0, 9], [0, 0, 0]]
+        rows = run.features()[run.graph().rows(["new", "u2", "newer"])]
+        assert np.asarray(rows).tolist() == [[1, 2, 3], [0, 0, 9], [0, 0, 0]]
         vector = answers.embed(["u1", "new"], features=[1.0, 1.0, 1.0]).vector
         assert np.array_equal(np.float32(vector), run.embed(neighbours=["u1", "new"], features=[1.0, 1.0, 1.0]))
         for wrong in ({"u1": [1.0]}, {"u1": [1.0, 2.0, 3.0], "u2": [1.0]}, {"u1": [1.0, 2.0, 3.0], "u2": {"a": 1}}):
@@ -250,8 +250,8 @@ def test_features_by_name_are_encoded_as_in_the_fit(tmp_path):
     with Answers.open(run, writable=True) as answers:
         answers.edges(features={"u1": {"age": 77, "kind": "b"}})
         names = run.feature_names
-        kept = np.asarray(run.features()[run.graph().rows(["u1"])[0]])
-        assert dict(zip(names, kept.tolist(), strict=True))["age"] == 77
+        row = np.asarray(run.features()[run.graph().rows(["u1"])[0]])
+        assert dict(zip(names, row.tolist(), strict=True))["age"] == 77
         with pytest.raises(FeatureError, match="as many numbers as the model has columns, got 1"):
             answers.edges(features={"u1": [1.0]})
 
@@ -267,13 +267,13 @@ def test_the_verbs_answer_as_the_run_does(run, answers):
 
     ids, role, confidence, membership = run.role_table()
     row = ids.to_pylist().index("u5")
-    told = answers.role("Ann")
-    assert (told.role, told.confidence) == (int(role[row]), round(float(confidence[row]), 6))
-    assert told.membership == [round(float(x), 6) for x in membership[row]]
-    assert told.summary == run.card("u5").summary
-    assert similar.role == told.role
+    answer = answers.role("Ann")
+    assert (answer.role, answer.confidence) == (int(role[row]), round(float(confidence[row]), 6))
+    assert answer.membership == [round(float(x), 6) for x in membership[row]]
+    assert answer.summary == run.card("u5").summary
+    assert similar.role == answer.role
 
-    card = answers.card(told.role)
+    card = answers.card(answer.role)
     assert (card.text, card.size, card.updates_since) == (str(run.card("u5")), run.card("u5").size, 0)
     assert [r.summary for r in answers.roles().roles] == [c["summary"] for c in run.role_record()["cards"]]
     assert [node.id for node in answers.search("u59", 3).nodes] == ["u59", "u590", "u591"]
@@ -282,12 +282,12 @@ def test_the_verbs_answer_as_the_run_does(run, answers):
 
 def test_a_new_node_is_embedded_as_the_run_does_before_and_after_updates(run, answers):
     for _ in range(2):
-        told = answers.embed(["u1", "u2"], k=3)
+        answer = answers.embed(["u1", "u2"], k=3)
         vector = run.embed(neighbours=["u1", "u2"])
-        assert np.array_equal(np.float32(told.vector), vector)
-        assert told.role == int(run.roles().assign(vector[None]).labels[0])
-        assert told.blocks == {b.name: [b.start, b.stop] for b in run.blocks}
-        assert len(told.matches) == 3
+        assert np.array_equal(np.float32(answer.vector), vector)
+        assert answer.role == int(run.roles().assign(vector[None]).labels[0])
+        assert answer.blocks == {b.name: [b.start, b.stop] for b in run.blocks}
+        assert len(answer.matches) == 3
         answers.edges(added=[["u1", "u300"]])
     assert answers.embed(["u1"]).matches == []
 
@@ -304,13 +304,13 @@ def test_a_request_that_comes_twice_adds_its_amounts_twice(tmp_path):
 
 
 def test_an_update_is_seen_by_the_next_question(run, answers):
-    done = answers.edges(added=[["u1", "fresh"], {"source": "u1", "target": "u2"}][:1], removed=[])
-    assert (done.added, done.new_nodes, done.update) == (1, 1, 1)
+    update = answers.edges(added=[["u1", "fresh"], {"source": "u1", "target": "u2"}][:1], removed=[])
+    assert (update.added, update.new_nodes, update.update) == (1, 1, 1)
     expected = Run.open(run.path).similar("fresh", 3)
     assert [m.id for m in answers.similar("fresh", 3).matches] == [id for id, _ in expected.matches]
     assert answers.card(0).updates_since == 1
-    done = answers.edges(added=[{"source": "u1", "target": "u400"}], removed=[{"source": "fresh", "target": "u1"}])
-    assert (done.added, done.removed) == (1, 1)
+    update = answers.edges(added=[{"source": "u1", "target": "u400"}], removed=[{"source": "fresh", "target": "u1"}])
+    assert (update.added, update.removed) == (1, 1)
 
 
 @pytest.mark.parametrize(
@@ -344,21 +344,21 @@ def test_what_cannot_be_answered_is_refused_and_changes_nothing(answers, verb, a
 
 def test_new_nodes_and_updates_come_between_the_trials_of_a_reason(run, answers, monkeypatch):
     """Nothing waits for the whole of it; the reason is that of the run unless edges of the node itself change."""
-    told, between, made = answers.why("u5"), iter(range(10_000)), reasons._Trials._computed
-    assert told.measured == run.why("u5").as_dict()
+    answer, between, computed = answers.why("u5"), iter(range(10_000)), reasons._Trials._computed
+    assert answer.measured == run.why("u5").as_dict()
 
     def with_others(self, edges):
         if (number := next(between)) % 7 == 3:
             answers.embed(["u1", "u2"])
             answers.edges(added=[["u590", f"far away {number}"]])
-        return made(self, edges)
+        return computed(self, edges)
 
     monkeypatch.setattr(reasons._Trials, "_computed", with_others)
     with answers._embedding:
         assert not answers._embedding.acquire(blocking=False)
     again = answers.why("u5")
     assert answers.now.number > 3
-    assert (again.role, len(again.measured["neighbours"])) == (told.role, len(told.measured["neighbours"]))
+    assert (again.role, len(again.measured["neighbours"])) == (answer.role, len(answer.measured["neighbours"]))
     assert again.measured["change"] is not None
     live = answers._embeds._session.tables.live
     answers.embed(["u1"])
@@ -368,7 +368,7 @@ def test_new_nodes_and_updates_come_between_the_trials_of_a_reason(run, answers,
 
     def moving(self, edges):
         answers.edges(added=[["u5", f"near {next(between)}"]])
-        return made(self, edges)
+        return computed(self, edges)
 
     monkeypatch.setattr(reasons._Trials, "_computed", moving)
     with pytest.raises(RunError, match="the edges of 'u5' change faster than reasons are found"):
@@ -478,12 +478,12 @@ def test_updates_between_the_parts_of_a_fold_give_what_a_full_pass_does(how, tmp
         table = FeatureTable(graph.id_column, rng.random((graph.n_nodes, 3)).astype(np.float32))
     run = fit_run(graph, table, out=tmp_path / "run", page=False)
     run.fit_roles(3)
-    given = {"missing": "zero"} if how == "features" else {}
+    options = {"missing": "zero"} if how == "features" else {}
     with Answers.open(run, writable=True) as answers:
         reader = Present(Run.open(run.path))
-        answers.embed(["u1"], features=[0.0, 0.0, 1.0] if given else None)
+        answers.embed(["u1"], features=[0.0, 0.0, 1.0] if options else None)
         for number in range(5):
-            answers.edges(added=[[f"u{number}", f"old {number}"]], **given)
+            answers.edges(added=[[f"u{number}", f"old {number}"]], **options)
         reader.follow(run)
         monkeypatch.setattr(Present, "_read_anew", lambda *_: pytest.fail("all was read again"))
         writer, before = answers._writer, UpdateFolder(run.path).state()
@@ -495,8 +495,8 @@ def test_updates_between_the_parts_of_a_fold_give_what_a_full_pass_does(how, tmp
         while writer.is_folding:
             writer.fold_next_part()
             u, v = rng.integers(600, size=2)
-            more = {"features": {"u7": [float(parts), 1.0, 2.0]}} if given else {}
-            answers.edges(added=[[f"u{u}", f"new {parts}"], [f"u{v}", "u1"]], **more, **given)
+            more = {"features": {"u7": [float(parts), 1.0, 2.0]}} if options else {}
+            answers.edges(added=[[f"u{u}", f"new {parts}"], [f"u{v}", "u1"]], **more, **options)
             parts += 1
         after = UpdateFolder(run.path).state()
         assert parts > 8
@@ -535,15 +535,15 @@ def test_a_fold_is_given_up_where_an_update_fails_or_writes_everything_anew(run,
                     with pytest.raises(ZeroDivisionError):
                         answers.edges(added=[["u1", "fresher"]])
             else:
-                done = answers.edges(added=[list(edge) for edge in edges_of(600, 900, seed=9)])
-                assert done.in_full
+                update = answers.edges(added=[list(edge) for edge in edges_of(600, 900, seed=9)])
+                assert update.in_full
             writer.fold_next_part()
             assert not writer.is_folding
             assert (Run.open(run.path).n_updates, len(UpdateFolder(run.path).state().log)) == (
                 (1, 1) if trial == "fails" else (2, 0)
             )
-            kept = {path.name for path in (run.path / "updates").iterdir() if path.is_dir()}
-            assert kept == {UpdateFolder(run.path).state().base}
+            bases = {path.name for path in (run.path / "updates").iterdir() if path.is_dir()}
+            assert bases == {UpdateFolder(run.path).state().base}
         answers.edges(added=[["u1", "freshest"]])
         same_present(answers.now, Present(Run.open(run.path)))
 
@@ -637,36 +637,36 @@ def test_a_process_beside_it_updates_as_this_one_does(run, tmp_path, monkeypatch
         {"added": [["u1", "u2"]], "missing": "maybe"},
     ]
     other = Run.open(tmp_path / "other")
-    with Answers.open(run, writable=True) as here, Answers.open(other, writable=True, own_process=True) as apart:
-        apart.warm_up()
+    with Answers.open(run, writable=True) as here, Answers.open(other, writable=True, own_process=True) as in_process:
+        in_process.warm_up()
         for trial in trials:
-            told = []
-            for answers in (here, apart):
+            outcomes = []
+            for answers in (here, in_process):
                 try:
-                    told.append(replace(answers.edges(**trial), seconds=0.0))
+                    outcomes.append(replace(answers.edges(**trial), seconds=0.0))
                 except (RaeError, OSError) as error:
-                    told.append((type(error), str(error).replace("other", "run"), status_of(error), error.argument))
-            assert told[0] == told[1], trial
-        same_present(here.now, apart.now)
-        process, before = apart._writer._process, apart.now.number
+                    outcomes.append((type(error), str(error).replace("other", "run"), status_of(error), error.argument))
+            assert outcomes[0] == outcomes[1], trial
+        same_present(here.now, in_process.now)
+        process, before = in_process._writer._process, in_process.now.number
         limit = resource.prlimit(process.pid, resource.RLIMIT_FSIZE)
         resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (500, limit[1]))
         with pytest.raises((RaeError, OSError)) as refused:
-            apart.edges(added=[["u1", "on a full disk"]])
+            in_process.edges(added=[["u1", "on a full disk"]])
         assert status_of(refused.value) == 507
         assert Run.open(other.path).n_updates == before
         resource.prlimit(process.pid, resource.RLIMIT_FSIZE, limit)
         process.kill()
         process.wait()
-        assert apart.edges(added=[["u1", "after it"]]).new_nodes == 1
+        assert in_process.edges(added=[["u1", "after it"]]).new_nodes == 1
         monkeypatch.setattr(WriterProcess, "_send", lambda self, process, request: process.kill())
         with pytest.raises(WriterEndedError, match="ended before it answered") as ended:
-            apart.edges(added=[["u1", "never sent"]])
+            in_process.edges(added=[["u1", "never sent"]])
         assert status_of(ended.value) == 503
         monkeypatch.undo()
-        assert apart.edges(added=[["u1", "later"]]).update == before + 2
-        same_present(apart.now, Present(Run.open(other.path)))
-        assert apart.embed(["u1", "later"]).vector
+        assert in_process.edges(added=[["u1", "later"]]).update == before + 2
+        same_present(in_process.now, Present(Run.open(other.path)))
+        assert in_process.embed(["u1", "later"]).vector
     assert (other.path / "embeddings.parquet").is_file()
     assert not (other.path / "updates" / "lock").is_file()
 
@@ -717,8 +717,8 @@ from rae.service.gate import Limits  # noqa: E402
 from rae.service.http import bound_socket, is_loopback, make_app, sentence_of, status_of  # noqa: E402
 
 
-def client_of(answers, **given) -> TestClient:
-    return TestClient(make_app(answers, **given), base_url="http://localhost", raise_server_exceptions=False)
+def client_of(answers, **options) -> TestClient:
+    return TestClient(make_app(answers, **options), base_url="http://localhost", raise_server_exceptions=False)
 
 
 @pytest.fixture
@@ -739,8 +739,8 @@ def test_every_verb_has_an_address_and_answers_json(answers, client):
     assert client.get("/search?q=u1&limit=2").json() == plain(answers.search("u1", 2))
     body = {"neighbours": ["u1", "u2"], "k": 1}
     assert client.post("/embed", json=body).json() == plain(answers.embed(**body))
-    done = client.post("/edges", json={"added": [["u1", "fresh"]]})
-    assert (done.status_code, done.json()["new_nodes"]) == (200, 1)
+    response = client.post("/edges", json={"added": [["u1", "fresh"]]})
+    assert (response.status_code, response.json()["new_nodes"]) == (200, 1)
     assert client.get("/role/fresh").status_code == 200
     paths = client.get("/openapi.json").json()["paths"]
     assert {verb.path for verb in VERBS} <= set(paths)
@@ -905,10 +905,10 @@ def test_more_requests_than_can_be_answered_are_told_to_come_back(answers, monke
     entered = threading.Event()
     real = answers.run.__class__.update
 
-    def slow(self, *args, **given):
+    def slow(self, *args, **options):
         entered.set()
         release.wait(5)
-        return real(self, *args, **given)
+        return real(self, *args, **options)
 
     monkeypatch.setattr(answers.run.__class__, "update", slow)
 
@@ -1061,7 +1061,7 @@ def test_no_acknowledged_update_is_lost_when_the_service_is_killed(run):
 def test_a_connection_without_a_request_is_closed_and_one_with_some_is_kept(run):
     """Slow loris: a head that comes byte by byte gives no more time than none at all."""
     with service_elsewhere(run, "--timeout", "1", "--read-only") as (_, port):
-        kept = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+        idle = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
         silent, slow = (socket.create_connection(("127.0.0.1", port), timeout=20) for _ in range(2))
         closed = threading.Event()
 
@@ -1081,15 +1081,15 @@ def test_a_connection_without_a_request_is_closed_and_one_with_some_is_kept(run)
         trickling = threading.Thread(target=trickle)
         trickling.start()
         for _ in range(8):
-            kept.request("GET", "/healthz")
-            assert kept.getresponse().read()
+            idle.request("GET", "/healthz")
+            assert idle.getresponse().read()
             time.sleep(0.2)
         assert silent.recv(10) == b""
         with contextlib.suppress(ConnectionResetError):
             assert slow.recv(10) == b""
         closed.set()
         trickling.join()
-        for one in (kept, silent, slow):
+        for one in (idle, silent, slow):
             one.close()
 
 
@@ -1143,16 +1143,16 @@ def test_another_host_needs_a_token(run, rae, tmp_path, monkeypatch):
 
 def test_a_token_is_asked_for_by_the_command(run, rae, tmp_path, monkeypatch):
     (tmp_path / "token").write_text("sesame\n")
-    seen = {}
+    settings = {}
 
     def pretend(app, listener):
-        seen.update(token=app._token, only_here=app._only_here, limits=app.limits)
+        settings.update(token=app._token, only_here=app._only_here, limits=app.limits)
 
     monkeypatch.setattr("rae.service.http.serve", pretend)
-    given = ("--host", "0.0.0.0", "--port", 0, "--token-file", tmp_path / "token", "--read-only", "--max-body", 77)
-    code, _, err = rae("serve", run.path, *given, "--threads", 1)
+    flags = ("--host", "0.0.0.0", "--port", 0, "--token-file", tmp_path / "token", "--read-only", "--max-body", 77)
+    code, _, err = rae("serve", run.path, *flags, "--threads", 1)
     assert code == 0, err
-    assert (seen["token"], seen["only_here"], seen["limits"].body) == (b"sesame", False, 77)
+    assert (settings["token"], settings["only_here"], settings["limits"].body) == (b"sesame", False, 77)
 
 
 def test_what_keeps_a_service_from_starting_is_said(run, rae, monkeypatch):
@@ -1171,9 +1171,9 @@ def test_what_keeps_a_service_from_starting_is_said(run, rae, monkeypatch):
 def test_without_its_libraries_the_command_says_what_to_install(run, rae, monkeypatch):
     import importlib.util
 
-    found = importlib.util.find_spec
+    find_spec = importlib.util.find_spec
     monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name, *a: None if name in ("uvicorn", "mcp") else found(name)
+        importlib.util, "find_spec", lambda name, *a: None if name in ("uvicorn", "mcp") else find_spec(name)
     )
     code, _, err = rae("serve", run.path)
     assert (code, "`rae serve` needs uvicorn; install it with: pip install" in err) == (2, True)

@@ -29,43 +29,45 @@ def run(data, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def found(run):
+def reliability(run):
     return run.reliability()
 
 
-def test_a_reliability_is_the_share_that_keep_their_role_in_fresh_views(run, data, found):
+def test_a_reliability_is_the_share_that_keep_their_role_in_fresh_views(run, data, reliability):
     roles, model = run.roles(), run.model()
     fresh = [view(data.graph, ExactConfig(noise=0.1, seed=77), number) for number in range(10)]
-    kept = np.concatenate([roles.predict(model.transform(g, units="fit", whole=True)) == found.roles for g in fresh])
-    table = calibration(np.tile(found.reliability, 10), kept)
+    kept = np.concatenate(
+        [roles.predict(model.transform(g, units="fit", whole=True)) == reliability.roles for g in fresh]
+    )
+    table = calibration(np.tile(reliability.reliability, 10), kept)
     error = calibration_error(table)
     assert error < 0.04
-    assert error < calibration_error(calibration(np.tile(found.kept, 10), kept))  # than the plain share of views
-    assert error < calibration_error(calibration(np.tile(found.confidence, 10), kept)) / 2  # than memberships
+    assert error < calibration_error(calibration(np.tile(reliability.kept, 10), kept))  # than the plain share of views
+    assert error < calibration_error(calibration(np.tile(reliability.confidence, 10), kept)) / 2  # than memberships
     assert all(abs(row["said"] - row["kept"]) < 0.12 for row in table if row["nodes"] >= 500)
 
 
-def test_less_noise_keeps_more_roles(run, found):
-    assert run.reliability(noise=0.01).reliability.mean() > found.reliability.mean() + 0.1
+def test_less_noise_keeps_more_roles(run, reliability):
+    assert run.reliability(noise=0.01).reliability.mean() > reliability.reliability.mean() + 0.1
 
 
-def test_what_it_rests_on_stands_beside_it(run, found, data):
-    table = found.table
+def test_what_it_rests_on_stands_beside_it(run, reliability, data):
+    table = reliability.table
     assert table.column_names == [
         *("id", "role", "confidence", "reliability", "kept", "spread", "degree", "distance"),
     ]
     assert table.column("degree").to_numpy().tolist() == data.graph.degrees.tolist()
-    assert np.array_equal(found.roles, run.role_table()[1])
-    assert ((found.reliability > 0) & (found.reliability < 1)).all()
-    assert (found.spread >= 0).all()
-    assert found.to_pandas().reliability.between(0, 1).all()
-    assert np.corrcoef(found.reliability, found.kept)[0, 1] > 0.6
-    assert "keep their role" in str(found)
-    assert len(str(found).splitlines()) == 1 + run.roles().n_roles
+    assert np.array_equal(reliability.roles, run.role_table()[1])
+    assert ((reliability.reliability > 0) & (reliability.reliability < 1)).all()
+    assert (reliability.spread >= 0).all()
+    assert reliability.to_pandas().reliability.between(0, 1).all()
+    assert np.corrcoef(reliability.reliability, reliability.kept)[0, 1] > 0.6
+    assert "keep their role" in str(reliability)
+    assert len(str(reliability).splitlines()) == 1 + run.roles().n_roles
 
 
-def test_the_same_call_gives_the_same_bytes(run, found):
-    assert run.reliability().table.equals(found.table)
+def test_the_same_call_gives_the_same_bytes(run, reliability):
+    assert run.reliability().table.equals(reliability.table)
 
 
 def test_views_are_others_than_those_of_the_fit_and_of_each_other(data):
@@ -117,7 +119,7 @@ def test_settings_and_runs_that_cannot_be_meant_are_refused(run, data, tmp_path)
         lean.reliability()
 
 
-def test_the_command_shows_and_writes_it(run, tmp_path, found):
+def test_the_command_shows_and_writes_it(run, tmp_path, reliability):
     def invoke(*words):
         return CliRunner().invoke(app, ["roles", str(run.path), "--quiet", *map(str, words)], obj=Console())
 
@@ -125,11 +127,11 @@ def test_the_command_shows_and_writes_it(run, tmp_path, found):
     done = invoke("--reliability", "--out", out)
     assert done.exit_code == 0, done.output
     assert "keep their role" in done.output
-    assert pq.read_table(out).num_rows == len(found.roles)
+    assert pq.read_table(out).num_rows == len(reliability.roles)
     assert isinstance(invoke("--reliability", "--out", out).exception, FileError)
     facts = json.loads(invoke("--reliability", "--json").output)
     assert facts["views"] == 19
     assert facts["noise"] == 0.1
-    assert facts["mean"] == round(found.reliability.mean(), 4)
+    assert facts["mean"] == round(reliability.reliability.mean(), 4)
     assert "exclude each other" in invoke("--reliability", "--against", "x").output
     assert "leave out" in invoke("--reliability", "--labels", "x").output

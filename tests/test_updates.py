@@ -88,11 +88,12 @@ def test_updates_are_what_a_full_pass_gives(tmp_path, small_steps, folds):
         new = int(rng.integers(0, 3))
         added, removed = edit(rng, edges, n, new)
         isolated = [f"n{u:03d}" for u in range(n, n + new)]
-        done = run.update(added=[*added, *((u, u) for u in isolated)], removed=removed, fold=folds and step % 2 == 1)
+        updated = run.update(added=[*added, *((u, u) for u in isolated)], removed=removed, fold=folds and step % 2 == 1)
         # new nodes are appended in the order of their first edge: the ids here ascend, so row order is made to match
         n += new
-        assert (done.number, done.added, done.removed, done.new_nodes) == (step + 1, len(added), len(removed), new)
-        assert not done.in_full
+        assert (updated.number, updated.added, updated.removed) == (step + 1, len(added), len(removed))
+        assert updated.new_nodes == new
+        assert not updated.in_full
         ids, z = Run.open(run.path).embeddings()
         expected = rae.Graph.from_edges(names(edges), ids=ids)
         assert same_bytes(z, run.model().transform(expected, units="fit", whole=True))
@@ -142,9 +143,9 @@ def test_trained_models_take_a_full_pass(tmp_path):
     edges = random_edges(rng)
     run = new_run(tmp_path / "run", edges, config=rae.Config(steps=2, dims=(8,), fanout=(5,)))
     added, removed = edit(rng, edges, N, 0)
-    done = run.update(added, removed)
-    assert done.in_full
-    assert len(done.moved) == N
+    updated = run.update(added, removed)
+    assert updated.in_full
+    assert len(updated.moved) == N
     check(run, edges, N)
     assert run.embed("x", neighbours=["n000"]).shape == (8,)
 
@@ -226,8 +227,8 @@ def test_a_node_that_is_not_there_yet(tmp_path, small_steps):
     edges = random_edges(rng)
     x = rng.normal(size=(N, 5)).astype(np.float32)
     for features in (None, x):
-        given = None if features is None else table_of(range(N), x)
-        run = new_run(tmp_path / f"run{features is None}", edges, given)
+        table = None if features is None else table_of(range(N), x)
+        run = new_run(tmp_path / f"run{features is None}", edges, table)
         own = None if features is None else [1.0, 2.0, 0.0, 0.0, -1.0]
         for _ in range(2):
             vector = run.embed("new", neighbours=["n003", "n004", "n003"], features=own)
@@ -258,7 +259,7 @@ def test_a_node_that_is_not_there_yet(tmp_path, small_steps):
     ],
 )
 def test_wrong_new_nodes_are_refused(tmp_path_factory, arguments, message):
-    run = _kept_run(tmp_path_factory)
+    run = _shared_run(tmp_path_factory)
     with pytest.raises((GraphError, FeatureError), match=message):
         run.embed(**arguments)
 
@@ -266,7 +267,7 @@ def test_wrong_new_nodes_are_refused(tmp_path_factory, arguments, message):
 _RUNS: dict[str, Run] = {}
 
 
-def _kept_run(factory, features=False):
+def _shared_run(factory, features=False):
     key = str(features)
     if key not in _RUNS:
         rng = np.random.default_rng(12)
@@ -298,7 +299,7 @@ OTHER = [(f"x{i}", f"y{i}") for i in range(20)]
     ],
 )
 def test_wrong_updates_are_refused_and_change_nothing(tmp_path_factory, arguments, message):
-    run = _kept_run(tmp_path_factory)
+    run = _shared_run(tmp_path_factory)
     before = run.embeddings()[1]
     with pytest.raises(rae.errors.RaeError, match=message):
         run.update(**arguments)
@@ -322,19 +323,19 @@ def test_wrong_updates_are_refused_and_change_nothing(tmp_path_factory, argument
 )
 def test_wrong_features_are_refused(tmp_path_factory, arguments, message):
     with pytest.raises(FeatureError, match=message):
-        _kept_run(tmp_path_factory, features=True).update(**arguments)
+        _shared_run(tmp_path_factory, features=True).update(**arguments)
 
 
 def test_what_changes_nothing_is_no_update(tmp_path_factory):
-    run = _kept_run(tmp_path_factory)
+    run = _shared_run(tmp_path_factory)
     number = run.n_updates
-    done = run.update(added=[("n003", "n002"), ("n005", "n005")], removed=[])
-    assert (done.added, done.already_there, done.self_loops, len(done.moved)) == (0, 1, 1, 0)
+    updated = run.update(added=[("n003", "n002"), ("n005", "n005")], removed=[])
+    assert (updated.added, updated.already_there, updated.self_loops, len(updated.moved)) == (0, 1, 1, 0)
     assert run.n_updates == number
 
 
 def test_new_nodes_without_features_get_zeros_if_asked(tmp_path_factory):
-    run = _kept_run(tmp_path_factory, features=True)
+    run = _shared_run(tmp_path_factory, features=True)
     run.update(added=[("n000", "zero")], missing="zero")
     assert not np.asarray(run.features())[-1].any()
 
@@ -393,11 +394,11 @@ def test_damaged_updates_are_refused_in_one_sentence(tmp_path, small_steps):
         Run.open(run.path).embeddings()
     path.write_bytes(whole)
     table = next((run.path / "updates").glob("base-*/tables/place-1.npy"))
-    kept = table.read_bytes()
-    table.write_bytes(kept[: len(kept) // 2])
+    content = table.read_bytes()
+    table.write_bytes(content[: len(content) // 2])
     with pytest.raises(RunError, match="tables is damaged"):
         Run.open(run.path).embed(neighbours=["n001"])
-    table.write_bytes(kept)
+    table.write_bytes(content)
     state = json.loads((run.path / STATE).read_text())
     for wrong in ({**state, "base": "../../elsewhere"}, {**state, "number": "7"}, {**state, "format_version": 99}, [1]):
         (run.path / STATE).write_text(json.dumps(wrong))

@@ -93,11 +93,11 @@ class Payments:
 
     @property
     def options(self):
-        given = dict(self.form)
+        form = dict(self.form)
         for name, column in (("weight", "amount"), ("kind", "how")):
-            if given.pop(name, False):
-                given[name] = column
-        return given | {"source": "payer", "target": "payee"}
+            if form.pop(name, False):
+                form[name] = column
+        return form | {"source": "payer", "target": "payee"}
 
     def some(self, count):
         return [key for key in self.edges if self.rng.random() < count / len(self.edges)]
@@ -139,13 +139,13 @@ def test_weights_follow_each_edge(native):
         arguments = [u], [v], [edit], [[[out, into], [into, out]]]
         before, used = rows._numbers().copy(), rows.used
         if native:
-            nodes, kept = rows.edit(*arguments)
+            nodes, counts_before = rows.edit(*arguments)
         else:
             with reference_only():
-                nodes, kept = rows.edit(*arguments)
+                nodes, counts_before = rows.edit(*arguments)
         assert {u, v} <= set(nodes.tolist())
         if edit != CHANGES and rng.random() < 0.3:
-            rows.undo(nodes, kept, used)
+            rows.undo(nodes, counts_before, used)
             assert np.array_equal(rows._numbers(), before)
             continue
         matrix[u, v], matrix[v, u] = out, into
@@ -154,8 +154,8 @@ def test_weights_follow_each_edge(native):
             dense = sp.csr_array((rows.weights(channel, np.arange(12), offsets), targets, offsets), shape=(12, 12))
             assert np.array_equal(dense.toarray(), expected)
         us, vs = map(list, zip(*itertools.permutations(range(12), 2), strict=True))
-        found, values = rows.values(us, vs)
-        assert np.array_equal(found, (matrix + matrix.T)[us, vs] > 0)
+        exists, values = rows.values(us, vs)
+        assert np.array_equal(exists, (matrix + matrix.T)[us, vs] > 0)
         assert np.array_equal(values, np.stack([matrix[us, vs], matrix.T[us, vs]], 1))
 
 
@@ -179,10 +179,10 @@ def test_updates_are_what_a_full_pass_gives(form, tmp_path, small_steps):
         payments.add(rows)
         table = payments.table(rows)
         names = {k: v for k, v in payments.options.items() if k in ("source", "target", "weight", "kind")}
-        done = run.update(added=table, removed=payments.gone(gone), fold=step == 1, **names)
-        assert done.removed + done.changed >= len(gone)
-        assert not done.in_full
-        assert done.new_nodes == 1
+        updated = run.update(added=table, removed=payments.gone(gone), fold=step == 1, **names)
+        assert updated.removed + updated.changed >= len(gone)
+        assert not updated.in_full
+        assert updated.new_nodes == 1
         check(run, payments)
     assert (run.path / "embeddings.parquet").is_file() is False
     run.fold()
@@ -210,14 +210,14 @@ def test_features_follow_along_directions_and_kinds(mix, words, few, monkeypatch
     for _ in range(2):
         u, v = map(int, rng.choice(N, size=2, replace=False))
         there, values = follows.rows.values([u], [v])
-        wanted = values[0] + np.float32(rng.random(4)) if there[0] else np.float32(rng.random(4) + 0.5)
+        weight = values[0] + np.float32(rng.random(4)) if there[0] else np.float32(rng.random(4) + 0.5)
         names = list(graph.channels)
-        both = np.stack([wanted, wanted[[names.index(rae.graph.channels.mirrored(name)) for name in names]]])
+        both = np.stack([weight, weight[[names.index(rae.graph.channels.mirrored(name)) for name in names]]])
         row = int(rng.integers(N))
         changes = follows.update([u], [v], [CHANGES if there[0] else COMES], [both], features=([row], draw(1)))
         assert not changes.in_full
-        now, given = follows.graph(graph.id_column), follows.features.whole_matrix(N)
-        assert same_bytes(follows.vectors((0, N)), model.transform(now, given, units="fit", whole=True))
+        now, features = follows.graph(graph.id_column), follows.features.whole_matrix(N)
+        assert same_bytes(follows.vectors((0, N)), model.transform(now, features, units="fit", whole=True))
 
 
 @pytest.mark.parametrize("form", ["weighted", "counted", "all"])
@@ -229,9 +229,9 @@ def test_a_node_that_is_not_there_yet(form, tmp_path, small_steps):
         run.info["reading"] = {"doubled": "count"}
     near, directions = [3, 4, 3, 5], ["out", "in", "in", "out"]
     weights, kinds = [2.5, 7.0, 1.25, 0.0 if form != "counted" else 1.0], ["card", "wire", "card", "wire"]
-    given = {"weights": weights, "directions": directions, "kinds": kinds}
+    values = {"weights": weights, "directions": directions, "kinds": kinds}
     asked = {"weights": "weight", "directions": "directed", "kinds": "kind"}
-    arguments = {name: value for name, value in given.items() if payments.form.get(asked[name])}
+    arguments = {name: value for name, value in values.items() if payments.form.get(asked[name])}
     for _ in range(2):
         vector = run.embed("new", neighbours=[f"n{u:03d}" for u in near], **arguments)
         grown = Payments(rng, form, N, 1)
@@ -256,7 +256,7 @@ def test_a_node_that_is_not_there_yet(form, tmp_path, small_steps):
 
 
 @pytest.fixture(scope="module")
-def kept(tmp_path_factory):
+def runs(tmp_path_factory):
     """A run of payments in several kinds, and a plain directed one; nothing that is refused changes them."""
     folder = tmp_path_factory.mktemp("kept")
     rng = np.random.default_rng(8)
@@ -294,8 +294,8 @@ def kept(tmp_path_factory):
         ("directed", {"added": [("n000", "n001")], "doubled": "count"}, "makes weights, and the edges of the run are"),
     ],
 )  # fmt: skip
-def test_wrong_updates_are_refused_and_change_nothing(kept, which, arguments, message):
-    run = kept[which]
+def test_wrong_updates_are_refused_and_change_nothing(runs, which, arguments, message):
+    run = runs[which]
     with pytest.raises(RaeError, match=message):
         run.update(**arguments)
     assert run.n_updates == 0
@@ -313,12 +313,12 @@ def test_wrong_updates_are_refused_and_change_nothing(kept, which, arguments, me
         ({"features": [1.0]}, "structure alone, got features"),
     ],
 )
-def test_wrong_new_nodes_are_refused(kept, arguments, message):
-    given = {"neighbours": ["n000"], "weights": 1.0, "directions": "out", "kinds": "card"} | arguments
+def test_wrong_new_nodes_are_refused(runs, arguments, message):
+    values = {"neighbours": ["n000"], "weights": 1.0, "directions": "out", "kinds": "card"} | arguments
     with pytest.raises((GraphError, FeatureError), match=message):
-        kept["all"].embed(**given)
+        runs["all"].embed(**values)
     with pytest.raises(GraphError, match="weights do not go with the run, whose edges are directed; leave them out"):
-        kept["directed"].embed(neighbours=["n000"], directions="in", weights=1)
+        runs["directed"].embed(neighbours=["n000"], directions="in", weights=1)
 
 
 def test_one_edge_goes_and_another_changes(tmp_path, small_steps):
@@ -326,20 +326,20 @@ def test_one_edge_goes_and_another_changes(tmp_path, small_steps):
     payments = Payments(rng, "all", rows=60)
     payments.edges |= {(0, 1, "card"): np.float32(25), (1, 0, "wire"): np.float32(3)}
     run = rae.fit_run(payments.graph(), out=tmp_path / "run", page=False)
-    done = run.update(removed=[("n000", "n001", 25.0, "card")], added=[("n001", "n000", 4.5, "wire")])
-    assert (done.removed, done.changed, done.added) == (1, 1, 0)
+    updated = run.update(removed=[("n000", "n001", 25.0, "card")], added=[("n001", "n000", 4.5, "wire")])
+    assert (updated.removed, updated.changed, updated.added) == (1, 1, 0)
     payments.remove([(0, 1, "card")])
     payments.add([(1, 0, 4.5, "wire")])
     check(run, payments)
-    done = run.update(removed=[("n001", "n000", "wire")], added=[("n001", "n000", 2.0, "wire")])  # another weight
-    assert (done.removed, done.changed, done.added) == (0, 1, 0)
+    updated = run.update(removed=[("n001", "n000", "wire")], added=[("n001", "n000", 2.0, "wire")])  # another weight
+    assert (updated.removed, updated.changed, updated.added) == (0, 1, 0)
     payments.edges[1, 0, "wire"] = np.float32(2)
     check(run, payments)
     assert run.update(added=(["n000"], ["n000"], [1.0], ["wire"])).self_loops == 1
     other = payments.graph().subgraph(["n001", "n000", "n002"])
-    done = run.update(removed=other)
+    updated = run.update(removed=other)
     payments.remove([key for key in payments.edges if max(key[:2]) < 3])
-    assert done.removed == len(other.arcs().source)
+    assert updated.removed == len(other.arcs().source)
     check(run, payments)
 
 
@@ -383,11 +383,11 @@ def test_trained_models_take_a_full_pass_with_weights(tmp_path):
 def test_vectors_kept_in_half_precision_on_the_way_are_updated_in_full_precision(tmp_path, small_steps):
     payments = Payments(np.random.default_rng(23), "weighted")
     pq.write_table(payments.graph().to_arrow(), tmp_path / "edges.parquet")
-    given = {"memory": "4GiB", "half": True, "weight": "weight"}
-    run = rae.fit_run(tmp_path / "edges.parquet", out=tmp_path / "run", page=False, **given)
+    options = {"memory": "4GiB", "half": True, "weight": "weight"}
+    run = rae.fit_run(tmp_path / "edges.parquet", out=tmp_path / "run", page=False, **options)
     assert run.info["reading"] == {"weight": "weight"}
-    done = run.update(added=pa.table({"source": ["n000"], "target": ["n001"], "weight": [2.0]}))
-    assert done.in_full
+    updated = run.update(added=pa.table({"source": ["n000"], "target": ["n001"], "weight": [2.0]}))
+    assert updated.in_full
     assert same_bytes(run.embeddings()[1], run.model().transform(run.graph(), units="fit"))
     assert not run.update(added=[("n003", "n001", 2.0)]).in_full
 
@@ -419,5 +419,5 @@ def test_a_node_without_edges_needs_no_weights_and_text_is_no_list_of_ids(tmp_pa
     np.testing.assert_array_equal(alone, run.embed(neighbours=["a"], weights=0, directions="in", kinds="card"))
     with pytest.raises(GraphError, match=r"must be a list of ids, got the text 'ab'; write \['ab'\]"):
         run.embed(neighbours="ab", weights=1, directions="in", kinds="card")
-    done = run.update(removed=[("a", "a", "card")])
-    assert (done.removed, done.self_loops, run.n_updates) == (0, 1, 0)
+    updated = run.update(removed=[("a", "a", "card")])
+    assert (updated.removed, updated.self_loops, run.n_updates) == (0, 1, 0)

@@ -161,7 +161,7 @@ class Drift:
 
     def write_page(self, path: str | Path, *, title: str = "", force: bool = False) -> Path:
         """Write one HTML file that shows this, without a script or a network, and return its path."""
-        # Pages are made above this module (docs/architecture.md), which therefore knows them by name alone.
+        # The layer of pages is above this one (docs/architecture.md), so it is imported by name.
         written: Path = importlib.import_module("rae.explore.drift").write_page(self, path, title=title, force=force)
         return written
 

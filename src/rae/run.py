@@ -91,14 +91,14 @@ class Run(StoredRun):
         dtype: str = "float32",
         force: bool = False,
     ) -> Run:
-        """Write a run folder and return it; whatever else lies in the folder is left alone.
+        """Write a run folder and return it; other files in the folder are not touched.
 
         `graph` and `features` (a matrix in row order or a FeatureTable) are stored too, if given: role cards
         need them to describe members, the page to draw neighbourhoods. `embeddings` is a matrix in the order of
         ids, a Parquet file of one, which is moved into the run, or a function of a path and the model's checksum
         that writes such a file and returns the width of the vectors; its duration is the timing "embed".
         `names` are display names in the order of ids; `asked` is what tells this fit from others, for `fit_run`;
-        `reading` how its tables were read (`Reading.record`), for those of tomorrow.
+        `reading` how its tables were read (`Reading.record`), for updates.
         """
         from rae.graph.folder import checksum, write_graph
         from rae.storage.atomic import write_json
@@ -141,7 +141,7 @@ class Run(StoredRun):
         return cls(folder, info)
 
     def set_names(self, names: Any, *, column: str | None = None, id_column: str | None = None) -> None:
-        """Keep display names for the nodes: a mapping from ids, one name per node in row order, or a table file.
+        """Store display names of the nodes: a mapping from ids, one name per node in row order, or a table file.
 
         Roles that are found later show them.
         """
@@ -150,7 +150,7 @@ class Run(StoredRun):
         ids = self.ids()
         write_names(self.path, ids, node_names(names, ids, column=column, id_column=id_column))
 
-    # ------------------------------------------------------------------------- tomorrow's edges
+    # ------------------------------------------------------------------------- updates
 
     def update(
         self,
@@ -163,7 +163,7 @@ class Run(StoredRun):
         progress: Asked = None,
         **reading: Any,
     ) -> Updated:
-        """Let edges come and go and features change; the vectors are then those of a full pass over the new graph.
+        """Add and remove edges and change features; the vectors are then those of a full pass over the new graph.
 
         `added` and `removed` are edges by id: pairs, two arrays, a data frame, a Graph or an edge file. Ids that exist
         keep their rows, new ones are appended. `features` is a table keyed by id (a file, a data frame, a
@@ -178,10 +178,10 @@ class Run(StoredRun):
 
         A full pass in the units of the fit, `model.transform(run.graph(), run.features(), units="fit")`, gives the same
         bytes. Only what is near the changes is computed, unless a full pass is cheaper. Nothing is
-        learned anew: the model, its units and its roles stay those of the fit.
+        fitted again: the model, its units and its roles stay those of the fit.
 
-        A killed update leaves the run as it was before it or after it. `fold=True` also writes embeddings.parquet anew,
-        `False` leaves that for later; by default small runs do, and those whose log has grown long.
+        A killed update leaves the run as before it or as after it. `fold=True` also rewrites embeddings.parquet,
+        `False` leaves that for later; by default small runs do, and those with a long log.
 
         >>> from tempfile import TemporaryDirectory
         >>> from rae import Graph, fit_run
@@ -204,7 +204,7 @@ class Run(StoredRun):
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
-        """Only this object updates the run during the block; another one, in any process, is refused."""
+        """The lock of updates, held by this object during the block; others, in any process, are refused."""
         from rae.updater import refuse_lean
 
         refuse_lean(self)
@@ -216,7 +216,7 @@ class Run(StoredRun):
                 self._session.is_alone = False
 
     def fold(self, *, progress: Asked = None) -> None:
-        """Write what is current to embeddings.parquet and graph/, which are not there while the log has updates."""
+        """Fold the log: write embeddings.parquet and graph/, which are absent while the log has updates."""
         self.update(fold=True, progress=progress)
 
     def embed(
@@ -231,11 +231,11 @@ class Run(StoredRun):
     ) -> np.ndarray[Any, Any]:
         """The vector of a node that is not in the graph yet, as if it were added with these neighbours.  -> (width,)
 
-        It is the row that a full pass over the graph with that node would give. Nothing is kept. `node` is the id that
+        It is the row that a full pass over the graph with that node would give. Nothing is saved. `node` is the id that
         it will have; an id of the run is refused. `features` are its features: numbers in the order of the columns, or
         a mapping by name. Where the edges of the run have these, `weights`, `directions` ("out": from the new node to
         the neighbour, or "in") and `kinds` are one for each neighbour, or one for all; a neighbour may be there several
-        times. The first call keeps what each level averages in memory, the next ones take milliseconds.
+        times. The first call loads the tables of the levels into memory, the next ones take milliseconds.
         """
         from rae.updater import embed_new, refuse_lean
 
@@ -267,8 +267,8 @@ class Run(StoredRun):
         `node` is an id or a display name. The measures and features are compared with members of the role it plays
         second most, or of the role `to`; what they add to its lead is exact and adds up. Neighbours are left out in
         turn. The change is searched greedily, up to `most_edges` edges of the node; each step is made in the graph,
-        the role is read, and the graph is as before afterwards. The first call of a process keeps what each level
-        averages in memory, as `embed` does. Not to be called in two threads at once.
+        the role is read, and the graph is as before afterwards. The first call of a process loads the tables of the
+        levels into memory, as `embed` does. Not to be called in two threads at once.
         """
         from rae.reasons import why_of
 
@@ -317,7 +317,7 @@ class Run(StoredRun):
         ray: str | None = None,
         ray_cores: int | None = None,
     ) -> Roles:
-        """Find the roles of this run, keep them with their cards, and return them.
+        """Find the roles of this run, store them with their cards, and return them.
 
         `weights` say how much each block of the vectors counts, as in "place=1,own=0.3" or a mapping. `ray` is the
         address of a Ray cluster whose hosts all see this run, which then reads and assigns the vectors by parts, and
@@ -358,7 +358,7 @@ class Run(StoredRun):
         )
 
     def take_roles(self, roles: Roles) -> None:
-        """Give this run the roles of another run of the same model, and keep them with their cards here."""
+        """Give this run the roles of another run of the same model, and store them with new cards."""
         from rae.roles.storage import write_roles
 
         roles.check_model(self.model_checksum, str(self.path))
@@ -371,9 +371,9 @@ class Run(StoredRun):
 
     @contextlib.contextmanager
     def _not_updated(self) -> Iterator[None]:
-        """No other process updates the run during the block: it would give nodes roles of which some are replaced.
+        """The lock of updates during the block, so that no other process changes roles that are being written.
 
-        A run without a folder of updates has none, and a killed call leaves none there.
+        A run without a folder of updates needs none, and a killed call leaves none there.
         """
         free = self._session.is_alone or not self._updates.folder.is_dir()
         with contextlib.nullcontext() if free else self._updates.alone():
@@ -386,12 +386,12 @@ class Run(StoredRun):
     def explore(self, **options: Any) -> Page:
         """The page of this run, which a notebook shows below the cell, as `rae explore` writes it.
 
-        A page that is there is shown as it is, unless something is asked of it or `force=True` makes it anew. `title`
+        An existing page is shown as it is, unless options are given or `force=True`, which write a new one. `title`
         is its heading, `labels` a table of labels to colour the map by, a file or a data frame, `sample` the most nodes
         on the map. `height` is in pixels, `progress` as in `fit_run`. The page is copied into the notebook, so that it
         needs neither a server nor a network.
         """
-        # The page is made above the run (docs/architecture.md), which therefore knows it by name alone.
+        # The layer of pages is above this one (docs/architecture.md), so it is imported by name.
         page = importlib.import_module("rae.explore.inline")
         shown: Page = page.inline_page(self, **options)
         return shown

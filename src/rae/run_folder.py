@@ -1,4 +1,4 @@
-"""The files of a run folder: their names, how a new run takes their places, and what run.json holds.
+"""The files of a run folder: their names, how a new run replaces them, and the content of run.json.
 
 A run is written to a hidden staging folder and moved into place, run.json last: a folder with run.json is
 complete, and a run that is replaced stays complete until the new one is.
@@ -36,7 +36,7 @@ MODEL, INFO, NAMES = "model.safetensors", "run.json", "names.parquet"
 PAGE, NOTICE = "explore/index.html", "explore/NOTICE.txt"
 CARDS, FITTED_ROLES = "roles.json", "roles.safetensors"
 # Every file of a run, in the order of removal: the model last, so that a graph folder without a model
-# is never taken for part of a run. No other file is ever replaced.
+# is never taken for part of a run. No other file is replaced.
 RUN_FILES = (
     *(INFO, STATE, PAGE, NOTICE, ROLES, CARDS, FITTED_ROLES),
     *(*GRAPH_FILES, *CHANNEL_FILES, SPARSE, DENSE, NAMES, EMBEDDINGS, MODEL),
@@ -65,7 +65,7 @@ def staging_folder(folder: Path) -> Iterator[Path]:
     """A hidden folder to write a run in; when the block ends well its files replace those of the old run.
 
     When it does not (a full disk, Ctrl-C), the old run is still there, complete. The moves themselves
-    need no space; if they are cut off, the run lacks its run.json, and `finish_moves` goes on with them.
+    need no space; if they are interrupted, the run lacks its run.json, and `finish_moves` resumes them.
     """
     from rae.storage.atomic import write_json
     from rae.storage.lock import LOCK, exclusive_lock
@@ -88,7 +88,7 @@ def staging_folder(folder: Path) -> Iterator[Path]:
 
 
 def _move(staging: Path, folder: Path) -> None:
-    """Replace the run in a folder by the staged one, run.json last; wherever that was cut off, it goes on."""
+    """Replace the run in a folder by the staged one, run.json last; an interrupted move is resumed."""
     from rae.storage.documents import expect, read_json
 
     try:
@@ -105,7 +105,7 @@ def _move(staging: Path, folder: Path) -> None:
 
 
 def finish_moves(path: str | Path) -> bool:
-    """Remove what killed fits left in this folder; True if one was moving its files, which are now in their places."""
+    """Remove the staging folders of killed fits; True if one was moving its files, which is finished here."""
     folder, moved = Path(path), False
     for staging in _abandoned_staging(folder) if folder.is_dir() else ():
         if (staging / MOVES).is_file():
@@ -170,7 +170,7 @@ def _check_unused(folder: Path) -> None:
 
 
 def read_info(path: Path) -> dict[str, Any]:
-    """What run.json holds; a file that is damaged, foreign or newer is refused."""
+    """The content of run.json; a file that is damaged, foreign or newer is refused."""
     from rae.errors import one_line
     from rae.storage.documents import expect, read_json
 

@@ -58,7 +58,7 @@ class GraphTransformer:
             return str(own)
         import sys
 
-        if "sklearn" not in sys.modules:  # nobody can have set anything
+        if "sklearn" not in sys.modules:  # its settings are the defaults
             return "default"
         from sklearn import get_config
 

@@ -64,7 +64,7 @@ COUNTS = ("nodes", "edges", "isolated", "features", "width", "rows", "doubled", 
 
 
 class LiveTables(NamedTuple):
-    """The tables of a run in memory, the state that they are of, and the ids of nodes that came after their base."""
+    """The tables of a run in memory, their state, and the ids of nodes added after their base."""
 
     state: State | None
     live: Live
@@ -73,7 +73,7 @@ class LiveTables(NamedTuple):
 
 @dataclass
 class UpdateSession:
-    """What a run keeps in memory from one update, or one new node, to the next."""
+    """The state that a run caches in memory between updates and new nodes."""
 
     tables: LiveTables | None = None
     roles: Sequence[Any] | None = None  # role, confidence and membership of every node
@@ -141,7 +141,7 @@ class StoredRun:
         return UpdateFolder(self.path)
 
     def _as_it_is(self, read: Callable[[State | None], T]) -> T:
-        """What `read` reads of the current state; where an update replaced that meanwhile, of the next one."""
+        """The result of `read` for the current state; where an update replaced that meanwhile, for the next one."""
         while True:
             state = self._updates.state()
             try:
@@ -182,7 +182,7 @@ class StoredRun:
     def graph(self) -> Graph:
         """The graph, with all updates; memory-mapped where none is in the log. Its rows are those of the embeddings.
 
-        `RAE.transform` knows that it is whole.
+        It counts as whole for `RAE.transform`.
         """
         from rae.graph.folder import open_graph
 
@@ -226,7 +226,7 @@ class StoredRun:
 
     @property
     def roles_behind(self) -> int:
-        """Updates since the cards of the roles were written; nodes that changed have roles by those cards anyway."""
+        """Updates since the cards of the roles were written; nodes that changed have current roles anyway."""
         state = self._updates.state()
         if state is None or not self.has_roles:
             return 0
@@ -267,7 +267,7 @@ class StoredRun:
         return (self.path / CARDS).is_file()
 
     def roles(self) -> Roles:
-        """The roles that were kept; roles of another model are refused."""
+        """The stored roles; roles of another model are refused."""
         from rae.roles import Roles
 
         self._check_roles()
@@ -282,7 +282,7 @@ class StoredRun:
             )
 
     def role_record(self) -> dict[str, Any]:
-        """What roles.json says: how many roles and why, and a card each."""
+        """The content of roles.json: how many roles and why, and a card each."""
         from rae.roles.storage import read_record
 
         return read_record(self.path / CARDS)
@@ -298,7 +298,7 @@ class StoredRun:
         return Card.of(self.role_record()["cards"][int(role[row_of(ids, node, self.names())])])
 
     def warn_of_old_cards(self) -> None:
-        """Say so where the run was updated since its cards were written."""
+        """Warn where the run was updated since its cards were written."""
         if behind := self.roles_behind:
             when = "before the last update" if behind == 1 else f"{behind} updates ago"
             log.warning(
@@ -334,9 +334,9 @@ class StoredRun:
         return label_table(role, labels, memberships.shape[1], column=column or "label")
 
     def drop_page(self, what: str = "the old roles") -> None:
-        """Remove a page that shows what this run will no longer have, and say so; before that is replaced."""
+        """Remove the page before the run loses what it shows, with a warning."""
         if (self.path / PAGE).is_file():
-            for name in (NOTICE, PAGE):  # the page last, by which a killed call is known to have begun
+            for name in (NOTICE, PAGE):  # the page last: a killed call is repeated while it is there
                 (self.path / name).unlink(missing_ok=True)
             log.warning("the page of %s showed %s and is gone; `rae explore` makes it anew", self.path, what)
 

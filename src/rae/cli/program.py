@@ -169,7 +169,7 @@ def _failure(error: Exception, console: Console) -> int:
 def _say(text: str, code: int) -> int:
     try:
         say(text, err=True)
-    except OSError:  # nobody listens: a closed pipe, a terminal that hung up
+    except OSError:  # a closed pipe, a terminal that hung up
         _silence(sys.stderr)
     return code
 

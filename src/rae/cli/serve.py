@@ -62,7 +62,7 @@ def serve(
     """Answer questions about RUN over HTTP, and take its updates, until Ctrl-C.
 
     GET /similar/ID, /role/ID, /card/ROLE, /roles, /why/ID and /search?q=TEXT; POST /embed gives the vector and role of
-    a new node by its neighbours, POST /edges lets edges come and go. An update is on the disk when it is answered, and
+    a new node by its neighbours, POST /edges adds and removes edges. An update is on the disk when it is answered, and
     one service at a time has a run. GET / describes all of it, /openapi.json for programs; /healthz and /metrics are
     for those who watch it.
 

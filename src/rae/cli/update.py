@@ -38,7 +38,7 @@ SHOWN = 1_000  # ids that --json lists, at most
 @global_options
 @click.pass_obj
 def update(console: Console, /, run: str, fold: bool | None, again: bool, **options: Any) -> None:
-    """Let edges of the graph of RUN come and go, and features change, without fitting anew.
+    """Add and remove edges of RUN and change features, without fitting again.
 
     Only what is near the changes is computed. The vectors are then, byte for byte, those of a full pass
     over the new graph in the units of the fit. Nodes that exist keep their rows, new ones are appended. Roles

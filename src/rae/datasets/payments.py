@@ -8,7 +8,7 @@ money. In between stand schemes that are made of the same payments:
     spreader    pays out the same total to many new accounts
     ring        members pass one sum round a circle, a little less at each step
 
-Whoever is in a scheme also lives an everyday life, and a merchant has as many partners as a collector: who pays whom,
+Accounts in a scheme also make everyday payments, and a merchant has as many partners as a collector: who pays whom,
 and how much, is what tells them apart.
 """
 
@@ -165,7 +165,7 @@ def _schemes(pay: _Payments, of_role: dict[str, Ints], n: int) -> None:
 
 
 def _everyday(pay: _Payments, of_role: dict[str, Ints], n: int, rows: int) -> None:
-    """So many payments of everyday life, in which everybody takes part."""
+    """So many everyday payments, of all accounts."""
     rng = pay.rng
     living = np.setdiff1d(np.arange(n), np.concatenate([of_role[r] for r in ("merchant", "employer")]))
     merchants, employers, landlords = of_role["merchant"], of_role["employer"], of_role["landlord"]

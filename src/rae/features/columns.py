@@ -140,7 +140,7 @@ def say_unknown(names: Sequence[str]) -> None:
 def _kind(name: str, kind: pa.DataType, categories: Collection[str], like: Collection[str] | None) -> str | None:
     """ "number", "date", "duration" or "category"; None for text that the model does not know."""
     by_value = name in categories or (like is not None and is_category(name, like))
-    if by_value and pa.types.is_null(kind):  # tomorrow nobody may have a value
+    if by_value and pa.types.is_null(kind):  # an update may have no value at all
         return "category"
     natural = _natural_kind(name, kind)
     if by_value:
