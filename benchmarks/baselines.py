@@ -81,10 +81,10 @@ def main() -> None:
     options = arguments.parse_args()
     warnings.filterwarnings("ignore", "Number of distinct clusters")  # degree alone has fewer than the true k
     rae.set_threads(1)
-    cells: dict[tuple[str, str], list[float]] = {}
+    scores_by_row: dict[tuple[str, str], list[float]] = {}
     for line in options.results.resume(keys(options.seeds, options.quick), scores_of):
-        cells.setdefault((line["dataset"], line["row"]), []).append(line["score"])
-    for (dataset, name), scores in cells.items():
+        scores_by_row.setdefault((line["dataset"], line["row"]), []).append(line["score"])
+    for (dataset, name), scores in scores_by_row.items():
         print(f"{dataset:16} {name:10} {mean_sd(summary(scores), 2)}  n={len(scores)}", flush=True)
 
 

@@ -424,11 +424,11 @@ def main() -> None:
     options = arguments.parse_args()
     if options.quick:
         options.edges, options.hosts, options.only = 100_000, 2, ["plain"]
-        if reason := None if hosts.is_apart() else hosts.rights():
+        if reason := None if hosts.is_isolated() else hosts.rights():
             raise SystemExit(print(f"skipped: {reason}"))
     in_namespaces = {"plain", "faults"} & set(options.only)
     if in_namespaces:
-        hosts.apart()
+        hosts.isolate()
     with tempfile.TemporaryDirectory() as scratch:
         work = (options.work or Path(scratch)).resolve()
         work.mkdir(parents=True, exist_ok=True)

@@ -49,15 +49,15 @@ def numbered(graph: Any) -> Any:
 
 def false_alarms(run: Any, graph: Any, trials: int, units: str) -> dict[str, float]:
     """Shares over trials without movers: any alarm, nodes that are alarms, nodes with p at most 0.01."""
-    found = [run.drift(moment(graph, 1000 + i), units=units) for i in range(trials)]
+    drifts = [run.drift(moment(graph, 1000 + i), units=units) for i in range(trials)]
     return {
-        "any_alarm": rounded(np.mean([d.alarms.num_rows > 0 for d in found])),
-        "alarms_share": rounded(np.mean([d.alarms.num_rows for d in found]) / graph.n_nodes, 7),
-        "p01": rounded(np.mean([np.mean(d.table.column("p").to_numpy() <= 0.01) for d in found])),
+        "any_alarm": rounded(np.mean([d.alarms.num_rows > 0 for d in drifts])),
+        "alarms_share": rounded(np.mean([d.alarms.num_rows for d in drifts]) / graph.n_nodes, 7),
+        "p01": rounded(np.mean([np.mean(d.table.column("p").to_numpy() <= 0.01) for d in drifts])),
     }
 
 
-def found_movers(run: Any, graph: Any, trials: int, units: str, noise: float | None) -> dict[str, float]:
+def alarmed_movers(run: Any, graph: Any, trials: int, units: str, noise: float | None) -> dict[str, float]:
     """Shares over trials with movers: movers that are alarms, and alarms that are not next to anything new."""
     power, false = [], []
     for i in range(trials):
@@ -81,17 +81,21 @@ def reliability(name: str, options: dict[str, Any], folder: Path, ledger: Any) -
     """Record the calibration on views that nothing was fitted on."""
     data = rae.datasets.load(name, **options)
     run = rae.fit_run(data.graph, out=folder / f"{name}-sure", page=False)
-    roles, model, found = run.fit_roles(), run.model(), run.reliability()
-    kept = []
+    roles, model, measured = run.fit_roles(), run.model(), run.reliability()
+    keeps_role = []
     for number in range(FRESH):
         fresh = view(data.graph, ExactConfig(noise=0.1, seed=77), number)
-        kept.append(roles.predict(model.transform(fresh, units="fit", whole=True)) == found.roles)
-    said = {"reliability": found.reliability, "share of the views": found.kept, "membership": found.confidence}
-    tables = {what: calibration(np.tile(chance, FRESH), np.concatenate(kept)) for what, chance in said.items()}
+        keeps_role.append(roles.predict(model.transform(fresh, units="fit", whole=True)) == measured.roles)
+    said = {
+        "reliability": measured.reliability,
+        "share of the views": measured.kept,
+        "membership": measured.confidence,
+    }
+    tables = {what: calibration(np.tile(chance, FRESH), np.concatenate(keeps_role)) for what, chance in said.items()}
     labels = np.asarray(data.labels)
-    common = [np.bincount(labels[found.roles == role]).argmax() for role in range(roles.n_roles)]
+    common = [np.bincount(labels[measured.roles == role]).argmax() for role in range(roles.n_roles)]
     planted = {row["from"]: row["kept"] for row in
-               calibration(found.reliability, np.array(common)[found.roles] == labels)}  # fmt: skip
+               calibration(measured.reliability, np.array(common)[measured.roles] == labels)}  # fmt: skip
     rows = [
         [rounded(row["said"], 3), row["nodes"] // FRESH, rounded(row["kept"], 3), rounded(planted[row["from"]], 3)]
         for row in tables["reliability"]
@@ -115,7 +119,7 @@ def main() -> None:
             run.fit_roles()
             for units in ("fit", "graph"):
                 null, some = false_alarms(run, graph, trials, units), max(trials // 6, 1)
-                a, b = (found_movers(run, graph, some, units, noise) for noise in (None, CHURN))
+                a, b = (alarmed_movers(run, graph, some, units, noise) for noise in (None, CHURN))
                 settings = {"nodes": graph.n_nodes, "units": units, "trials": trials, "with_movers": some}
                 known = {f"{what}_known": value for what, value in b.items()}
                 record(options.results, "drift-trials", name, f"alarms, units {units}", settings, **null, **a, **known)

@@ -99,9 +99,9 @@ class Comparison:
             result = run_process(command, max_seconds=self.limit, max_gib=MAX_GIB)
         except CommandError as error:
             last = str(error).strip().splitlines()[-1]
-            return None, {"note": "; ".join(filter(None, [stages_done(read_stages(progress)), f"failed: {last}"]))}
+            return None, {"note": "; ".join(filter(None, [stages_text(read_stages(progress)), f"failed: {last}"]))}
         if result.stopped:
-            return result, {"note": f"{result.stopped}: {stages_done(read_stages(progress)) or 'nothing done'}"}
+            return result, {"note": f"{result.stopped}: {stages_text(read_stages(progress)) or 'nothing done'}"}
         return result, self._finished(way, out, progress)
 
     def _command(self, way: Way, out: Path, progress: Path) -> list[object]:
@@ -135,16 +135,16 @@ def read_stages(path: Path) -> list[Line]:
     return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
 
 
-def stages_done(stages: Sequence[Line]) -> str:
+def stages_text(stages: Sequence[Line]) -> str:
     """How far a method got.
 
-    >>> stages_done([{"stage": "graph", "share": 1.0, "at": 41.2}, {"stage": "the walks", "share": 0.12, "at": 599}])
+    >>> stages_text([{"stage": "graph", "share": 1.0, "at": 41.2}, {"stage": "the walks", "share": 0.12, "at": 599}])
     'graph after 41 s, 12.0 % of the walks done'
     """
-    done = [f"{line['stage']} after {line['at']:.0f} s" for line in stages if line["share"] == 1.0]
+    finished = [f"{line['stage']} after {line['at']:.0f} s" for line in stages if line["share"] == 1.0]
     if stages and stages[-1]["share"] < 1:
-        done.append(f"{100 * stages[-1]['share']:.1f} % of {stages[-1]['stage']} done")
-    return ", ".join(done)
+        finished.append(f"{100 * stages[-1]['share']:.1f} % of {stages[-1]['stage']} done")
+    return ", ".join(finished)
 
 
 def compare(ways: Sequence[Way], shared: Comparison, rounds: int, work: Path) -> dict[str, Line]:

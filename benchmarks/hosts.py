@@ -1,9 +1,9 @@
 """Hosts on one machine, each with its own network, processes, shared memory and temporary files; and an object store.
 
-A program calls `apart()` first, which starts it again as the first process of namespaces of its own: whatever it
-starts and makes there, a bridge, hosts, mounts, ends with it. The bridge has no uplink. A host is a set of namespaces
-too, with an address on the bridge; killing its first process kills all its processes and takes its network away, with
-no word to anybody, as a power failure does.
+A program calls `isolate()` first, which restarts it as the first process of its own namespaces: the bridge, hosts and
+mounts that it makes there end with it. The bridge has no uplink. A host is a set of namespaces too, with an address on
+the bridge; killing its first process kills all its processes and takes its network away, without a message, as a power
+failure does.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-APART = "RAE_HOSTS_APART"
+ISOLATED = "RAE_HOSTS_APART"
 BRIDGE, STORE = "10.77.0.1", "http://10.77.0.1:9000"
 BUCKET = "s3://rehearsal"
 RAY_PORT = 6379
@@ -36,31 +36,31 @@ def rights() -> str | None:
     if sys.platform != "linux":
         return "hosts in namespaces need Linux"
     try:
-        subprocess.run([*_apart(), "ip", "link", "add", "br0", "type", "bridge"], check=True, capture_output=True)
+        subprocess.run([*_unshare(), "ip", "link", "add", "br0", "type", "bridge"], check=True, capture_output=True)
     except (OSError, subprocess.CalledProcessError) as error:
         reason = getattr(error, "stderr", b"").decode().strip().splitlines() or [str(error)]
         return f"no right to make namespaces and a bridge here ({reason[0]})"
     return None
 
 
-def _apart() -> list[str]:
+def _unshare() -> list[str]:
     user = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
     return ["unshare", *user, "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
 
 
-def is_apart() -> bool:
+def is_isolated() -> bool:
     """Whether this process is in namespaces of its own already."""
-    return APART in os.environ
+    return ISOLATED in os.environ
 
 
-def apart() -> None:
+def isolate() -> None:
     """Go on as the first process in namespaces of our own; refused where there are no rights."""
-    if is_apart():
+    if is_isolated():
         return
     if reason := rights():
         raise SystemExit(reason)
-    os.environ[APART] = "1"
-    command = [*_apart(), "sh", "-c", '"$@" & wait $!', "sh", sys.executable, *sys.argv]
+    os.environ[ISOLATED] = "1"
+    command = [*_unshare(), "sh", "-c", '"$@" & wait $!', "sh", sys.executable, *sys.argv]
     os.execvp(command[0], command)
 
 
@@ -89,10 +89,10 @@ class Host:
 
     def run(self, *words: object, check: bool = True, **environment: str) -> str:
         """What a command on this host prints."""
-        done = subprocess.run(self.command(words, **environment), capture_output=True, text=True)
-        if check and done.returncode:
-            raise RuntimeError(f"{words[:4]} on host {self.number}: {done.stdout[-2000:]}{done.stderr[-3000:]}")
-        return done.stdout
+        process = subprocess.run(self.command(words, **environment), capture_output=True, text=True)
+        if check and process.returncode:
+            raise RuntimeError(f"{words[:4]} on host {self.number}: {process.stdout[-2000:]}{process.stderr[-3000:]}")
+        return process.stdout
 
     def start(self, *words: object, **environment: str) -> subprocess.Popen[str]:
         """A command on this host, with its output in one pipe."""
@@ -112,12 +112,12 @@ class Host:
 
     def processes(self) -> dict[int, str]:
         """The commands of its processes, by their ids here."""
-        namespace, found = Path(f"/proc/{self.first_pid}/ns/pid").readlink(), {}
+        namespace, commands = Path(f"/proc/{self.first_pid}/ns/pid").readlink(), {}
         for entry in Path("/proc").iterdir():
             with contextlib.suppress(OSError):
                 if entry.name.isdigit() and (entry / "ns/pid").readlink() == namespace:
-                    found[int(entry.name)] = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
-        return found
+                    commands[int(entry.name)] = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
+        return commands
 
 
 @dataclass
@@ -172,9 +172,9 @@ class Hosts:
         """Bytes that each host has received and sent, by its number."""
         out = {}
         for line in Path("/proc/net/dev").read_text().splitlines():
-            if found := re.match(r"\s*host(\d+):\s*(.*)", line):
-                numbers = [int(word) for word in found[2].split()]
-                out[int(found[1])] = numbers[8], numbers[0]  # what the bridge sends into the cable, a host receives
+            if match := re.match(r"\s*host(\d+):\s*(.*)", line):
+                numbers = [int(word) for word in match[2].split()]
+                out[int(match[1])] = numbers[8], numbers[0]  # what the bridge sends into the cable, a host receives
         return out
 
 
@@ -208,8 +208,8 @@ def cluster(
 ) -> Iterator[Cluster]:
     """Ray on so many hosts, with a store whose objects lie in this folder."""
     with Hosts(folder, environment, **options) as network:  # type: ignore[arg-type]
-        made = Cluster(network, python)
+        on_hosts = Cluster(network, python)
         for number in range(1, count + 1):
             network.add(number)
-            made.start(number)
-        yield made
+            on_hosts.start(number)
+        yield on_hosts

@@ -69,11 +69,11 @@ def pinned(name: str) -> dict[str, str]:
 def _call(command: list[str]) -> str | None:
     """Run a command; its last error line if it failed."""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=MAX_SECONDS, check=False)
+        process = subprocess.run(command, capture_output=True, text=True, timeout=MAX_SECONDS, check=False)
     except subprocess.TimeoutExpired:
         return f"ended after {MAX_SECONDS:,} s"
-    errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")] or done.stderr.splitlines()
-    return None if done.returncode == 0 else (errors[-1] if errors else f"pip ended with {done.returncode}")
+    errors = [line for line in process.stderr.splitlines() if line.startswith("ERROR")] or process.stderr.splitlines()
+    return None if process.returncode == 0 else (errors[-1] if errors else f"pip ended with {process.returncode}")
 
 
 def _read(path: Path) -> str:

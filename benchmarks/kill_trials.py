@@ -116,7 +116,7 @@ def make_inputs(folder: Path) -> None:
     folder.joinpath("nodes.csv").write_text(f"id,age,kind,name\n{rows}")
     folder.joinpath("temporary").mkdir()
     for arguments in (("fit", "edges.csv", "--out", "run", "--no-page"), ("embed", "run", "tomorrow.csv")):
-        done(fork(folder, (*arguments, *(("--out", "tomorrow.parquet") if arguments[0] == "embed" else ()))))
+        exit_code(fork(folder, (*arguments, *(("--out", "tomorrow.parquet") if arguments[0] == "embed" else ()))))
 
 
 def snapshot(folder: Path) -> dict[str, str]:
@@ -149,12 +149,12 @@ def digest(text: bytes) -> str:
     return hashlib.sha256(json.dumps(unchanging, sort_keys=True).encode()).hexdigest()
 
 
-def is_half(name: str, value: str, known: Known) -> bool:
+def is_half(name: str, value: str, reference: Reference) -> bool:
     """Whether a file is neither the old nor the new one; the lines of a ledger must be the first ones of the new."""
     if name.endswith(".jsonl"):
-        lines, whole = value.split(), known.after.get(name, "").split()
+        lines, whole = value.split(), reference.after.get(name, "").split()
         return lines != whole[: len(lines)] and [*lines[:-1], "half"] != [*whole[: len(lines) - 1], lines[-1]]
-    return value not in (known.before.get(name), known.after.get(name))
+    return value not in (reference.before.get(name), reference.after.get(name))
 
 
 def is_visible(name: str) -> bool:
@@ -177,7 +177,7 @@ def fork(folder: Path, arguments: tuple[str, ...], watch: Callable[[], object] |
     os.dup2(output, 1)
     os.dup2(output, 2)
     if watch is not None:
-        sys.addaudithook(lambda event, given: watch() if event in EVENTS and is_inside(folder, event, given) else None)
+        sys.addaudithook(lambda event, args: watch() if event in EVENTS and is_inside(folder, event, args) else None)
     code = 1
     try:
         code = rae(list(arguments))
@@ -186,15 +186,15 @@ def fork(folder: Path, arguments: tuple[str, ...], watch: Callable[[], object] |
         os._exit(code)
 
 
-def is_inside(folder: Path, event: str, given: tuple[object, ...]) -> bool:
+def is_inside(folder: Path, event: str, args: tuple[object, ...]) -> bool:
     """Whether a call is about a file of this folder, and more than reading it."""
-    path = given[0]
-    if not isinstance(path, (str, bytes, os.PathLike)) or (event == "open" and given[2] == os.O_RDONLY | os.O_CLOEXEC):
+    path = args[0]
+    if not isinstance(path, (str, bytes, os.PathLike)) or (event == "open" and args[2] == os.O_RDONLY | os.O_CLOEXEC):
         return False
     return os.path.abspath(os.fsdecode(path)).startswith(str(folder))  # noqa: PTH100
 
 
-def done(child: int) -> int:
+def exit_code(child: int) -> int:
     """The exit code of a child, once it has ended."""
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
@@ -206,14 +206,14 @@ def killed_after(child: int, seconds: float) -> bool:
             return os.waitstatus_to_exitcode(ended[1]) == -signal.SIGKILL
         time.sleep(0.001)
     os.kill(child, signal.SIGKILL)
-    return done(child) == -signal.SIGKILL
+    return exit_code(child) == -signal.SIGKILL
 
 
 # ------------------------------------------------------------------------------------ trials
 
 
 @dataclass(frozen=True)
-class Known:
+class Reference:
     """A command that was not killed: its folder before and after it, its processor seconds and its calls on files."""
 
     command: Command
@@ -224,17 +224,17 @@ class Known:
     calls: int
 
 
-def learn(command: Command, inputs: Path, work: Path) -> Known:
+def learn(command: Command, inputs: Path, work: Path) -> Reference:
     """Run a command twice without killing it: it must do the same both times."""
     start = work / "start"
     shutil.copytree(inputs, start)
     for arguments in command.before:
-        done(fork(start, arguments))
+        exit_code(fork(start, arguments))
     runs = [_observe(command, start, work / "trial") for _ in range(2)]
     whole, again = (after for after, _, _ in runs)
     if changed := sorted(name for name in {*whole, *again} if whole.get(name) != again.get(name)):
         raise SystemExit(f"{command.name} does not do the same twice: {changed}")
-    return Known(command, start, snapshot(start), whole, min(spent for _, spent, _ in runs), runs[0][2])
+    return Reference(command, start, snapshot(start), whole, min(spent for _, spent, _ in runs), runs[0][2])
 
 
 def _observe(command: Command, start: Path, folder: Path) -> tuple[dict[str, str], float, int]:
@@ -252,49 +252,49 @@ def _observe(command: Command, start: Path, folder: Path) -> tuple[dict[str, str
     return after, seconds, calls
 
 
-def trial(known: Known, kind: str, folder: Path, draw: random.Random) -> Counter[str]:
+def trial(reference: Reference, kind: str, folder: Path, draw: random.Random) -> Counter[str]:
     """Kill a command once, look, give it again, look again."""
-    shutil.copytree(known.start, folder)
-    arguments, count = known.command.arguments, Counter(trials=1)
-    if kind == "call" and known.calls:  # info and similar touch no file
-        left = [draw.randrange(known.calls)]
+    shutil.copytree(reference.start, folder)
+    arguments, count = reference.command.arguments, Counter(trials=1)
+    if kind == "call" and reference.calls:  # info and similar touch no file
+        left = [draw.randrange(reference.calls)]
 
         def watch() -> None:
             left[0] -= 1
             if left[0] < 0:
                 os.kill(os.getpid(), signal.SIGKILL)
 
-        count["killed"] = done(fork(folder, arguments, watch)) == -signal.SIGKILL
+        count["killed"] = exit_code(fork(folder, arguments, watch)) == -signal.SIGKILL
     elif kind != "fresh":
-        count["killed"] = killed_after(fork(folder, arguments), draw.uniform(0, known.seconds))
+        count["killed"] = killed_after(fork(folder, arguments), draw.uniform(0, reference.seconds))
     else:
-        count["killed"] = kill_program(folder, arguments, known.seconds, draw)
+        count["killed"] = kill_program(folder, arguments, reference.seconds, draw)
     left_over = snapshot(folder)
-    half = [name for name, value in left_over.items() if value and is_visible(name) and is_half(name, value, known)]
-    lost = [name for name in known.before if is_lost(name, left_over, known)]
-    code = done(fork(folder, arguments))
+    half = [name for name, value in left_over.items() if value and is_visible(name) and is_half(name, value, reference)]
+    lost = [name for name in reference.before if is_lost(name, left_over, reference)]
+    code = exit_code(fork(folder, arguments))
     text = folder.with_suffix(".log").read_text()
     end = snapshot(folder)
-    lost += [name for name, value in known.after.items() if end.get(name) != value]
-    extra = [name for name in end if name not in known.after]
+    lost += [name for name, value in reference.after.items() if end.get(name) != value]
+    extra = [name for name in end if name not in reference.after]
     refused = code != 0 and not (code == 2 and not lost and ("exists" in text or "already" in text))
     count |= {"lost": bool(lost), "half": bool(half), "left": bool(extra), "refused": refused}
     if lost or half or extra or refused:
-        print(f"{known.command.name}, {kind}: {lost=} {half=} {extra=} {code=} {text[-500:]}", flush=True)
+        print(f"{reference.command.name}, {kind}: {lost=} {half=} {extra=} {code=} {text[-500:]}", flush=True)
     shutil.rmtree(folder)
     return count
 
 
-def is_lost(name: str, files: dict[str, str], known: Known) -> bool:
+def is_lost(name: str, files: dict[str, str], reference: Reference) -> bool:
     """Whether something that was there before a killed command is neither as it was nor as it will be.
 
     A folder that is replaced may be gone while all files of the old or of the new one lie elsewhere, hidden. Roles and
     page are computed from the vectors beside them, and may be gone.
     """
-    if files.get(name) in (known.before[name], known.after.get(name)) or is_derived(name):
+    if files.get(name) in (reference.before[name], reference.after.get(name)) or is_derived(name):
         return False
     top = name.split("/")[0]
-    for each in (known.before, known.after):
+    for each in (reference.before, reference.after):
         if {value for n, value in each.items() if n.split("/")[0] == top and not is_derived(n)} <= set(files.values()):
             return False
     return True
@@ -350,10 +350,10 @@ def main() -> None:
         for command in chosen:
             work = Path(home) / "work"
             work.mkdir()
-            known = learn(command, inputs, work)
+            reference = learn(command, inputs, work)
             counts, draw, began = Counter[str](), random.Random(f"{options.seed} {command.name}"), time.monotonic()
             for kind in kinds(trials, fresh, command.weight / sum(c.weight for c in chosen)):
-                counts += trial(known, kind, work / "trial", draw) + Counter({kind: 1})
+                counts += trial(reference, kind, work / "trial", draw) + Counter({kind: 1})
             shutil.rmtree(work)
             total += counts
             record(
@@ -361,9 +361,9 @@ def main() -> None:
                 {"trials": counts["trials"], "fresh": counts["fresh"], "seed": options.seed},
                 killed=counts["killed"],
                 **{name: counts[name] for name in COUNTED},
-                files=sum(1 for value in known.after.values() if value),
-                calls=known.calls,
-                uninterrupted_cpu_s=round(known.seconds, 2),
+                files=sum(1 for value in reference.after.values() if value),
+                calls=reference.calls,
+                uninterrupted_cpu_s=round(reference.seconds, 2),
                 spent_s=round(time.monotonic() - began),
             )
     print(f"{total['trials']:,} trials, {total['killed']:,} killed, the others had ended: ", end="")

@@ -23,19 +23,19 @@ def sum_rows(index: Any, x: Any) -> None:
     mean(torch.from_numpy(x), offsets, index, np.zeros(len(offsets) - 1, np.int64))
 
 
-def mean_in_tiles(offsets: Any, targets: Any, rows: Any) -> Callable[..., None]:
+def mean_in_chunks(offsets: Any, targets: Any, rows: Any) -> Callable[..., None]:
     """A function that computes every mean({u} ∪ N(u)) tile by tile, as embedding does, into an array if given one."""
     n, table = len(offsets) - 1, torch.from_numpy(rows)
 
     def run(out: Any = None) -> None:
-        def tiles(first: int, last: int) -> None:
+        def chunks(first: int, last: int) -> None:
             for a in range(first * TILE, min(last * TILE, n), TILE):
                 b = min(a + TILE, n)
                 tile = mean(table, offsets[a : b + 1], targets, a)
                 if out is not None:
                     out[a:b] = tile.numpy()
 
-        in_ranges(tiles, -(-n // TILE))
+        in_ranges(chunks, -(-n // TILE))
 
     return run
 

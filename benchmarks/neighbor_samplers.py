@@ -144,8 +144,8 @@ def torch_sparse(graph: rae.Graph, nodes: Any, fanout: int) -> Sampler:
         return torch.ops.torch_sparse.neighbor_sample(ends, entries, seeds, [fanout], False, True)
 
     def pairs(result: Any) -> tuple[Any, Any]:
-        known, neighbors, egos, _ = (part.numpy() for part in result)
-        return known[egos], known[neighbors]
+        sampled, neighbors, egos, _ = (part.numpy() for part in result)
+        return sampled[egos], sampled[neighbors]
 
     return Sampler(sample, pairs, note="numbers the nodes it finds as well")
 
@@ -230,7 +230,7 @@ def check_sample(sampler: Sampler, result: Any, graph: rae.Graph, nodes: Any, fa
     edges = np.repeat(np.arange(graph.n_nodes), graph.degrees) * graph.n_nodes + graph.targets
     drawn = egos * graph.n_nodes + neighbors
     assert np.isin(drawn, edges).all(), "drew a pair that is no edge"
-    wanted = np.zeros(graph.n_nodes, np.int64)
-    wanted[nodes] = fanout if sampler.replacement else np.minimum(graph.degrees[nodes], fanout)
-    assert (np.bincount(egos, minlength=graph.n_nodes) == wanted).all(), "drew too few or too many"
+    expected = np.zeros(graph.n_nodes, np.int64)
+    expected[nodes] = fanout if sampler.replacement else np.minimum(graph.degrees[nodes], fanout)
+    assert (np.bincount(egos, minlength=graph.n_nodes) == expected).all(), "drew too few or too many"
     assert sampler.replacement or len(np.unique(drawn)) == len(drawn), "drew a neighbour twice"

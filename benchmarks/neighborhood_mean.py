@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 import torch
-from mean_kernel import cache_aligned, mean_in_tiles, sum_rows
+from mean_kernel import cache_aligned, mean_in_chunks, sum_rows
 from measurements import spread
 from power_law import draw_edges
 from recording import parser, record, web_google
@@ -75,14 +75,14 @@ def ways_to_mean(graph: rae.Graph, local: rae.Graph, width: int) -> dict[str, Wa
     csr, csr32, csr_local = torch_csr(mean, np.int64), torch_csr(mean, np.int32), torch_csr(averaging(local), np.int64)
     ends, entries = csr32.crow_indices(), csr32.col_indices()
     dense, dense_local = torch.from_numpy(x), torch.from_numpy(x_local)
-    ours = mean_in_tiles(graph.offsets, graph.targets, x)
+    ours = mean_in_chunks(graph.offsets, graph.targets, x)
     return {
         LIMIT_BY_LOOP: lambda: sum_rows(random_targets, x),
-        LIMIT_BY_KERNEL: mean_in_tiles(graph.offsets, random_targets, x),
+        LIMIT_BY_KERNEL: mean_in_chunks(graph.offsets, random_targets, x),
         "ours": ours,
         "ours, all means kept": lambda: ours(aligned_empty((n, width))),  # a new array, as the others return
-        "ours, half precision": mean_in_tiles(graph.offsets, graph.targets, half),
-        "ours, locality order": mean_in_tiles(local.offsets, local.targets, x_local),
+        "ours, half precision": mean_in_chunks(graph.offsets, graph.targets, half),
+        "ours, locality order": mean_in_chunks(local.offsets, local.targets, x_local),
         TORCH: lambda: csr @ dense,
         "torch.sparse CSR, 32-bit indices": lambda: csr32 @ dense,
         "torch.sparse.mm, reduce='sum'": lambda: torch.sparse.mm(csr, dense, "sum"),

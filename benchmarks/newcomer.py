@@ -57,14 +57,14 @@ class Newcomer:
         line = f"cd {place} && exec {shlex.join(words)}"
         variables = [f"{name}={value}" for name, value in os.environ.items() if name.startswith("PIP_")]
         began = time.perf_counter()
-        done = subprocess.run(
+        process = subprocess.run(
             [*inside, "/usr/bin/env", "-i", "PATH=/usr/bin:/bin", f"HOME={place}", *variables, "sh", "-c", line],
             capture_output=True,
             text=True,
         )
-        if done.returncode:
-            raise SystemExit(f"{shlex.join(words)} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
-        return round(time.perf_counter() - began, 1), done.stdout
+        if process.returncode:
+            raise SystemExit(f"{shlex.join(words)} ended with {process.returncode}:\n{process.stdout}{process.stderr}")
+        return round(time.perf_counter() - began, 1), process.stdout
 
     def has(self, name: str, text: str) -> None:
         """Put a file into the folder."""

@@ -37,33 +37,33 @@ class Chunks:
     """The bytes of a stream that comes in chunks, each after a line with its size; what follows the last is passed."""
 
     def __init__(self, source: Any) -> None:
-        self.source, self.held, self.ended = source, b"", False
+        self.source, self.buffer, self.ended = source, b"", False
 
     def rest(self) -> Iterator[bytes]:
         """All that is left, in pieces."""
-        while self.held or not self.ended:
-            yield self.held
-            self.held = b""
+        while self.buffer or not self.ended:
+            yield self.buffer
+            self.buffer = b""
             if not self.ended:
                 self._fill()
 
     def read(self, size: int) -> bytes:
         """At most so many bytes, fewer at the end."""
-        while len(self.held) < size and not self.ended:
+        while len(self.buffer) < size and not self.ended:
             self._fill()
-        out, self.held = self.held[:size], self.held[size:]
+        out, self.buffer = self.buffer[:size], self.buffer[size:]
         return out
 
     def readline(self) -> bytes:
         """The bytes up to the end of a line."""
-        while b"\n" not in self.held and not self.ended:
+        while b"\n" not in self.buffer and not self.ended:
             self._fill()
-        line, end, self.held = self.held.partition(b"\n")
+        line, end, self.buffer = self.buffer.partition(b"\n")
         return line + end
 
     def _fill(self) -> None:
         size = int(self.source.readline().split(b";")[0], 16)
-        self.held += b"".join(pieces(self.source, size))
+        self.buffer += b"".join(pieces(self.source, size))
         if size:
             self.source.readline()
         else:
@@ -97,11 +97,11 @@ class Handler(BaseHTTPRequestHandler):
         with file:
             size = os.fstat(file.fileno()).st_size
             first, last = 0, size - 1
-            wanted = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
-            if wanted:
-                first, last = int(wanted[1]), min(int(wanted[2] or last), last)
-            self.send_response(206 if wanted else 200)
-            if wanted:
+            asked_range = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
+            if asked_range:
+                first, last = int(asked_range[1]), min(int(asked_range[2] or last), last)
+            self.send_response(206 if asked_range else 200)
+            if asked_range:
                 self.send_header("Content-Range", f"bytes {first}-{last}/{size}")
             self._about(path, last + 1 - first)
             if self.command == "GET":
@@ -204,15 +204,15 @@ class Handler(BaseHTTPRequestHandler):
         prefix, delimiter = options.get("prefix", ""), options.get("delimiter", "")
         after = options.get("continuation-token") or options.get("start-after", "")
         most = int(options.get("max-keys", 1000))
-        found: dict[str, Path | None] = {}
+        path_of_name: dict[str, Path | None] = {}
         for name, path in self.server.objects(bucket):
             if name.startswith(prefix):
                 end = name.find(delimiter, len(prefix)) if delimiter else -1
-                found[name if end < 0 else name[: end + 1]] = path if end < 0 else None
-        names = [name for name in sorted(found) if name > after]
+                path_of_name[name if end < 0 else name[: end + 1]] = path if end < 0 else None
+        names = [name for name in sorted(path_of_name) if name > after]
         shown, lines = names[:most], []
         for name in shown:
-            if (path := found[name]) is None:
+            if (path := path_of_name[name]) is None:
                 lines.append(f"<CommonPrefixes><Prefix>{escape(name)}</Prefix></CommonPrefixes>")
             else:
                 with contextlib.suppress(FileNotFoundError):

@@ -432,9 +432,9 @@ def install(label: str, revision: str | None, folder: Path, home: Path) -> Versi
 def quietly(words: Sequence[object]) -> None:
     """Run a command without PYTHONPATH; its words as an error if it fails."""
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-    done = subprocess.run([str(word) for word in words], env=environment, capture_output=True, text=True)
-    if done.returncode:
-        raise SystemExit(f"{' '.join(map(str, words))} ended with {done.returncode}:\n{done.stderr[-2000:]}")
+    process = subprocess.run([str(word) for word in words], env=environment, capture_output=True, text=True)
+    if process.returncode:
+        raise SystemExit(f"{' '.join(map(str, words))} ended with {process.returncode}:\n{process.stderr[-2000:]}")
 
 
 def check_out(revision: str | None, folder: Path) -> None:

@@ -174,11 +174,11 @@ def means(graph: Any, rows: Any) -> Callable[[], None]:
     tile = mean_of_tile(graph.offsets, graph.targets, rows)
     n = graph.n_nodes
 
-    def tiles(first: int, last: int) -> None:
+    def chunks(first: int, last: int) -> None:
         for a in range(first * TILE, min(last * TILE, n), TILE):
             tile(a, min(a + TILE, n))
 
-    return lambda: in_ranges(tiles, -(-n // TILE))
+    return lambda: in_ranges(chunks, -(-n // TILE))
 
 
 def mean_of_tile(offsets: Any, targets: Any, rows: Any) -> Callable[[int, int], Any]:

@@ -148,16 +148,16 @@ def main() -> None:
                 else:
                     added, removed = edges_between(rows, graph, rng, rng.permutation(nodes)[:200])
                 before = time.process_time()
-                done = run.update(added, removed, fold=False)
+                update = run.update(added, removed, fold=False)
                 cpu.append(time.process_time() - before)
                 if run._session.tables:
                     rows = run._session.tables.live.rows
                 else:
                     run.embed(neighbours=[])
                     rows = run._session.tables.live.rows
-                seconds.append(done.seconds)
-                moved.append(len(done.moved))
-                in_full += done.in_full
+                seconds.append(update.seconds)
+                moved.append(len(update.moved))
+                in_full += update.in_full
             record(
                 options.results, "update", name, row, settings | {"nodes_without_hubs": share},
                 **spread(seconds, digits=3), cpu_s=round(float(np.median(cpu)), 3), moved=int(np.median(moved)),

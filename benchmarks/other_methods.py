@@ -43,20 +43,20 @@ class ProgressFile:
         """The same function with its calls counted; {} in the stage's name is the number of the pass."""
         calls = 0
 
-        def called(*given: Any, **named: Any) -> Any:
+        def called(*arguments: Any, **named: Any) -> Any:
             nonlocal calls
             if not calls % 100:
                 self.update(stage.format(calls // total + 1), calls % total / total)
             calls += 1
-            return work(*given, **named)
+            return work(*arguments, **named)
 
         return called
 
     def after(self, stage: str, work: Callable[..., Any]) -> Callable[..., Any]:
         """The same function with its end reported."""
 
-        def called(*given: Any) -> Any:
-            result = work(*given)
+        def called(*arguments: Any) -> Any:
+            result = work(*arguments)
             self.done(stage)
             return result
 

@@ -57,9 +57,9 @@ def planted(name: str, options: dict, settings: dict, seed: int) -> dict:
     roles = rae.Roles().fit(z)
     seconds = time.perf_counter() - start
     try:
-        given_k = rae.Roles(k=data.n_classes).fit(z)
+        with_true_k = rae.Roles(k=data.n_classes).fit(z)
     except rae.errors.ConfigError:  # fewer different vectors than planted roles: the model does not see them all
-        given_k = roles
+        with_true_k = roles
     return {
         "planted": data.n_classes,
         "found": roles.n_roles,
@@ -68,7 +68,7 @@ def planted(name: str, options: dict, settings: dict, seed: int) -> dict:
         "ari": adjusted_rand_score(data.labels, roles.labels),
         "homogeneity": homogeneity_score(data.labels, roles.labels),
         "completeness": completeness_score(data.labels, roles.labels),
-        "ari_told_k": adjusted_rand_score(data.labels, given_k.labels),
+        "ari_told_k": adjusted_rand_score(data.labels, with_true_k.labels),
         "curve": {k: round(v, 3) for k, v in roles.curve.items()},
         "seconds": seconds,
     }

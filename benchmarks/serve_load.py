@@ -171,11 +171,11 @@ def service(folder: Path):
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             line = process.stdout.readline()
-            found = re.match(r"(http://\S+)/ ", line)
-            if not found:
+            match = re.match(r"(http://\S+)/ ", line)
+            if not match:
                 raise SystemExit(f"the service did not start: {line!r}")
-            print(f"{found[1]} after {time.perf_counter() - began:.1f} s", flush=True)
-            yield process, found[1], round(time.perf_counter() - began, 1)
+            print(f"{match[1]} after {time.perf_counter() - began:.1f} s", flush=True)
+            yield process, match[1], round(time.perf_counter() - began, 1)
         finally:
             if process.poll() is None:
                 process.send_signal(signal.SIGTERM)
@@ -191,8 +191,8 @@ def check(folder: Path, acknowledged: list) -> int:
             here[u, v] = adds
     lost = 0
     for (u, v), there in here.items():
-        known = {int(graph.id_column[int(r)].as_py()) for r in graph.neighbors(int(graph.rows([u])[0]))}
-        lost += (v in known) != there
+        neighbors = {int(graph.id_column[int(r)].as_py()) for r in graph.neighbors(int(graph.rows([u])[0]))}
+        lost += (v in neighbors) != there
     return lost
 
 

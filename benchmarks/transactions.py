@@ -113,13 +113,14 @@ def clustering(x: np.ndarray, labels: np.ndarray, seed: int, scaling: str) -> di
 
 
 def main() -> None:
-    options = parser(__doc__, "a table of 6,000 rows, one seed")
-    options.add_argument("--rows", type=int, default=1_000_000)
-    options.add_argument("--seeds", type=int, default=3)
-    given = options.parse_args()
-    n_rows, seeds = (6_000, 1) if given.quick else (given.rows, given.seeds)
-    done = {
-        (line["row"], line["settings"]["rows"], line["settings"]["seed"]) for line in given.results.read("transactions")
+    arguments = parser(__doc__, "a table of 6,000 rows, one seed")
+    arguments.add_argument("--rows", type=int, default=1_000_000)
+    arguments.add_argument("--seeds", type=int, default=3)
+    options = arguments.parse_args()
+    n_rows, seeds = (6_000, 1) if options.quick else (options.rows, options.seeds)
+    finished = {
+        (line["row"], line["settings"]["rows"], line["settings"]["seed"])
+        for line in options.results.read("transactions")
     }
     for seed in range(seeds):
         drawn = rae.datasets.transactions(n_rows=n_rows, seed=seed)
@@ -134,12 +135,12 @@ def main() -> None:
             "floor: the same, and means over partners twice": means_over_partners,
         }
         for row, features in floors.items():
-            if (row, n_rows, seed) not in done:
+            if (row, n_rows, seed) not in finished:
                 x = features(whole)
                 scores = clustering(x, labels, seed, "standardised") | reading(x, labels, seed)
-                record(given.results, "transactions", "transactions", row, settings, **scores)
+                record(options.results, "transactions", "transactions", row, settings, **scores)
         for row, read in READ.items():
-            if (row, n_rows, seed) in done:
+            if (row, n_rows, seed) in finished:
                 continue
             graph = Graph.from_dataframe(drawn.table, ids=ids, **read)
             began = time.perf_counter()
@@ -148,7 +149,7 @@ def main() -> None:
             seconds = round(time.perf_counter() - began, 1)
             place = next(block for block in model.blocks if block.name == "place")
             scores = clustering(z[:, place.start : place.stop], labels, seed, "as they come") | reading(z, labels, seed)
-            record(given.results, "transactions", "transactions", row, settings, **scores, seconds=seconds)
+            record(options.results, "transactions", "transactions", row, settings, **scores, seconds=seconds)
 
 
 if __name__ == "__main__":

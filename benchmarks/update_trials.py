@@ -171,9 +171,9 @@ class Expected:
         possible = {"weights": [float(row[2]) for row in rows], "kinds": [row[3] for row in rows]}
         possible["directions"] = ["out" if row[0] == self.n else "in" for row in rows]
         fields = {"weights": "weight", "kinds": "kind", "directions": "directed"}
-        given = {name: values for name, values in possible.items() if self.form.get(fields[name])}
+        new_edges = {name: values for name, values in possible.items() if self.form.get(fields[name])}
         ids = [name(v if u == self.n else u) for u, v, _, _ in rows]
-        vector = run.embed(neighbours=ids, features=own, **given)
+        vector = run.embed(neighbours=ids, features=own, **new_edges)
         self.merge(rows)
         graph, self.edges = self.graph(n=self.n + 1), before
         features = self.features
@@ -193,8 +193,8 @@ def sequence(folder, seed, edges):
     expected = Expected(rng, int(rng.integers(20, 150)), KINDS[seed % len(KINDS)], form_of(edges, seed))
     run, wrong, folded, in_full = expected.run(folder), 0, 0, 0
     for _ in range(UPDATES):
-        done = run.update(**expected.next(), fold=bool(rng.random() < 0.3))
-        folded, in_full = folded + done.folded, in_full + done.in_full
+        update = run.update(**expected.next(), fold=bool(rng.random() < 0.3))
+        folded, in_full = folded + update.folded, in_full + update.in_full
         wrong += not expected.matches(run)
     wrong += not expected.matches_new_node(run)
     return wrong, folded, in_full

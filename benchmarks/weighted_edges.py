@@ -82,16 +82,16 @@ def seconds_of(jobs: dict[str, Callable[[], object]], rounds: int) -> dict[str, 
 
 
 def main() -> None:
-    options = parser(__doc__, "20,000 edges, one round", rounds=5)
-    options.add_argument("--edges", type=int, default=5_000_000)
-    options.add_argument("--large", type=int, help="edges of one graph for the commands, in their own processes")
-    options.add_argument("--memory", default="5GiB", help="what `rae fit` may take of a --large graph")
-    options.add_argument("--work", type=Path, help="folder for what a --large graph takes: 200 bytes an edge")
-    given = options.parse_args()
-    if given.large:
-        commands(given.large, given.memory, given.work, given.results)
+    arguments = parser(__doc__, "20,000 edges, one round", rounds=5)
+    arguments.add_argument("--edges", type=int, default=5_000_000)
+    arguments.add_argument("--large", type=int, help="edges of one graph for the commands, in their own processes")
+    arguments.add_argument("--memory", default="5GiB", help="what `rae fit` may take of a --large graph")
+    arguments.add_argument("--work", type=Path, help="folder for what a --large graph takes: 200 bytes an edge")
+    options = arguments.parse_args()
+    if options.large:
+        commands(options.large, options.memory, options.work, options.results)
         return
-    n_edges, rounds = (20_000, 1) if given.quick else (given.edges, given.rounds)
+    n_edges, rounds = (20_000, 1) if options.quick else (options.edges, options.rounds)
     table = edge_table(n_edges // 10, n_edges)
     plain = Graph.from_dataframe(table)
     weighted = Graph.from_dataframe(table, weight="amount")
@@ -111,13 +111,13 @@ def main() -> None:
         "weighted": lambda: moments(x, at, to, weights=weighted.channels["weight"]),
         "both directions": lambda: (moments(x, at, to, weights=out), moments(x, at, to, weights=into)),
     }
-    report(given.results, "moments", settings, seconds_of(jobs, rounds), moved)
+    report(options.results, "moments", settings, seconds_of(jobs, rounds), moved)
 
     models = {name: rae.RAE(views=2).fit(graph) for name, graph in (("plain", plain), ("both directions", directed))}
     graphs = {"plain": plain, "both directions": directed}
-    places = {name: {"place": models_of(model.fitted, graphs[name])["place"]} for name, model in models.items()}
-    jobs = {name: lambda place=place: embed(place) for name, place in places.items()}
-    report(given.results, "place", settings, seconds_of(jobs, rounds), {n: place_bytes(graphs[n]) for n in graphs})
+    place_models = {name: {"place": models_of(model.fitted, graphs[name])["place"]} for name, model in models.items()}
+    jobs = {name: lambda place=place: embed(place) for name, place in place_models.items()}
+    report(options.results, "place", settings, seconds_of(jobs, rounds), {n: place_bytes(graphs[n]) for n in graphs})
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "edges.parquet"
@@ -127,7 +127,7 @@ def main() -> None:
             "both directions": lambda: read_edges(path, weight="amount", directed=True),
         }
         reads = {"plain": 16 * n_edges, "both directions": 24 * n_edges}  # columns in, then sorted
-        report(given.results, "read", settings, seconds_of(jobs, rounds), reads)
+        report(options.results, "read", settings, seconds_of(jobs, rounds), reads)
 
 
 def commands(n_edges: int, memory: str, work: Path | None, ledger: object) -> None:

@@ -118,8 +118,8 @@ def measured(table: str, dataset: str, row: str, field: str, form: str = "{:.1f}
 
 
 def _summary(table: str, row: str, dataset: str, key: str = "") -> Summary:
-    cells = _table(table)
-    summary = cells.summary(cells.table.row(row), dataset, key)
+    filled = _table(table)
+    summary = filled.summary(filled.table.row(row), dataset, key)
     assert summary is not None, f"results/{table}.jsonl has no line of {row} on {dataset}"
     return summary
 
@@ -201,8 +201,8 @@ def against_papers(table: str, *datasets: str) -> str:
 def _against_paper(filled: FilledTable, row: Row, dataset: str) -> tuple[str, str]:
     """Mean and runs of a cell, and the published value with the verdict."""
     shown, own = _shown(_cell(filled.table.name, row.name, dataset), None), filled.summary(row, dataset, "own_reader")
-    known, value = filled.table.published.get((row.name, dataset)), filled.as_published(row, dataset)
-    printed = "–" if known is None else f"{known.mean:g}" + (f", {verdict(value, known)}" if value else "")
+    paper, value = filled.table.published.get((row.name, dataset)), filled.as_published(row, dataset)
+    printed = "–" if paper is None else f"{paper.mean:g}" + (f", {verdict(value, paper)}" if value else "")
     return shown + (f" / {own.mean:.1f}" if own else ""), printed
 
 
@@ -316,7 +316,7 @@ def calibrations(dataset: str) -> str:
     """The calibration of the reliability on a planted graph: what is said, and what is so."""
     (line,) = (x for x in LEDGER.latest("drift-trials") if (x["row"], x["dataset"]) == ("reliability", dataset))
     rows = [
-        [f"{said:.2f}", f"{nodes:,}", f"{kept:.2f}", f"{planted:.2f}"] for said, nodes, kept, planted in line["bins"]
+        [f"{said:.2f}", f"{nodes:,}", f"{true:.2f}", f"{planted:.2f}"] for said, nodes, true, planted in line["bins"]
     ]
     return report.grid(["said", "nodes", "kept their role", "have the planted role"], rows)
 

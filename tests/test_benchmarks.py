@@ -246,7 +246,7 @@ def test_the_limit_by_our_kernel_averages_the_given_neighbours(load, planted):
     x = kernel.cache_aligned(rng.random((graph.n_nodes, 8), dtype=np.float32))
     other = rng.integers(graph.n_nodes, size=len(graph.targets)).astype(graph.targets.dtype)
     actual = np.empty_like(x)
-    kernel.mean_in_tiles(graph.offsets, other, x)(actual)
+    kernel.mean_in_chunks(graph.offsets, other, x)(actual)
     lists = [[u, *other[graph.offsets[u] : graph.offsets[u + 1]]] for u in range(graph.n_nodes)]
 
     assert np.allclose(actual, [x[rows].mean(0) for rows in lists], atol=1e-5)
