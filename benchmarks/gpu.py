@@ -1,11 +1,11 @@
 """One GPU: how near its kernels come to the memory's speed, and whole fits, embeddings and training beside the CPU.
 
-    RAE_DATA=... python benchmarks/gpu.py [--only suite,copy,gather,hub,structure,exact,training] [--tune] [--quick]
+    RAE_DATA=... python benchmarks/gpu.py [--only suite,copy,gather,hub,structure,exact,training] [--quick]
 
 Gathers read lists of power-law lengths, 16 neighbours on average, of rows drawn uniformly from a table that is far
 larger than the cache. Bytes are counted as rows read, index read and rows written; the share is that of a copy from
 one place of the card's memory to another. Every number is a median of many, in one process. The other ways get the same
-arrays, at the same precision.
+arrays, at the same precision. What is prepared once for a graph, by them or by ours, is prepared before.
 """
 
 from __future__ import annotations
@@ -21,12 +21,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from recording import RESULTS, parser, record
+from recording import RESULTS, parser, record, web_google
 
 import rae
 from rae.datasets import load
 from rae.evaluation.ledger import Ledger
-from rae.ops import device as ops
 from rae.ops import gather as gathering
 from rae.ops import structure
 from rae.runtime import on_device, threads
@@ -51,9 +50,10 @@ def median_ms(work: Callable[[], Any], rounds: int = 15) -> float:
     return statistics.median(times)
 
 
-def seconds(work: Callable[[], Any], rounds: int) -> float:
+def seconds(work: Callable[[], Any], rounds: int, *, warm: bool = True) -> float:
     """The median of the seconds that some rounds take on the clock, after one that warms up."""
-    work()
+    if warm:
+        work()
     times = []
     for _ in range(rounds):
         began = time.perf_counter()
@@ -95,7 +95,7 @@ def ways(x: torch.Tensor, offsets: torch.Tensor, index: torch.Tensor) -> dict[st
     }
 
 
-def gather(ledger: Ledger, n: int, copied: float, tune: bool) -> None:
+def gather(ledger: Ledger, n: int, copied: float) -> None:
     offsets, index = power_law_lists(n, 16)
     print(f"lists: {n:,} rows, {len(index):,} entries, longest {int(torch.diff(offsets).max()):,}", flush=True)
     for width in (4, 8, 24, 64, 128, 256):
@@ -104,8 +104,6 @@ def gather(ledger: Ledger, n: int, copied: float, tune: bool) -> None:
                 continue
             x = torch.randn((n, width), device="cuda").to(dtype)
             moved = len(index) * (width * x.element_size() + 4) + n * (4 * width + 8)
-            if tune and kind != "bfloat16":
-                tune_shape(x, offsets, index, moved / copied)
             for name, work in ways(x, offsets, index).items():
                 try:
                     spent = median_ms(work)
@@ -118,26 +116,6 @@ def gather(ledger: Ledger, n: int, copied: float, tune: bool) -> None:
                     median_ms=round(spent, 3), tb_per_s=round(speed / 1e12, 3), of_copy=round(speed / copied, 3),
                     **about(),
                 )  # fmt: skip
-
-
-def tune_shape(x: torch.Tensor, offsets: torch.Tensor, index: torch.Tensor, least: float) -> None:
-    """Try shapes of a program for such a table, take the quickest, and print it."""
-    key = 1 << (x.shape[1] - 1).bit_length(), x.element_size()
-    tried = []
-    for shape in shapes(key[0]):
-        ops.SHAPES[key] = shape
-        spent = median_ms(lambda: gathering.moments(x, offsets, index), 5)
-        tried.append((spent, shape))
-    tried.sort()
-    ops.SHAPES[key] = tried[0][1]
-    print("shape", key, [(round(least * 1e3 / spent, 3), shape) for spent, shape in tried], flush=True)
-
-
-def shapes(columns: int) -> list[tuple[int, int, int]]:
-    """Rows, neighbours and warps of a program that are worth a trial."""
-    wanted = ((2048, 8, 2), (2048, 8, 4), (4096, 8, 4), (4096, 16, 4), (8192, 16, 4), (1024, 4, 1), (1024, 4, 2))
-    candidates = {(max(1, entries // (columns * near)), near, warps) for entries, near, warps in wanted}
-    return sorted(shape for shape in candidates if shape[0] <= 128)
 
 
 def hub(ledger: Ledger, n: int, copied: float) -> None:
@@ -215,17 +193,23 @@ def elsewhere(model: rae.RAE, place: str) -> rae.RAE:
     return other
 
 
+def data_of(name: str) -> tuple[rae.Graph, Any]:
+    data = load(name)
+    return data.graph, data.features
+
+
 def training(ledger: Ledger, names: list[str], rounds: int) -> None:
     """200 steps of the paper's settings, on the GPU and on the cores."""
     for name in names:
-        data = load(name)
+        graph, features = (rae.read_edges(web_google()), None) if name == "web-Google" else data_of(name)
         times, vectors = {}, {}
         for place in ("cpu", "cuda"):
             model = rae.RAE(rae.PAPER, device=place)
-            times[f"{place}_s"] = round(seconds(partial(model.fit, data.graph, features=data.features), rounds), 3)
-            vectors[place] = model.transform(data.graph, data.features)
-        twice = rae.RAE(rae.PAPER, device="cuda").fit(data.graph, features=data.features)
-        same = bool((twice.transform(data.graph, data.features) == vectors["cuda"]).all())
+            fit = partial(model.fit, graph, features=features)
+            times[f"{place}_s"] = round(seconds(fit, rounds if place == "cuda" else 1, warm=place == "cuda"), 3)
+            vectors[place] = model.transform(graph, features, whole=True)
+        twice = rae.RAE(rae.PAPER, device="cuda").fit(graph, features=features)
+        same = bool((twice.transform(graph, features, whole=True) == vectors["cuda"]).all())
         off = float(np.abs(vectors["cpu"] - vectors["cuda"]).max())
         record(
             *(ledger, TABLE, f"200 steps of PAPER, {name}", "ours", {"threads": threads()}), **times,
@@ -253,7 +237,6 @@ def about() -> dict[str, Any]:
 def main() -> None:
     arguments = parser(__doc__, "small inputs, for a trial", rounds=3)
     arguments.add_argument("--only", default=",".join(STAGES), help="stages, by comma")
-    arguments.add_argument("--tune", action="store_true", help="try shapes of programs, and print the best")
     arguments.add_argument("--edges", type=int, default=10_000_000)
     options = arguments.parse_args()
     stages, n = options.only.split(","), 1 << (18 if options.quick else 22)
@@ -262,9 +245,11 @@ def main() -> None:
     if "copy" in stages:
         record(options.results, TABLE, "copy", "torch", {"bytes": 1 << 32}, tb_per_s=round(copied / 1e12, 3), **about())
     if "gather" in stages:
-        gather(options.results, n, copied, options.tune)
+        with on_device("cuda:0"):
+            gather(options.results, n, copied)
     if "hub" in stages:
-        hub(options.results, n, copied)
+        with on_device("cuda:0"):
+            hub(options.results, n, copied)
     if {"structure", "exact"} & set(stages):
         graph, name = power_law_graph(options.edges), f"power law, {options.edges:,} edges"
         if "structure" in stages:
@@ -272,7 +257,7 @@ def main() -> None:
         if "exact" in stages:
             exact(options.results, graph, name, fit=True)
     if "training" in stages:
-        training(options.results, ["cora"] if options.quick else ["cora", "pubmed"], options.rounds)
+        training(options.results, ["cora"] if options.quick else ["cora", "pubmed", "web-Google"], options.rounds)
     sys.exit(status)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 
 import numpy as np
 import pytest
@@ -83,7 +84,8 @@ def test_steps_drawn_ahead_are_the_steps_themselves():
 
     config = Config(steps=5, batch_size=16, fanout=(3, 3), dims=(8, 4))
     features = Features.of(GRAPH, None, config).in_memory()
-    for step, drawn in enumerate(_drawn_ahead(GRAPH, features, config, "neighbor", range(1, 6)), 1):
+    draws = partial(draw, GRAPH, features, config, "neighbor")
+    for step, drawn in enumerate(_drawn_ahead(draws, range(1, 6)), 1):
         expected = draw(GRAPH, features, config, "neighbor", step)
         assert np.array_equal(drawn.anchors[0], expected.anchors[0])
         assert all(torch.equal(a, b) for a, b in zip(drawn.context[1][0][:3], expected.context[1][0][:3], strict=True))

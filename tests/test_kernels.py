@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 import torch
 
 from plain import random_graph
-from rae import Graph
+from rae import Config, Graph, step_loss
+from rae.features import Features
+from rae.model import replay, training
+from rae.model.adam import Adam
+from rae.model.training import new_encoders
 from rae.ops import dense, device, reference, structure
 from rae.runtime import torch_alone
 
@@ -93,3 +99,36 @@ def test_dropout_is_the_same_choice_and_its_gradient():
     (expected**2).sum().backward(), (got**2).sum().backward()
     assert (there.grad - here.grad).abs().max() < 1e-4
     assert (norms[1].weight.grad - norms[0].weight.grad).abs().max() < 1e-4
+
+
+@pytest.mark.parametrize("loss", ["within", "neighbor"])
+def test_a_recorded_step_has_the_loss_and_the_gradients_of_a_step(loss, monkeypatch):
+    config = Config(steps=3, batch_size=8, fanout=(3, 2), dims=(4, 3), positives=2, negatives=4, seed=2)
+    words = sp.random_array((24, 9), density=0.3, format="csr", dtype=np.float32, rng=1)
+    for given in (words, words.toarray()):
+        features = Features.of(RANDOM, given, config)
+        networks = [new_encoders(9, config, loss) for _ in range(2)]
+        drawn = partial(training.numbers_of_step, RANDOM, config, loss)
+        with monkeypatch.context() as patched:
+            patched.setattr(device, "has", lambda x: type(x) in (torch.Tensor, torch.nn.Parameter))
+            table = replay.table_of(features.rows(0, 24), CPU)
+            adam = NoStep([p for network in networks[1] for p in network.parameters()], 0.0)
+            steps = training._replayed(*networks[1], adam, table, drawn, config, loss)
+            got = [float(next(steps)) for _ in (1, 2)][-1]
+        for step in (1, 2):
+            NoStep([p for network in networks[0] for p in network.parameters()], 0.0).zero_grad()
+            expected = step_loss(*networks[0], RANDOM, features, config, loss, step)
+            expected.backward()
+        assert got == pytest.approx(float(expected.detach()), rel=1e-5)
+        for here, there in zip(*networks, strict=True):
+            for p, q in zip(here.parameters(), there.parameters(), strict=True):
+                assert (p.grad - q.grad).abs().max() < 1e-5
+            for p, q in zip(here.buffers(), there.buffers(), strict=True):
+                assert (p - q).abs().max() < 1e-5
+
+
+class NoStep(Adam):
+    """Adam that leaves the weights where they are."""
+
+    def step(self):
+        pass

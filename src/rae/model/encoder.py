@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,12 +18,13 @@ from rae.errors import FeatureError
 from rae.features.matrix import check_csr
 from rae.model.sampling import Block
 from rae.ops.dense import dropout, dropout_mask, gram, norm_tanh, norm_tanh_dropout, product
-from rae.ops.gather import average, sparse_product
+from rae.ops.gather import SparseRows, average, sparse_product
 from rae.runtime import generator, key
 
-Rows = Tensor | sp.csr_array  # dense rows are tensors, sparse rows stay a SciPy CSR
+Rows = Tensor | sp.csr_array | SparseRows  # dense rows are tensors, sparse rows stay sparse
 Doubles = np.ndarray[Any, np.dtype[np.float64]]
 Stream = tuple[int | str, ...]  # (seed, words and counters ...): the name of a random stream
+Keys = Mapping[tuple[int | str, ...], Tensor]  # of what is dropped, by level and layer: (key, rows that count) on a GPU
 
 _ACTIVATIONS = {
     "tanh": torch.tanh,
@@ -173,16 +174,19 @@ class Encoder(nn.Module):
             place = blocks[k].ego[place]
         return torch.cat(columns, 1)
 
-    def hidden(self, x: Any, blocks: Sequence[Block | None], stream: Stream | None = None) -> list[Tensor]:
+    def hidden(self, x: Any, blocks: Sequence[Block | None], stream: Stream | Keys | None = None) -> list[Tensor]:
         """h^1 ... h^K, each for the rows of its own block; the losses compare h^K.  -> (r_1, d_1) ... (r_K, d_K)
 
         Where the first block is None, x are the means over it already.
         """
         h: Any = torch.from_numpy(x) if isinstance(x, np.ndarray) else x
-        h = h.to(self.stack()[0].aggregate.weight.device) if isinstance(h, Tensor) else check_csr(h)
+        if isinstance(h, Tensor):
+            h = h.to(self.stack()[0].aggregate.weight.device)
+        elif not isinstance(h, SparseRows):
+            h = check_csr(h)
         if h.shape[1] != self.n_features:
             raise FeatureError(f"the encoder reads {self.n_features:,} feature columns, got {h.shape[1]:,}")
-        if self.training and self.input_dropout:
+        if self.training and self.input_dropout and not isinstance(stream, Mapping):
             h = self._drop_input(h, stream)
         levels = []
         for k, (level, block) in enumerate(zip(self.stack(), blocks, strict=True)):
@@ -216,6 +220,8 @@ def statistics_of(level: Level) -> Iterator[None]:
             layer.norm.momentum, layer.dropout = momentum, dropout
 
 
-def _key(stream: Stream, *parts: int | str) -> Any:
+def _key(stream: Stream | Keys, *parts: int | str) -> Any:
+    if isinstance(stream, Mapping):
+        return stream[parts]
     seed, *purpose = stream
     return key(int(seed), *purpose, *parts)

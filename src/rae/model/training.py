@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import math
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -19,12 +20,13 @@ from rae.config import Config
 from rae.errors import Argument, CollapseWarning, ConfigError, GraphError, Sentence, TrainingError
 from rae.features import Features
 from rae.graph import Graph
-from rae.model import pairs
+from rae.model import pairs, replay
 from rae.model.adam import Adam
 from rae.model.agree import agree_loss, settle
 from rae.model.encoder import Decoder, Encoder, Stream
 from rae.model.losses import contrast
 from rae.model.sampling import Block, sample_blocks, shuffle_neighbors, stack
+from rae.ops.device import Recorded, has
 from rae.ops.gather import average
 from rae.progress import Progress
 from rae.runtime import device, generator, key, together, torch_alone, torch_alone_here
@@ -32,9 +34,10 @@ from rae.runtime import device, generator, key, together, torch_alone, torch_alo
 log = logging.getLogger("rae")
 
 Ints = np.ndarray[Any, np.dtype[np.integer[Any]]]
+T = TypeVar("T")
 
 _APART = {"agree": "decorrelation"}  # what keeps vectors apart where it is not negatives
-AHEAD = 2  # steps that are drawn while a GPU works
+AHEAD = 4  # steps that are drawn while a GPU works
 COLLAPSED = 0.999  # mean cosine above which the vectors are all but equal
 
 
@@ -107,31 +110,134 @@ def _train(
     weights = [*encoder.parameters(), *(context.parameters() if tells else ())]
     optimizer = Adam(weights, config.learning_rate)
     history: list[Record] = []
-    steps = range(1, config.steps + 1)
-    drawn = _drawn_ahead(graph, features, config, loss, steps) if device() != "cpu" and loss != "agree" else None
-    for step in steps:
-        encoder.train(), context.train()
-        optimizer.zero_grad()
-        ready = None if drawn is None else next(drawn)
-        objective = step_loss(encoder, context, graph, features, config, loss, step, ready)
-        value = checked_value(objective, loss, step, config)
-        objective.backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
-        if step in (1, config.steps) or step % config.record_every == 0:
-            history.append(record(encoder, draw_probe(graph, features, config), config, loss, step, value))
+    taken = _repeated(encoder, context, optimizer, graph, features, config, loss)
+    if taken is None:
+        taken = _taken(encoder, context, optimizer, graph, features, config, loss)
+    losses = torch.empty(config.steps, device=weights[0].device)
+    probe: Any = None
+    for step, objective in enumerate(taken, 1):
+        losses[step - 1] = objective
+        recorded = step in (1, config.steps) or step % config.record_every == 0
+        if not recorded and progress is None:
+            continue
+        value = _checked_values(losses[:step], loss, config)
+        if recorded:
+            probe = probe or draw_probe(graph, features, config)
+            history.append(record(encoder, probe, config, loss, step, value))
         if progress is not None:
             progress(f"train {loss}", step, config.steps, {"loss": value})
     return history
 
 
-def _drawn_ahead(graph: Graph, features: Features, config: Config, loss: str, steps: Any) -> Iterator[Drawn]:
+def _taken(
+    encoder: Encoder,
+    context: Encoder | Decoder,
+    optimizer: Adam,
+    graph: Graph,
+    features: Features,
+    config: Config,
+    loss: str,
+) -> Iterator[Tensor]:
+    """The loss of every step, when it has been taken."""
+    steps = range(1, config.steps + 1)
+    drawn = None
+    if device() != "cpu" and loss != "agree":
+        drawn = _drawn_ahead(partial(draw, graph, features, config, loss), steps)
+    for step in steps:
+        encoder.train(), context.train()
+        optimizer.zero_grad()
+        ready = None if drawn is None else next(drawn)
+        objective = step_loss(encoder, context, graph, features, config, loss, step, ready)
+        checked_value(objective, loss, step, config)
+        objective.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        yield objective.detach()
+
+
+def _repeated(
+    encoder: Encoder,
+    context: Encoder | Decoder,
+    optimizer: Adam,
+    graph: Graph,
+    features: Features,
+    config: Config,
+    loss: str,
+) -> Iterator[Tensor] | None:
+    """The same on a GPU, by a recorded step that is repeated; None where that cannot be."""
+    same_shapes = config.order == "average_first" and config.activation == "tanh" and not config.input_dropout
+    if device() == "cpu" or not isinstance(context, Encoder) or not same_shapes:
+        return None
+    table = replay.table_of(features.rows(0, graph.n_nodes), torch.device(device()))
+    if table is None:
+        return None
+    return _replayed(encoder, context, optimizer, table, partial(numbers_of_step, graph, config, loss), config, loss)
+
+
+def _replayed(
+    encoder: Encoder,
+    context: Encoder,
+    optimizer: Adam,
+    table: Any,
+    numbers_of: Callable[[int], dict[replay.Name, replay.Numbers]],
+    config: Config,
+    loss: str,
+) -> Iterator[Tensor]:
+    place = next(encoder.parameters()).detach()
+
+    def take(numbers: Mapping[replay.Name, Tensor]) -> Tensor:
+        optimizer.zero_grad()
+        anchor, z = (
+            network.hidden(*replay.read(side, numbers, table, config.depth), replay.keys_of(side, numbers))[-1]
+            for side, network in zip(replay.SIDES, (encoder, context), strict=True)
+        )
+        column = numbers.get(("negatives", "column"))
+        column = None if column is None else column.view(len(anchor), -1)
+        objective = _contrasted(anchor, z, column, numbers["negatives", "exists"] > 0, config, loss)
+        objective.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        return objective.detach()
+
+    drawn = _drawn_ahead(numbers_of, range(1, config.steps + 1))
+    first = list(itertools.islice(drawn, replay.FIRST_STEPS))
+    recorded = Recorded(take, replay.sizes_of(first), place)
+    for numbers in itertools.chain(first, drawn):
+        if not recorded.fits(numbers):
+            recorded = Recorded(take, replay.sizes_of([*first, numbers]), place)
+        encoder.train(), context.train()
+        yield recorded.run(numbers)
+
+
+def numbers_of_step(graph: Graph, config: Config, loss: str, step: int) -> dict[replay.Name, replay.Numbers]:
+    """What a step reads, as whole numbers: rows of the features, blocks, negatives, and keys of what is dropped."""
+    drawn = draw(graph, _RowNumbers(), config, loss, step)
+    column, exists = _negatives(drawn, config, loss, step)
+    out = dict[replay.Name, replay.Numbers]()
+    for side, (rows, blocks) in zip(replay.SIDES, (drawn.anchors, drawn.context), strict=True):
+        stream = config.seed, loss, step, side
+        names = [(k, layer) for k in range(config.depth) for layer in ("aggregate", "update")]
+        out |= replay.of_blocks(side, rows, blocks)  # type: ignore[arg-type]
+        out |= replay.of_keys(side, {name: key(*stream, *name) for name in names}, blocks)  # type: ignore[arg-type]
+    if column is not None:
+        out["negatives", "column"] = replay.Numbers(column.numpy().ravel(), fixed=True)
+    out["negatives", "exists"] = replay.Numbers(exists.numpy(), fixed=True)
+    return out
+
+
+class _RowNumbers:
+    """In place of features: the numbers of their rows."""
+
+    def take(self, index: Any) -> Any:
+        return np.asarray(index)
+
+
+def _drawn_ahead(draws: Callable[[int], T], steps: range) -> Iterator[T]:
     """What each step reads, in order, drawn by other threads while a GPU works on the steps before it."""
     with ThreadPoolExecutor(AHEAD, thread_name_prefix="rae-draw") as pool:
-        waiting = [pool.submit(draw, graph, features, config, loss, step) for step in steps[:AHEAD]]
+        waiting = [pool.submit(draws, step) for step in steps[:AHEAD]]
         for step in steps:
             drawn = waiting.pop(0).result()
             if step + AHEAD <= steps[-1]:
-                waiting.append(pool.submit(draw, graph, features, config, loss, step + AHEAD))
+                waiting.append(pool.submit(draws, step + AHEAD))
             yield drawn
 
 
@@ -186,7 +292,7 @@ class Drawn(NamedTuple):
 class _Draw:
     """The random choices of one step of "within" or "neighbor"; each is a hash of (seed, loss, step)."""
 
-    def __init__(self, graph: Graph, features: Features, config: Config, loss: str, step: int) -> None:
+    def __init__(self, graph: Graph, features: Any, config: Config, loss: str, step: int) -> None:
         self.graph, self.features, self.config, self.within = graph, features, config, loss == "within"
         self.stream = (config.seed, loss, step)
         b = min(config.batch_size, graph.n_nodes)
@@ -227,7 +333,7 @@ def n_shuffled(config: Config, loss: str) -> int:
     return round(config.shuffled * config.negatives) if loss == "within" else 0
 
 
-def draw(graph: Graph, features: Features, config: Config, loss: str, step: int) -> Drawn:
+def draw(graph: Graph, features: Any, config: Config, loss: str, step: int) -> Drawn:
     """What a step of "within" or "neighbor" reads; the same for the same seed, on any device."""
     drawing = _Draw(graph, features, config, loss, step)
     anchors, context = drawing.anchors(), drawing.context()
@@ -279,8 +385,7 @@ def contrast_loss(
     encoder: Encoder, context: Encoder, drawing: Drawn | _Draw, config: Config, loss: str, step: int
 ) -> Tensor:
     """The loss "within" or "neighbor" of what was drawn for a step, or is drawn now."""
-    within, stream = loss == "within", (config.seed, loss, step)
-    b, p, n_encoded, shuffles = drawing.size, config.positives, drawing.n_encoded, n_shuffled(config, loss)
+    stream = config.seed, loss, step
 
     def encode_anchors() -> Tensor:
         rows, blocks = drawing.anchors if isinstance(drawing, Drawn) else drawing.anchors()
@@ -292,25 +397,40 @@ def contrast_loss(
 
     on_cpu = next(encoder.parameters()).device.type == "cpu"
     anchor, z = _both(encode_anchors, encode_context) if on_cpu else (encode_anchors(), encode_context())
-    d = anchor.shape[1]
-    positive = (z[: p * b].view(p, b, d) * anchor).sum(-1)
-    scores, valid = [], []
+    column, exists = _negatives(drawing, config, loss, step)
+    return _contrasted(anchor, z, None if column is None else column.to(z.device), exists.to(z.device), config, loss)
+
+
+def _negatives(drawing: Drawn | _Draw, config: Config, loss: str, step: int) -> tuple[Tensor | None, Tensor]:
+    """The negatives among other rows of the context, None without any; and which ones exist, shuffled ones last."""
+    b, p, n_encoded = drawing.size, config.positives, drawing.n_encoded
+    column, valid = None, []
     negatives = drawing.negatives if isinstance(drawing, Drawn) else drawing.negatives()
     if negatives is not None:
-        pool = z[:n_encoded] if within else z[p * b : n_encoded]
+        n_views = (n_encoded if loss == "within" else n_encoded - p * b) // b
         place = torch.from_numpy(negatives)
-        view = generator(*stream, "view").integers(len(pool) // b, size=place.shape)
-        column = (place.clamp(min=0) + b * torch.from_numpy(view)).to(z.device)
-        if z.is_cuda:  # the gradient of `gather` is added up in any order there
+        view = generator(config.seed, loss, step, "view").integers(n_views, size=place.shape)
+        column = place.clamp(min=0) + b * torch.from_numpy(view)
+        valid.append((place >= 0).ravel())
+    if config.shuffle == "neighbors" and (count := n_shuffled(config, loss)):
+        valid.append(torch.ones(count * b, dtype=torch.bool))
+    return column, torch.cat(valid)
+
+
+def _contrasted(anchor: Tensor, z: Tensor, column: Tensor | None, exists: Tensor, config: Config, loss: str) -> Tensor:
+    """The loss of anchors and of their context: positives first, then what else was encoded, then shuffled ones."""
+    (b, d), p, within, shuffles = anchor.shape, config.positives, loss == "within", n_shuffled(config, loss)
+    n_encoded = p * b if within else (p + 1) * b
+    positive = (z[: p * b].view(p, b, d) * anchor).sum(-1)
+    scores = []
+    if column is not None:
+        pool = z[:n_encoded] if within else z[p * b : n_encoded]
+        if has(z):  # the gradient of `gather` is added up in any order there
             scores.append((pool[column] * anchor[:, None, :]).sum(-1).ravel())
         else:
             scores.append((anchor @ pool.T).gather(1, column).ravel())
-        valid.append((place >= 0).ravel())
     if len(z) > n_encoded:
-        shuffled = (z[n_encoded:].view(shuffles, b, d) * anchor).sum(-1).ravel()
-        scores.append(shuffled)
-        valid.append(torch.ones(len(shuffled), dtype=torch.bool))
-    exists = torch.cat(valid).to(z.device)
+        scores.append((z[n_encoded:].view(shuffles, b, d) * anchor).sum(-1).ravel())
     return contrast(positive, torch.cat(scores), negative_weight=config.negative_weight, valid=exists)
 
 
@@ -360,6 +480,15 @@ def checked_value(objective: Tensor, loss: str, step: int, config: Config) -> fl
     if not math.isfinite(value):
         raise TrainingError(_diverged(loss, step, config))
     return value
+
+
+def _checked_values(losses: Tensor, loss: str, config: Config) -> float:
+    """The last of these losses; TrainingError where one of them is no number."""
+    values = losses.tolist()
+    for step, value in enumerate(values, 1):
+        if not math.isfinite(value):
+            raise TrainingError(_diverged(loss, step, config))
+    return float(values[-1])
 
 
 def warn_if_collapsed(last: Record, config: Config) -> None:

@@ -97,11 +97,11 @@ def norm_tanh_dropout(x: Tensor, norm: nn.BatchNorm1d, share: float, key: Any) -
     Which entries are dropped is a hash of (key, row, column).
     """
     out: Tensor
+    if device.has(x) and x.dtype == torch.float32:
+        return device.norm_tanh_dropout(x, norm, share, key)
     if is_native(x, norm.weight) and x.dtype == torch.float32:
         out = _NormTanhDropout.apply(x, norm.weight, norm.bias, norm, share, key)  # type: ignore[no-untyped-call]
         return out
-    if x.is_cuda and device.place_of(x) is not None and x.dtype == torch.float32:
-        return device.norm_tanh_dropout(x, norm, share, key)
     return reference.norm_tanh_dropout(x, norm, share, key)
 
 

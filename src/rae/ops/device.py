@@ -1,8 +1,9 @@
 """Operations on a GPU: what the kernels of `rae.ops.kernels` are given, and what is made of their results.
 
-A list of neighbours is added up by one program; lists of more than LONGEST are cut, their parts added up as lists, and
-the sums of the parts added up in the same way, so that no program has more than LONGEST rows to read, however many
-neighbours a hub has. Every sum has one order: the bytes are the same on every run.
+A list of neighbours is added up by one program, which has a few lists of like length. Lists of more than LONGEST are
+cut, their pieces added up as lists, and the sums of the pieces added up in the same way, so that no program has more
+than LONGEST rows to read, however many neighbours a hub has. Every sum has one order: the bytes are the same on every
+run.
 
 Where an operation gets arrays in main memory while `rae.runtime.on_device` is in force, they are copied to the device
 once, and what comes back is in main memory again.
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import weakref
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -25,25 +27,17 @@ from rae.ops import reference
 from rae.ops.reference import tensor
 
 KINDS = (torch.float32, torch.float16, torch.bfloat16)  # of tables
-LONGEST = 1024  # neighbours that one program adds up
+LONGEST = 256  # neighbours that one program adds up
 SHORT = 1 << 17  # entries of all lists together up to which none is cut
-ENTRIES = 4096  # numbers of a program at a time
-# The quickest on an H200, by columns and bytes of a number: rows, neighbours, warps (benchmarks/gpu.py --tune).
-SHAPES = {
-    (4, 4): (64, 8, 4),
-    (8, 4): (32, 8, 4),
-    (32, 4): (8, 8, 4),
-    (64, 4): (4, 4, 2),
-    (64, 2): (4, 4, 2),
-    (128, 4): (2, 4, 2),
-    (128, 2): (2, 4, 2),
-    (256, 4): (1, 4, 1),
-    (256, 2): (1, 4, 1),
-}
+ORDERED = 1024  # rows that are sorted by their lengths, so that a program has lists of one length
+PLANS = 8  # of lists, that are kept
+WIDE = 32  # columns from which a program has few rows
+HUB = 1024  # neighbours from which on a node is worked on by many threads
 NARROW = 32  # columns up to which sums are taken in double precision: they cost little there
 PATHS = 1 << 28  # paths of two edges that are sorted at a time to count 4-cycles
 ROUNDS, ROUNDS_AT_ONCE = 500, 4  # of the iteration that finds core numbers, before it is left to the CPU
-TILE = 1024  # entries of a level that a program works on
+RECORDED_AHEAD = 4  # repetitions whose numbers are on their way at once
+COLUMNS = 8  # of a level that a program works on: what memory gives at a time
 MOST_PROGRAMS = 1 << 30  # of one launch
 
 
@@ -51,14 +45,14 @@ def place_of(*arrays: Any) -> torch.device | None:
     """The GPU that works on these arrays: where one of them is, else the one in force; None for the CPU."""
     for array in arrays:
         if isinstance(array, Tensor) and array.device.type != "cpu":
-            return array.device if type(array) in (Tensor, torch.nn.Parameter) and _compiles(array.device) else None
+            return array.device if has(array) else None
     name = runtime.device()
     return None if name == "cpu" else torch.device(name)
 
 
-def _compiles(device: torch.device) -> bool:
-    """Whether Triton makes kernels for this device."""
-    return device.type == "cuda"
+def has(x: Tensor) -> bool:
+    """Whether x is where kernels work, and a plain tensor."""
+    return x.is_cuda and type(x) in (Tensor, torch.nn.Parameter)
 
 
 class Copies:
@@ -67,6 +61,7 @@ class Copies:
     def __init__(self, device: torch.device) -> None:
         self.device = device
         self._known: dict[int, tuple[Any, Tensor]] = {}
+        self._plans: dict[Any, _Plan] = {}
 
     def of(self, array: Any) -> Any:
         """The array as a tensor on the device; what is no array stays as it is."""
@@ -80,6 +75,15 @@ class Copies:
 
     def _forget(self, key: int, _: Any) -> None:
         self._known.pop(key, None)
+
+    def plan(self, starts: Tensor, ends: Tensor, lists: Tensor | None) -> _Plan:
+        """How these lists are worked on: the last few plans are kept."""
+        key = tuple((t.data_ptr(), len(t)) for t in (starts, ends, lists) if t is not None)
+        plan = self._plans.pop(key, None) or _Plan.of(starts, ends, lists)
+        self._plans[key] = plan
+        while len(self._plans) > PLANS:
+            self._plans.pop(next(iter(self._plans)))
+        return plan
 
 
 def copies(device: torch.device) -> Copies:
@@ -112,16 +116,19 @@ def moments(device: torch.device, x: Tensor, offsets: Any, index: Any, lists: An
     return out.to(x.device)
 
 
-def sums(x: Tensor, offsets: Any, index: Any, weights: Any) -> Tensor:
-    """Row i is the sum of weights[e] * x[index[e]], e in offsets[i]..offsets[i + 1].  (m, d) -> (r, d)"""
-    rows = _lists(copies(x.device), x, offsets, index, None, weights)
+def sums(x: Tensor, offsets: Any, index: Any, weights: Any, lists: Tensor | None = None) -> Tensor:
+    """Row i: the sum of weights[e] * x[index[e]], e in offsets[j]..offsets[j + 1], j = i or lists[i].  -> (r, d)"""
+    rows = _lists(copies(x.device), x, offsets, index, lists, weights)
     out = torch.empty((rows.count, rows.width), device=x.device)
     rows.gather(out)
     return out
 
 
 def added_back(x: Tensor, source: Tensor, target: Tensor, n: int) -> Tensor:
-    """Row t is the sum of x[source[e]] over the e with target[e] = t, in their order.  (r, d), (e,), (e,) -> (n, d)"""
+    """Row t is the sum of x[source[e]] over the e with target[e] = t, in their order.  (r, d), (e,), (e,) -> (n, d)
+
+    Targets of n and above are left out.
+    """
     ordered, order = torch.sort(target, stable=True)
     offsets = torch.searchsorted(ordered, torch.arange(n + 1, device=x.device))
     return sums(x, offsets, source[order], None)
@@ -130,7 +137,41 @@ def added_back(x: Tensor, source: Tensor, target: Tensor, n: int) -> Tensor:
 def _lists(place: Copies, x: Tensor, offsets: Any, index: Any, lists: Any, weights: Any = None) -> _Rows:
     x, offsets = place.of(x), place.of(offsets)
     x = x if x.stride(1) == 1 or x.shape[1] == 1 else x.contiguous()
-    return _Rows(x, offsets[:-1], offsets[1:], place.of(index), place.of(weights), place.of(lists))
+    index, lists, starts, ends = place.of(index), place.of(lists), offsets[:-1], offsets[1:]
+    short = index is None or len(index) <= SHORT or is_recorded()  # to plan would take longer, or cannot be recorded
+    plan = None if short else place.plan(starts, ends, lists)
+    return _Rows(x, starts, ends, index, place.of(weights), lists, plan=plan)
+
+
+@dataclass(frozen=True, eq=False)
+class _Plan:
+    """How lists are worked on: rows in an order in which lists of like length meet, and the long lists in pieces."""
+
+    of_lists: tuple[Tensor | None, ...]  # whose plan it is: as long as it is kept, nothing else lies there
+    order: Tensor  # (r,) every row once, sorted by length among its neighbours
+    long: Tensor  # rows whose lists are longer than LONGEST
+    whose: Tensor  # which of them each piece is of
+    pieces: list[tuple[Tensor, Tensor]]  # starts and ends: of their lists, then of the pieces before, until each is one
+
+    @classmethod
+    def of(cls, starts: Tensor, ends: Tensor, lists: Tensor | None) -> _Plan:
+        low, counts = starts, ends - starts
+        if lists is not None:
+            low, counts = low[lists], counts[lists]
+        block = torch.arange(len(counts), device=counts.device) // ORDERED
+        order = torch.argsort(block * (LONGEST + 1) + LONGEST - counts.clamp(max=LONGEST)).int()
+        long = torch.nonzero(counts > LONGEST)[:, 0]
+        low, counts = low[long], counts[long]
+        whose, pieces = long, list[tuple[Tensor, Tensor]]()
+        while not pieces or len(pieces[-1][0]) > len(long):
+            parts = -(-counts // LONGEST)
+            before = torch.cumsum(parts, 0) - parts
+            row = torch.repeat_interleave(torch.arange(len(parts), device=parts.device), parts)
+            begins = low[row] + (torch.arange(len(row), device=parts.device) - before[row]) * LONGEST
+            whose = whose if pieces else row
+            pieces.append((begins, torch.minimum(begins + LONGEST, (low + counts)[row])))
+            low, counts = before, parts
+        return cls((starts, ends, lists), order, long, whose, pieces)
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,6 +185,7 @@ class _Rows:
     weights: Tensor | None = None
     lists: Tensor | None = None  # which list each row reads, None: its own
     kind: torch.dtype = torch.float32  # of the sums
+    plan: _Plan | None = None  # none: every list is added up by one program
 
     @property
     def count(self) -> int:
@@ -166,129 +208,202 @@ class _Rows:
         """Fill `out`: sums, or means by count (True) or by divisors; with a center, deviations from its columns."""
         if not self.count or not self.width:
             return
-        short = self.index is not None and len(self.index) <= SHORT  # to look for long lists would take longer
-        _launch(self, out, ego, divide, center, skip_long=not short)
-        if short:
+        _launch(self, out, ego, divide, center)
+        if self.plan is None or not len(self.plan.long):
             return
-        counts = self.ends - self.starts
-        counts = counts if self.lists is None else counts[self.lists]
-        long = torch.nonzero(counts > LONGEST)[:, 0]
-        if not len(long):
-            return
-        starts = self.starts[long] if self.lists is None else self.starts[self.lists[long]]
-        answer = self._long_sums(starts, counts[long], None if center is None else center[long])
+        long = self.plan.long
+        answer = self._long_sums(self.plan, None if center is None else center[long][self.plan.whose])
         if ego is not None:
             answer += self.x[(long + ego) if isinstance(ego, int) else ego[long]]
         if divide is not False:
-            share = counts[long] + (ego is not None) if divide is True else divide[long]
+            which = long if self.lists is None else self.lists[long]
+            counts = self.ends[which] - self.starts[which]
+            share = counts + (ego is not None) if divide is True else divide[long]
             answer /= torch.where(share > 0, share, 1).to(answer.dtype)[:, None]
             answer = answer if center is None else answer.sqrt()
         out[long] = answer.to(out.dtype)
 
-    def _long_sums(self, starts: Tensor, counts: Tensor, center: Tensor | None) -> Tensor:
-        """The sums of lists of any length: those of parts of them, added up in the same way.  -> (r, width)"""
-        pieces = -(-counts // LONGEST)
-        offsets = torch.cat([pieces.new_zeros(1), torch.cumsum(pieces, 0)])
-        row = torch.repeat_interleave(torch.arange(len(counts), device=counts.device), pieces)
-        begins = starts[row] + (torch.arange(len(row), device=counts.device) - offsets[row]) * LONGEST
-        ends = torch.minimum(begins + LONGEST, (starts + counts)[row])
-        added = torch.empty((len(row), self.width), dtype=self.kind, device=counts.device)
-        parts = replace(self, starts=begins, ends=ends, lists=None)
-        _launch(parts, added, None, False, None if center is None else center[row], skip_long=False)
-        if len(row) == len(counts):
-            return added
-        above = _Rows(added, offsets[:-1], offsets[1:], None, kind=self.kind)
-        return above._long_sums(offsets[:-1], pieces, None)
+    def _long_sums(self, plan: _Plan, center: Tensor | None) -> Tensor:
+        """The sums of the long lists: those of their pieces, added up in the same way.  -> (r, width)"""
+        rows = replace(self, lists=None, plan=None)
+        for starts, ends in plan.pieces:
+            added = torch.empty((len(starts), self.width), dtype=self.kind, device=starts.device)
+            _launch(replace(rows, starts=starts, ends=ends), added, None, False, center)
+            rows, center = _Rows(added, starts, ends, None, kind=self.kind), None
+        return rows.x
 
 
-def _launch(rows: _Rows, out: Tensor, ego: Any, divide: Any, center: Tensor | None, *, skip_long: bool) -> None:
-    """Run the kernel over all rows, or over those that are not long."""
+def _launch(rows: _Rows, out: Tensor, ego: Any, divide: Any, center: Tensor | None) -> None:
+    """Run the kernel over all rows, or over those that a plan leaves to it."""
     import triton
     import triton.language as tl
 
     from rae.ops import kernels
 
-    n_rows, neighbors, columns, warps = launch_shape(rows.width, rows.x.element_size(), rows.kind)
+    columns = min(256, max(4, triton.next_power_of_2(rows.width)))
+    n_rows, neighbors = (2, 2) if columns >= WIDE else (4, 4)  # the quickest on an H200, in one warp
     divisors = divide if isinstance(divide, Tensor) else None
     grid = (triton.cdiv(rows.count, n_rows), triton.cdiv(rows.width, columns))
     with _launching(out.device):
         kernels.gather_rows[grid](
             *(rows.x, rows.x.stride(0), rows.index, rows.weights, rows.starts, rows.ends, rows.lists),
+            None if rows.plan is None else rows.plan.order,
             *((None, ego) if isinstance(ego, int) else (ego, 0)),
             *(center, 0 if center is None else center.stride(0), divisors),
             *(out, out.stride(0), rows.count, rows.width, LONGEST),
             EGO=0 if ego is None else (1 if isinstance(ego, int) else 2),
             DIVIDE=2 if divisors is not None else int(bool(divide)),
-            SKIP_LONG=skip_long,
+            SKIP_LONG=rows.plan is not None,
             ROWS=n_rows,
             NEIGHBORS=neighbors,
+            UNROLL=4,
             COLUMNS=columns,
             KIND=tl.float64 if rows.kind == torch.float64 else tl.float32,
-            num_warps=warps,
+            num_warps=1,
         )
 
 
-def launch_shape(width: int, itemsize: int, kind: torch.dtype) -> tuple[int, int, int, int]:
-    """Rows, neighbours and columns that a program works on at a time, and its warps, for a table of this width."""
-    columns = min(256, max(4, 1 << (width - 1).bit_length()))
-    entries = ENTRIES // 2 if kind == torch.float64 else ENTRIES
-    neighbors = max(4, min(16, entries // columns))
-    rows, neighbors, warps = SHAPES.get((columns, itemsize), (entries // (columns * neighbors), neighbors, 4))
-    return max(1, rows), neighbors, columns, warps
+class SparseTable:
+    """A SciPy CSR on a device, by rows and by columns."""
+
+    def __init__(self, matrix: Any, device: torch.device) -> None:
+        self.shape: tuple[int, int] = matrix.shape
+        self.rows, self.columns = (
+            [tensor(np.asarray(a), device) for a in (of.indptr.astype(np.int64), of.indices, of.data)]
+            for of in (matrix, matrix.tocsc())
+        )
+        self._plan = _Plan.of(self.columns[0][:-1], self.columns[0][1:], None)
+
+    def product(self, index: Tensor, weight: Tensor) -> Tensor:
+        """These rows times weights.  (r,), (m, d) -> (r, d)"""
+        offsets, columns, weights = self.rows
+        return sums(weight, offsets, columns, weights, index.clamp(min=0))
+
+    def transposed_product(self, index: Tensor, grad: Tensor) -> Tensor:
+        """The transpose of these rows, each of them once, times a matrix; an index below 0 is left out.  -> (m, d)"""
+        below = grad.new_zeros((self.shape[0] + 1, grad.shape[1]))
+        below[torch.where(index < 0, self.shape[0], index)] = grad
+        offsets, rows, weights = self.columns
+        out = torch.empty((self.shape[1], grad.shape[1]), device=grad.device)
+        _Rows(below, offsets[:-1], offsets[1:], rows, weights, plan=self._plan).gather(out)
+        return out
 
 
 # ----------------------------------------------------------------------------- a level in training
 
 
 def norm_tanh_dropout(x: Tensor, norm: torch.nn.BatchNorm1d, share: float, key: Any) -> Tensor:
-    """Dropout(tanh(BatchNorm(x))), as `rae.ops.dense.norm_tanh_dropout`; differentiable."""
+    """Dropout(tanh(BatchNorm(x))), as `rae.ops.dense.norm_tanh_dropout`; differentiable.
+
+    The key may be two whole numbers on the device, itself and how many rows count: the others are 0, and no part of
+    the statistics.
+    """
+    if not isinstance(key, Tensor):
+        key = torch.tensor([reference.signed_word(key), len(x)], device=x.device)
     out: Tensor = _NormTanhDropout.apply(x, norm.weight, norm.bias, norm, share, key)  # type: ignore[no-untyped-call]
     return out
 
 
 class _NormTanhDropout(torch.autograd.Function):
-    """Two passes over the rows each way: statistics, and all that follows from them."""
+    """One kernel each way: a program has all rows of some columns."""
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, gain: Tensor, shift: Tensor, norm: torch.nn.BatchNorm1d, share: float, key: Any
+        ctx: Any, x: Tensor, gain: Tensor, shift: Tensor, norm: torch.nn.BatchNorm1d, share: float, drawing: Tensor
     ) -> Tensor:
         from rae.ops import kernels
 
         rows = x.detach().contiguous()
-        variance, mean = torch.var_mean(rows, 0, correction=0)
-        inverse = torch.rsqrt(variance + norm.eps)
-        reference.follow_batch(norm, mean, variance, len(rows))
-        active, out = torch.empty_like(rows), torch.empty_like(rows)
-        threshold, scale = min(round(share * 2**32), 2**32 - 1), float(np.float32(1 / (1 - share)))
-        dropping = reference._word(key), threshold, scale, *rows.shape
+        mean, inverse, active, out = (torch.empty_like(t) for t in (gain, gain, rows, rows))
+        dropping = min(round(share * 2**32), 2**32 - 1), float(np.float32(1 / (1 - share))), *rows.shape
+        running = norm.running_mean, norm.running_var, norm.num_batches_tracked, norm.momentum, norm.eps
         with _launching(x.device):
-            kernels.norm_tanh_dropout[_tiles(rows)](
-                rows, gain.detach(), shift.detach(), mean, inverse, active, out, *dropping, TILE=TILE
+            kernels.norm_tanh_dropout[_columns(rows)](
+                *(rows, gain.detach(), shift.detach(), drawing, *running, mean, inverse, active, out, *dropping),
+                **_tile(rows),
             )
-        ctx.saved = rows, active, gain.detach(), mean, inverse, dropping
+        ctx.saved = rows, active, gain.detach(), mean, inverse, drawing, dropping
         return out
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None, None]:
         from rae.ops import kernels
 
-        rows, active, gain, mean, inverse, dropping = ctx.saved
-        both = torch.empty((2, *rows.shape), device=rows.device)
+        rows, active, gain, mean, inverse, drawing, dropping = ctx.saved
+        out, of_gain, of_shift = torch.empty_like(rows), torch.empty_like(mean), torch.empty_like(mean)
         with _launching(grad.device):
-            kernels.norm_tanh_dropout_grad[_tiles(rows)](
-                grad.contiguous(), rows, active, mean, inverse, *both, *dropping, TILE=TILE
-            )
-            of_shift, of_gain = both.sum(1)
-            out = torch.empty_like(rows)
-            kernels.norm_grad[_tiles(rows)](
-                both[0], rows, gain, mean, inverse, of_shift, of_gain, out, *rows.shape, TILE=TILE
+            kernels.norm_tanh_dropout_grad[_columns(rows)](
+                *(grad.contiguous(), rows, active, gain, mean, inverse, drawing, out, of_gain, of_shift, *dropping),
+                **_tile(rows),
             )
         return out, of_gain, of_shift, None, None, None
 
 
-def _tiles(rows: Tensor) -> tuple[int]:
-    return (-(-rows.numel() // TILE),)
+def _columns(rows: Tensor) -> tuple[int]:
+    return (-(-rows.shape[1] // COLUMNS),)
+
+
+def _tile(rows: Tensor) -> dict[str, int]:
+    """Rows and columns that a program works on at a time, and its warps."""
+    return {"ROWS": 1024 if len(rows) > 512 else 256, "COLUMNS": COLUMNS, "num_warps": 8}
+
+
+class Recorded:
+    """Work on arrays of whole numbers on a device: done once, then recorded, then repeated with other numbers.
+
+    A step of training is hundreds of small kernels, which take longer to launch than to run; a recording launches them
+    together. Its arrays have fixed places and sizes.
+    """
+
+    def __init__(self, work: Callable[[Mapping[Any, Tensor]], Tensor], sizes: Mapping[Any, int], place: Tensor) -> None:
+        self._work, self.sizes, cuda = work, dict(sizes), place.is_cuda
+        bounds = np.cumsum([0, *sizes.values()])
+        self._places = {name: slice(*ends) for name, *ends in zip(sizes, bounds, bounds[1:], strict=False)}
+        there = torch.zeros(int(bounds[-1]), dtype=torch.int64, device=place.device)
+        self._there, self._read = there, {name: there[part] for name, part in self._places.items()}
+        self._here = [torch.empty(len(there), dtype=torch.int64, pin_memory=cuda) for _ in range(RECORDED_AHEAD)]
+        cuda_of: Any = torch.cuda  # without types
+        self._copied = [cuda_of.Event() for _ in self._here] if cuda else []
+        self._stream = cuda_of.Stream(place.device) if cuda else None
+        self._graph: Any = None
+        self._out, self._count = place, 0
+
+    def fits(self, numbers: Mapping[Any, Any]) -> bool:
+        """Whether these arrays are not larger than those of the recording."""
+        return all(len(numbers[name]) <= size for name, size in self.sizes.items())
+
+    def run(self, numbers: Mapping[Any, Any]) -> Tensor:
+        """What the work gives for these numbers, until it is next done: arrays end in what fills them up."""
+        turn, self._count = self._count % RECORDED_AHEAD, self._count + 1
+        if self._copied and self._count > RECORDED_AHEAD:
+            self._copied[turn].synchronize()
+        here = self._here[turn].numpy()
+        for name, part in self._places.items():
+            numbers[name].fill(here[part])
+        if self._stream is None:
+            self._there.copy_(self._here[turn])
+            return self._work(self._read)
+        self._stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self._stream):
+            self._there.copy_(self._here[turn], non_blocking=True)
+            self._copied[turn].record()
+            if self._count == 1:  # what is compiled or prepared when it is first used must not be recorded
+                self._out = self._work(self._read)
+            elif self._graph is None:
+                self._record()
+            if self._graph is not None:
+                self._graph.replay()
+        torch.cuda.current_stream().wait_stream(self._stream)
+        return self._out
+
+    def _record(self) -> None:
+        torch.cuda.synchronize()
+        self._graph = torch.cuda.CUDAGraph()
+        self._graph.capture_begin(capture_error_mode="thread_local")
+        try:
+            self._out = self._work(self._read)
+        finally:
+            self._graph.capture_end()
 
 
 # ----------------------------------------------------------------------------- structure
@@ -381,18 +496,23 @@ def core_numbers(device: torch.device, offsets: Any, targets: Any) -> Any:
     at, to = place.of(offsets), place.of(targets)
     core, n = torch.diff(at), len(at) - 1
     below, changed = torch.empty_like(core), torch.ones(1, dtype=torch.int32, device=device)
-    hubs = torch.nonzero(core > LONGEST)[:, 0]
+    hubs = torch.nonzero(core > HUB)[:, 0]
     with _launching(device):
         for _ in range(ROUNDS if n else 0):
             changed.zero_()
             for _ in range(ROUNDS_AT_ONCE):
-                kernels.h_index[(n,)](at, to, None, core, below, changed, LONGEST, TILE=32, num_warps=1)
+                kernels.h_index[(n,)](at, to, None, core, below, changed, HUB, TILE=32, num_warps=1)
                 if len(hubs):
                     kernels.h_index[(len(hubs),)](at, to, hubs, core, below, changed, 0, TILE=4096, num_warps=16)
                 core, below = below, core
             if not int(changed):
                 return core.cpu().numpy()
     return None if n else core.cpu().numpy()
+
+
+def is_recorded() -> bool:
+    """Whether what is launched here is recorded, to be done later and again."""
+    return torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()
 
 
 def _launching(device: torch.device) -> Any:

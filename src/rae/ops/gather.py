@@ -8,6 +8,7 @@ sparse_product(matrix, weight)           sparse rows times dense weights, with a
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -74,9 +75,12 @@ def moments(x: Tensor, offsets: Any, index: Any, lists: Any = None, *, spread: i
 
 
 def average(x: Tensor, block: Any) -> Tensor:
-    """mean({u} ∪ N(u)) for every row of a block (see `rae.model.sampling.Block`).  (n, d) -> (r, d)"""
+    """mean({u} ∪ N(u)) for every row of a block (see `rae.model.sampling.Block`).  (n, d) -> (r, d)
+
+    On a GPU, an index below 0 fills a block up to a fixed size: nothing goes back from there.
+    """
     out: Tensor
-    if x.is_cuda and device.place_of(x) is not None and x.dtype == torch.float32:
+    if device.has(x) and x.dtype == torch.float32:
         block = type(block)(*(None if index is None else index.to(x.device) for index in block))
         out = _AverageOnDevice.apply(x.contiguous(), block)  # type: ignore[no-untyped-call]
         return out
@@ -138,28 +142,39 @@ class _AverageOnDevice(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, block: Any) -> Tensor:
         ctx.block, ctx.n_below = block, len(x)
-        return device.mean(x.device, x.detach(), block.offsets, block.neighbors, block.ego, block.lists)
+        return device.mean(x.device, x.detach(), block.offsets, block.neighbors, block.ego.clamp(min=0), block.lists)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         block, counts = ctx.block, torch.diff(ctx.block.offsets)
-        own = torch.arange(len(grad), device=grad.device)
-        n_lists = len(counts)
+        own, n_lists = torch.arange(len(grad), device=grad.device), len(counts)
         scaled = grad / (1 + (counts if block.lists is None else counts[block.lists])).to(grad.dtype)[:, None]
         of_lists = scaled if block.lists is None else device.added_back(scaled, own, block.lists, n_lists)
         first = 0 if block.lists is None else len(grad)
-        readers = torch.repeat_interleave(
-            torch.arange(first, first + n_lists, device=grad.device), counts, output_size=len(block.neighbors)
-        )
+        places = torch.arange(len(block.neighbors), device=grad.device)
+        readers = first - 1 + torch.searchsorted(block.offsets, places, right=True)
         table = scaled if block.lists is None else torch.cat([scaled, of_lists])
         read = torch.cat([block.ego, block.neighbors])
+        read = torch.where(read < 0, ctx.n_below, read)
         return device.added_back(table, torch.cat([own, readers]), read, ctx.n_below), None
+
+
+@dataclass(frozen=True, eq=False)
+class SparseRows:
+    """Rows of a sparse table on a GPU, each of them once; an index below 0 fills them up to a fixed size."""
+
+    table: device.SparseTable
+    index: Tensor
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self.index), self.table.shape[1]
 
 
 def sparse_product(matrix: Any, weight: Tensor) -> Tensor:
     """Rows of a SciPy CSR times dense weights, with a gradient for the weights.  (n, m), (m, d) -> (n, d)"""
     out: Tensor
-    if weight.is_cuda and device.place_of(weight) is not None and weight.dtype == torch.float32:
+    if isinstance(matrix, SparseRows) or (device.has(weight) and weight.dtype == torch.float32):
         out = _SparseProductOnDevice.apply(weight, matrix)  # type: ignore[no-untyped-call]
         return out
     if not is_native(weight) or weight.dtype != torch.float32:
@@ -192,10 +207,14 @@ class _SparseProductOnDevice(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, weight: Tensor, matrix: Any) -> Tensor:
         ctx.matrix = matrix
+        if isinstance(matrix, SparseRows):
+            return matrix.table.product(matrix.index, weight.detach())
         return device.sums(weight.detach(), int64(matrix.indptr), matrix.indices, matrix.data)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        if isinstance(ctx.matrix, SparseRows):
+            return ctx.matrix.table.transposed_product(ctx.matrix.index, grad.contiguous()), None
         columns = ctx.matrix.tocsc()
         return device.sums(grad, int64(columns.indptr), columns.indices, columns.data), None
 

@@ -18,6 +18,7 @@ def gather_rows(
     starts,
     ends,
     lists,
+    order,
     ego,
     first,
     center,
@@ -33,51 +34,55 @@ def gather_rows(
     SKIP_LONG: tl.constexpr,  # rows of more than `longest` neighbours are left to others
     ROWS: tl.constexpr,
     NEIGHBORS: tl.constexpr,
+    UNROLL: tl.constexpr,  # times NEIGHBORS rows of x are on their way at once
     COLUMNS: tl.constexpr,
     KIND: tl.constexpr,  # of the sums
 ):
     """out[i] = sum of weights[e] * x[index[e]], e in starts[i]..ends[i], and the ego, divided.
 
-    With a center, the root of the mean square of what is left after it. What is None is not there.
+    With a center, the root of the mean square of what is left after it. What is None is not there; `order` is of rows.
     """
     i = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     here = i < n_rows
     wide = column < width
+    if order is not None:
+        i = tl.load(order + i, mask=here, other=0).to(tl.int64)
     which = i
     if lists is not None:
         which = tl.load(lists + i, mask=here, other=0)
     low = tl.load(starts + which, mask=here, other=0)
-    count = tl.load(ends + which, mask=here, other=0) - low
+    count = (tl.load(ends + which, mask=here, other=0) - low).to(tl.int32)
     if SKIP_LONG:
         here = here & (count <= longest)
-        count = tl.where(count <= longest, count, 0)
+        count = tl.where(here, count, 0)
     middle = tl.zeros((ROWS, COLUMNS), KIND)
     if center is not None:
         middle = tl.load(
             center + i[:, None] * center_stride + column[None, :], mask=here[:, None] & wide[None, :], other=0
         ).to(KIND)
-    place = tl.arange(0, NEIGHBORS)
     total = tl.zeros((ROWS, NEIGHBORS, COLUMNS), KIND)
     most = tl.max(count, 0)
-    for begin in range(0, most, NEIGHBORS):
-        e = low[:, None] + begin + place[None, :]
-        there = (begin + place[None, :]) < count[:, None]
-        row = e
-        if index is not None:
-            row = tl.load(index + e, mask=there, other=0).to(tl.int64)
-        weight = tl.zeros((ROWS, NEIGHBORS), KIND)
-        if weights is not None:
-            weight = tl.load(weights + e, mask=there, other=0).to(KIND)
-            there = there & (weight != 0)
-        at = x + row[:, :, None] * stride + column[None, None, :]
-        value = tl.load(at, mask=there[:, :, None] & wide[None, None, :], other=0).to(KIND)
-        if center is not None:
-            value = tl.where(there[:, :, None], value - middle[:, None, :], 0)
-            value = value * value
-        if weights is not None:
-            value = value * weight[:, :, None]
-        total += value
+    for begin in range(0, most, NEIGHBORS * UNROLL):
+        for turn in tl.static_range(UNROLL):
+            place = begin + turn * NEIGHBORS + tl.arange(0, NEIGHBORS)
+            there = place[None, :] < count[:, None]
+            e = low[:, None] + place[None, :]
+            row = e
+            if index is not None:
+                row = tl.load(index + e, mask=there, other=0).to(tl.int64)
+            weight = tl.zeros((ROWS, NEIGHBORS), KIND)
+            if weights is not None:
+                weight = tl.load(weights + e, mask=there, other=0).to(KIND)
+                there = there & (weight != 0)
+            at = x + row[:, :, None] * stride + column[None, None, :]
+            value = tl.load(at, mask=there[:, :, None] & wide[None, None, :], other=0).to(KIND)
+            if center is not None:
+                value = tl.where(there[:, :, None], value - middle[:, None, :], 0)
+                value = value * value
+            if weights is not None:
+                value = value * weight[:, :, None]
+            total += value
     answer = tl.sum(total, 1)
     share = count.to(KIND)
     if EGO > 0:
@@ -166,56 +171,133 @@ def h_index(offsets, targets, nodes, core, out, changed, longest, TILE: tl.const
         tl.store(changed, 1)
 
 
-@triton.jit(do_not_specialize=["key"])
-def norm_tanh_dropout(x, gain, shift, mean, inverse, active, out, key, threshold, scale, n, width, TILE: tl.constexpr):
-    """active = tanh(BatchNorm(x)), out = active with entries dropped by a hash of (key, row, column)."""
-    at = tl.program_id(0).to(tl.int64) * TILE + tl.arange(0, TILE)
-    there = at < n * width
-    row, column = at // width, at % width
-    value = tl.load(x + at, mask=there, other=0)
-    normal = (value - tl.load(mean + column, mask=there, other=0)) * tl.load(inverse + column, mask=there, other=0)
-    normal = normal * tl.load(gain + column, mask=there, other=0) + tl.load(shift + column, mask=there, other=0)
-    power = tl.exp(-2 * tl.abs(normal))
-    squashed = (1 - power) / (1 + power)
-    squashed = tl.where(normal < 0, -squashed, squashed)
-    tl.store(active + at, squashed, mask=there)
-    tl.store(out + at, squashed * _kept(key, row, column, threshold, scale), mask=there)
-
-
-@triton.jit(do_not_specialize=["key"])
-def norm_tanh_dropout_grad(
-    grad, x, active, mean, inverse, of_shift, of_gain, key, threshold, scale, n, width, TILE: tl.constexpr
+@triton.jit
+def norm_tanh_dropout(
+    x,
+    gain,
+    shift,
+    drawing,
+    running_mean,
+    running_variance,
+    batches,
+    momentum,
+    eps,
+    mean,
+    inverse,
+    active,
+    out,
+    threshold,
+    scale,
+    n_rows,
+    width,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
 ):
-    """of_shift = the gradient of each entry before dropout and tanh, of_gain = the same times the normalised entry."""
-    at = tl.program_id(0).to(tl.int64) * TILE + tl.arange(0, TILE)
-    there = at < n * width
-    row, column = at // width, at % width
-    squashed = tl.load(active + at, mask=there, other=0)
-    back = tl.load(grad + at, mask=there, other=0) * _kept(key, row, column, threshold, scale)
-    back = back * (1 - squashed * squashed)
-    away = tl.load(x + at, mask=there, other=0) - tl.load(mean + column, mask=there, other=0)
-    tl.store(of_shift + at, back, mask=there)
-    tl.store(of_gain + at, back * away * tl.load(inverse + column, mask=there, other=0), mask=there)
+    """active = tanh(BatchNorm(x)), out = active with entries dropped by a hash of (key, row, column).
+
+    `drawing` is the key, and how many rows count: the others are 0 in `out`. The running statistics follow the batch.
+    """
+    column = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
+    wide = column < width
+    key, n = tl.load(drawing), tl.load(drawing + 1).to(tl.int32)
+    total = tl.zeros((ROWS, COLUMNS), tl.float32)
+    for first in range(0, n, ROWS):
+        row = first + tl.arange(0, ROWS)
+        there = (row < n)[:, None] & wide[None, :]
+        total += tl.load(x + row.to(tl.int64)[:, None] * width + column[None, :], mask=there, other=0)
+    center = tl.sum(total, 0) / n
+    squares = tl.zeros((ROWS, COLUMNS), tl.float32)
+    for first in range(0, n, ROWS):
+        row = first + tl.arange(0, ROWS)
+        there = (row < n)[:, None] & wide[None, :]
+        away = tl.load(x + row.to(tl.int64)[:, None] * width + column[None, :], mask=there, other=0) - center[None, :]
+        squares += tl.where(there, away * away, 0)
+    variance = tl.sum(squares, 0) / n
+    factor = 1 / tl.sqrt(variance + eps)
+    tl.store(mean + column, center, mask=wide)
+    tl.store(inverse + column, factor, mask=wide)
+    before = tl.load(running_mean + column, mask=wide, other=0)
+    tl.store(running_mean + column, before + momentum * (center - before), mask=wide)
+    before = tl.load(running_variance + column, mask=wide, other=0)
+    unbiased = variance * n / tl.maximum(n - 1, 1)
+    tl.store(running_variance + column, before + momentum * (unbiased - before), mask=wide)
+    if tl.program_id(0) == 0:
+        tl.store(batches, tl.load(batches) + 1)
+    factor = factor * tl.load(gain + column, mask=wide, other=0)
+    moved = tl.load(shift + column, mask=wide, other=0)
+    for first in range(0, n_rows, ROWS):
+        row = first + tl.arange(0, ROWS)
+        there = (row < n_rows)[:, None] & wide[None, :]
+        at = row.to(tl.int64)[:, None] * width + column[None, :]
+        normal = (tl.load(x + at, mask=there, other=0) - center[None, :]) * factor[None, :] + moved[None, :]
+        power = tl.exp(-2 * tl.abs(normal))
+        squashed = (1 - power) / (1 + power)
+        squashed = tl.where(normal < 0, -squashed, squashed)
+        tl.store(active + at, squashed, mask=there)
+        kept = _kept(key, row.to(tl.int64)[:, None], column[None, :], threshold, scale)
+        tl.store(out + at, tl.where((row < n)[:, None], squashed * kept, 0), mask=there)
 
 
 @triton.jit
-def norm_grad(back, x, gain, mean, inverse, sum_shift, sum_gain, out, n, width, TILE: tl.constexpr):
-    """out = the gradient of x: what is left of `back` without its mean and its part along the normalised column."""
-    at = tl.program_id(0).to(tl.int64) * TILE + tl.arange(0, TILE)
-    there = at < n * width
-    column = at % width
-    scale = tl.load(inverse + column, mask=there, other=0)
-    normal = (tl.load(x + at, mask=there, other=0) - tl.load(mean + column, mask=there, other=0)) * scale
-    first = tl.load(sum_shift + column, mask=there, other=0) / n
-    second = tl.load(sum_gain + column, mask=there, other=0) / n
-    left = tl.load(back + at, mask=there, other=0) - first - normal * second
-    tl.store(out + at, left * tl.load(gain + column, mask=there, other=0) * scale, mask=there)
+def norm_tanh_dropout_grad(
+    grad,
+    x,
+    active,
+    gain,
+    mean,
+    inverse,
+    drawing,
+    out,
+    of_gain,
+    of_shift,
+    threshold,
+    scale,
+    n_rows,
+    width,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+):
+    """out = the gradient of x: what is left of that of BatchNorm(x) without its mean and its part along the column.
+
+    And the gradients of gain and shift; rows that do not count have none.
+    """
+    column = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
+    wide = column < width
+    key, n = tl.load(drawing), tl.load(drawing + 1).to(tl.int32)
+    center = tl.load(mean + column, mask=wide, other=0)
+    factor = tl.load(inverse + column, mask=wide, other=0)
+    sum_shift = tl.zeros((ROWS, COLUMNS), tl.float32)
+    sum_gain = tl.zeros((ROWS, COLUMNS), tl.float32)
+    for first in range(0, n, ROWS):
+        row = first + tl.arange(0, ROWS)
+        there = (row < n)[:, None] & wide[None, :]
+        at = row.to(tl.int64)[:, None] * width + column[None, :]
+        squashed = tl.load(active + at, mask=there, other=0)
+        back = tl.load(grad + at, mask=there, other=0) * (1 - squashed * squashed)
+        back = back * _kept(key, row.to(tl.int64)[:, None], column[None, :], threshold, scale)
+        sum_shift += back
+        sum_gain += back * (tl.load(x + at, mask=there, other=0) - center[None, :]) * factor[None, :]
+    along_shift, along_gain = tl.sum(sum_shift, 0), tl.sum(sum_gain, 0)
+    tl.store(of_shift + column, along_shift, mask=wide)
+    tl.store(of_gain + column, along_gain, mask=wide)
+    along_shift, along_gain = along_shift / n, along_gain / n
+    strength = factor * tl.load(gain + column, mask=wide, other=0)
+    for first in range(0, n_rows, ROWS):
+        row = first + tl.arange(0, ROWS)
+        there = (row < n_rows)[:, None] & wide[None, :]
+        at = row.to(tl.int64)[:, None] * width + column[None, :]
+        squashed = tl.load(active + at, mask=there, other=0)
+        back = tl.load(grad + at, mask=there, other=0) * (1 - squashed * squashed)
+        back = back * _kept(key, row.to(tl.int64)[:, None], column[None, :], threshold, scale)
+        normal = (tl.load(x + at, mask=there, other=0) - center[None, :]) * factor[None, :]
+        left = (back - along_shift[None, :] - normal * along_gain[None, :]) * strength[None, :]
+        tl.store(out + at, tl.where((row < n)[:, None], left, 0), mask=there)
 
 
 @triton.jit
 def _kept(key, row, column, threshold, scale):
     """`scale`, or 0 where an entry is dropped: the hash of `rae.ops.native`."""
-    state = key.to(tl.int64).to(tl.uint64, bitcast=True) + (row + 1).to(tl.uint64) * 0x9E3779B97F4A7C15
+    state = key.to(tl.uint64, bitcast=True) + (row + 1).to(tl.uint64) * 0x9E3779B97F4A7C15
     state = (state ^ (state >> 30)) * 0xBF58476D1CE4E5B9
     state = (state ^ (state >> 27)) * 0x94D049BB133111EB
     state = state ^ (state >> 31)

@@ -120,7 +120,7 @@ def dropout_mask(shape: tuple[int, ...], share: float, key: Any, device: Any = N
     """0 with chance `share`, else 1 / (1 - share): a 32-bit hash per entry, seeded by a 64-bit one per row."""
     low32 = 0xFFFFFFFF
     rows = torch.arange(1, shape[0] + 1, device=device)
-    state = _mix(_word(key) + GOLDEN * rows)[:, None]
+    state = _mix(signed_word(key) + GOLDEN * rows)[:, None]
     low, high = state & low32, _shift(state, 32)
     h = (torch.arange(shape[1], device=device) * 0x9E3779B9 + low) & low32
     h = ((h ^ (h >> 16)) * 0x7FEB352D) & low32
@@ -133,7 +133,7 @@ def dropout_mask(shape: tuple[int, ...], share: float, key: Any, device: Any = N
 # ----------------------------------------------------------------------------- hashing
 
 
-def _word(key: Any) -> int:
+def signed_word(key: Any) -> int:
     """64 bits as a signed number."""
     value = int(key)
     return value - (1 << 64) if value >= 1 << 63 else value
@@ -151,7 +151,7 @@ def _mix(x: Tensor) -> Tensor:
 
 
 def _stream(key: Any, nodes: Tensor, views: Any) -> Tensor:
-    return _mix(_mix(_word(key) + GOLDEN * nodes) + GOLDEN * torch.as_tensor(views, device=nodes.device))
+    return _mix(_mix(signed_word(key) + GOLDEN * nodes) + GOLDEN * torch.as_tensor(views, device=nodes.device))
 
 
 def _draw(state: Tensor, slot: Any, bound: Any) -> Tensor:
