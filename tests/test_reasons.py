@@ -11,9 +11,9 @@ import rae
 from rae import updater
 from rae.cli import app
 from rae.cli.console import Console
+from rae.edge_trials import with_edges
 from rae.engine.live import Live
 from rae.errors import ConfigError, GraphError, RunError
-from rae.reasons import with_edges
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
-import scipy.sparse as sp
 
 from rae import display
 from rae.blocks import Block
@@ -28,11 +27,10 @@ from rae.errors import (
     GraphError,
     NotFittedError,
 )
-from rae.features import FeatureTable
 from rae.fitting import fit_exact, fit_trained
 from rae.graph import Graph
 from rae.graph.digest import graph_digest, is_digest_of
-from rae.graph.frames import is_frame, vector_table
+from rae.graph.frames import vector_table
 from rae.io.json_features import read_names
 from rae.memory import row_runs
 from rae.model import checkpoint
@@ -41,6 +39,7 @@ from rae.model.encoder import Encoder
 from rae.model.exact import ExactModel
 from rae.progress import Asked, Progress, of_stage, shown
 from rae.runtime import chosen_device, device_bytes, free_device_memory, gpu_name, is_out_of_memory, on_device
+from rae.several_graphs import check_many, column_names, encoded_columns, graphs_in, joined, with_columns
 from rae.sklearn_conventions import GraphTransformer
 
 if TYPE_CHECKING:
@@ -110,10 +109,10 @@ class RAE(GraphTransformer):
         self._check_y(y)
         if isinstance(feature_names, (str, os.PathLike)):
             feature_names = read_names(feature_names)
-        names = _names(features) or feature_names
-        categories = _categories(features)
+        names = column_names(features) or feature_names
+        categories = encoded_columns(features)
         graphs = graphs_in(graph)
-        graph, features = joined(graph, _with_columns(features, names))
+        graph, features = joined(graph, with_columns(features, names))
         if graph.reach is not None:
             raise GraphError("a model is fitted on a whole graph, got one that is cut off (an ego graph)")
         config = self.config
@@ -214,7 +213,7 @@ class RAE(GraphTransformer):
 
         The rows that levels average are in memory, the vectors of all nodes never are. With `memory`, what
         the process may take, e.g. "4GiB", what does not fit goes to a folder beside the file, and the
-        same call goes on where a killed one was. `half` keeps those intermediate rows in half precision,
+        same call resumes where a killed one stopped. `half` keeps those intermediate rows in half precision,
         `dtype` is that of the file, `model` a model file's checksum for its header, `units` and `whole` as in
         `transform`.
 
@@ -280,7 +279,7 @@ class RAE(GraphTransformer):
             raise ConfigError(
                 Argument("readout"), f" must be one of {', '.join(map(repr, _READOUTS))}, got {readout!r}"
             )
-        _check_many(graphs, features)
+        check_many(graphs, features)
         model = in_units_of(model, "fit")
         parts = []
         for start, stop in row_runs(np.cumsum([0, *(g.n_nodes for g in graphs)]), _NODES_AT_ONCE):
@@ -395,7 +394,7 @@ class RAE(GraphTransformer):
 
     @property
     def edges_read(self) -> dict[str, Any]:
-        """What the model reads of edges beside their ends: `channels`, and whether they are `weighted`.
+        """What the model reads of edges besides their ends: `channels`, and whether they are `weighted`.
 
         >>> graph = Graph.from_edges([(0, 1), (1, 2), (2, 0), (2, 3)], directed=True)
         >>> RAE().fit(graph).edges_read
@@ -497,7 +496,7 @@ class RAE(GraphTransformer):
             raise FeatureError("the model was fitted on structure alone, got features; leave them out")
         if not model.structural and features is None:
             raise FeatureError("the model was fitted with features, got none; pass the same columns for these nodes")
-        return _with_columns(features, model.feature_names)
+        return with_columns(features, model.feature_names)
 
 
 def in_units_of(model: Fitted, units: str | None) -> Fitted:
@@ -520,78 +519,6 @@ RAE.__init__.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
         ),
     ]
 )
-
-
-def graphs_in(graph: Any) -> Sequence[Graph]:
-    """The graphs that were given: several, or one."""
-    return graph if isinstance(graph, (list, tuple)) else (graph,)
-
-
-def joined(graph: Any, features: Any) -> tuple[Graph, Any]:
-    """One graph and its features, or several of them side by side as one."""
-    if isinstance(graph, (list, tuple)):
-        _check_many(graph, features)
-        return Graph.disjoint_union(graph), None if features is None else _stacked(graph, features)
-    if not isinstance(graph, Graph):
-        raise GraphError(f"expected a rae.Graph, got {type(graph).__name__}; make one with {_way_to_a_graph(graph)}")
-    return graph, features
-
-
-def _way_to_a_graph(thing: Any) -> str:
-    """The function of `Graph` that takes such a thing."""
-    if isinstance(thing, (str, os.PathLike)):
-        return "rae.read_edges"
-    kind = type(thing).__module__.partition(".")[0]
-    method_of_library = {"networkx": "networkx", "scipy": "scipy", "torch_geometric": "pyg"}
-    return f"rae.Graph.from_{'dataframe' if is_frame(thing) else method_of_library.get(kind, 'edges')}"
-
-
-def _names(features: Any) -> tuple[str, ...] | None:
-    """The names of a table's columns, or of several tables' columns together, where they have names."""
-    if isinstance(features, FeatureTable):
-        return features.names
-    tables = [t for t in features if isinstance(t, FeatureTable)] if isinstance(features, (list, tuple)) else []
-    if not tables or any(t.names is None for t in tables):
-        return None
-    if any(t.open_vocabulary or t.categories for t in tables):
-        return tuple(sorted({name for t in tables for name in t.names or ()}))
-    return tables[0].names
-
-
-def _categories(features: Any) -> frozenset[str]:
-    """The columns of several tables that became one feature per value."""
-    tables = features if isinstance(features, (list, tuple)) else ()
-    return frozenset(c for table in tables if isinstance(table, FeatureTable) for c in table.categories)
-
-
-def _with_columns(features: Any, names: Sequence[str] | None) -> Any:
-    """Tables with their columns in this order; what has no names stays as it is."""
-    if names is not None and isinstance(features, FeatureTable):
-        return features.with_columns(names)
-    if names is not None and isinstance(features, (list, tuple)):
-        return [_with_columns(f, names) for f in features]
-    return features
-
-
-def _check_many(graphs: Sequence[Any], features: Any) -> None:
-    if not graphs or not all(isinstance(g, Graph) for g in graphs):
-        raise GraphError("expected one or more rae.Graph, got " + (type(graphs[0]).__name__ if graphs else "none"))
-    if features is not None and not isinstance(features, (list, tuple)):
-        raise FeatureError(f"features must be a list with one matrix or table per graph, got {type(features).__name__}")
-    if features is not None and len(features) != len(graphs):
-        raise FeatureError(f"features must have one matrix per graph ({len(graphs):,}), got {len(features):,}")
-
-
-def _stacked(graphs: Sequence[Graph], features: Sequence[Any]) -> Any:
-    parts: list[Any] = [
-        f.aligned(g) if isinstance(f, FeatureTable) else f for g, f in zip(graphs, features, strict=True)
-    ]
-    for graph, part in zip(graphs, parts, strict=True):
-        if part.shape[0] != graph.n_nodes:
-            raise FeatureError(f"features must have one row per node ({graph.n_nodes:,}), got {part.shape[0]:,}")
-    if not any(map(sp.issparse, parts)):
-        return np.concatenate(parts)
-    return sp.csr_array(sp.vstack([sp.csr_array(part, dtype=np.float32) for part in parts]))
 
 
 def _read_out(z: Floats, sizes: Any, readout: str) -> Floats:

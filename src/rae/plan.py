@@ -166,7 +166,7 @@ def memory(
 
 
 def reading_bytes(file_bytes: int, rows: int, *, weighted: bool = False) -> int:
-    """Bytes that reading an edge file into memory takes, beside the program; more where weights or kinds go along."""
+    """Bytes that reading an edge file into memory takes, besides the program; more with weights or kinds."""
     return file_bytes + (PER_ROW + (PER_WEIGHT if weighted else 0)) * rows
 
 
@@ -302,7 +302,7 @@ def fit_seconds(graph: Graph, x: Features, config: Config, loss: str) -> float:
 
 
 def _fit_bytes(graph: Graph, models: Mapping[str, Model], config: Settings, budget: int | str | None) -> int:
-    """Bytes of a training step, or of an exact fit, beside graph and features."""
+    """Bytes of a training step, or of an exact fit, besides graph and features."""
     if isinstance(config, ExactConfig):
         x = models["actions"].reads if "actions" in models else None
         return _exact_bytes(graph, models, config, views_in_memory=views_in_memory(graph, x, config, budget))
@@ -316,7 +316,7 @@ def _fit_bytes(graph: Graph, models: Mapping[str, Model], config: Settings, budg
 
 
 def _exact_bytes(graph: Graph, models: Mapping[str, Model], config: ExactConfig, *, views_in_memory: bool) -> int:
-    """Bytes of an exact fit beside graph and features: of its structure or of its features, whichever takes more."""
+    """Bytes of an exact fit besides graph and features: of its structure or of its features, whichever takes more."""
     given_width = models["actions"].reads.given_width if "actions" in models else 0
     fitted = structure.fit_bytes(graph, config, views_in_memory=views_in_memory) if "place" in models else 0
     return max(fitted, actions.hop_bytes(graph.n_nodes, given_width))

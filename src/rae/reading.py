@@ -52,7 +52,7 @@ class EdgeOptions:
 
     @property
     def others(self) -> dict[str, str | None]:
-        """The columns beside the ends that are named."""
+        """The columns that are named besides the ends."""
         return {"weight": self.weight, "kind": self.kind, "time": self.time}
 
     @property

@@ -21,7 +21,7 @@ import torch
 from rae.blocks import block_factors
 from rae.config import MEASURES
 from rae.display import printable
-from rae.engine.live import Live
+from rae.edge_trials import Edge, EdgeTrials, NodeChangedError, sampled, search_change
 from rae.errors import Argument, ConfigError, RunError
 from rae.features.measures import degrees
 from rae.graph import Graph
@@ -31,7 +31,7 @@ from rae.model.channels import conform, measure_names, n_averaged
 from rae.model.exact import ExactModel
 from rae.model.structure import measured, moments_read, statistics, weights_of_measures
 from rae.roles import Roles
-from rae.runtime import generator, torch_alone
+from rae.runtime import torch_alone
 from rae.search import row_of
 from rae.stored_run import StoredRun
 from rae.updater import ids_of, live_of
@@ -39,12 +39,9 @@ from rae.updater import ids_of, live_of
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 Floats = np.ndarray[Any, np.dtype[np.float32]]
 Doubles = np.ndarray[Any, np.dtype[np.float64]]
-Edge = tuple[int, bool]  # the other end, and whether the edge comes
 Part = tuple[str, float, float | None, float | None]  # name, contribution, value here, value among the others
 
 MOST_EDGES = 5  # of a change
-LEFT_OUT, CANDIDATES, RETRIED = 60, 60, 40  # neighbours left out, edges that could come, edges tried again at each step
-IN_FULL = 12  # neighbours and candidates where each trial is a full pass
 ATTEMPTS = 3  # where updates change the edges of the node meanwhile
 MEMBERS = 200  # of the next role, that a node is compared with
 NAMED, LISTED = 4, 20  # reasons in a sentence, and in JSON
@@ -208,10 +205,6 @@ def _number(value: float) -> str:
 # ----------------------------------------------------------------------------- the whole of it
 
 
-class _MovedError(Exception):
-    """The edges of the node changed since the start."""
-
-
 def why_of(
     run: StoredRun,
     node: Any,
@@ -229,7 +222,7 @@ def why_of(
     for _ in range(ATTEMPTS):
         try:
             return _why(run, node, to, most_edges, labels, lock or contextlib.nullcontext())
-        except _MovedError:
+        except NodeChangedError:
             continue
     raise RunError(f"the edges of {node!r} change faster than reasons are found; ask again later")
 
@@ -250,7 +243,7 @@ def _why(run: StoredRun, node: Any, to: int | None, most_edges: int, labels: Any
     with lock:
         live, graph, features, own_measures = _present(run)
     row = row_of(graph.id_column, node, names)
-    trials = _Trials(run, graph, features, model, roles, row, lock, live is not None)
+    trials = EdgeTrials(run, graph, features, model, roles, row, lock, live is not None)
     squared, assignment = trials.squared([]), roles.assign(trials.vector([])[None])
     own = int(assignment.labels[0])
     next_role = _second(squared, own, to)
@@ -262,11 +255,11 @@ def _why(run: StoredRun, node: Any, to: int | None, most_edges: int, labels: Any
     if next_role is None:
         return _named(answer, graph, names, [row])
     labels = labels[: graph.n_nodes]
-    members = _sampled(np.flatnonzero((labels == next_role) & (np.arange(len(labels)) != row)), MEMBERS, row)
+    members = sampled(np.flatnonzero((labels == next_role) & (np.arange(len(labels)) != row)), MEMBERS, row)
     z = trials.vectors(np.concatenate([[row], members]))
     reasons, gained = attributions(fitted, roles, graph, features, row, members, own, next_role, own_measures, z)
     lead = float(squared[next_role] - squared[own])
-    left_out, change = _changed(trials, graph, labels, own, next_role, to, most_edges)
+    left_out, change = search_change(trials, graph, labels, own, next_role, to, most_edges)
     answer = replace(
         answer, next_about=_about(cards, next_role), lead=lead,
         next_membership=float(assignment.memberships[0, next_role]),
@@ -308,8 +301,10 @@ def _as_ids(graph: Graph, change: tuple[list[Edge], Any] | None) -> Change | Non
     if change is None:
         return None
     edges, assignment = change
-    gone, come = ([graph.id_column[end].as_py() for end, comes in edges if comes == kind] for kind in (False, True))
-    return Change(tuple(gone), tuple(come), int(assignment.labels[0]), float(assignment.confidence[0]))
+    removed, added = (
+        [graph.id_column[end].as_py() for end, is_added in edges if is_added == kind] for kind in (False, True)
+    )
+    return Change(tuple(removed), tuple(added), int(assignment.labels[0]), float(assignment.confidence[0]))
 
 
 def _named(answer: Why, graph: Graph, names: pa.Array | None, rows: Sequence[int]) -> Why:
@@ -324,14 +319,6 @@ def _named(answer: Why, graph: Graph, names: pa.Array | None, rows: Sequence[int
 def _about(cards: Any, role: int | None) -> str:
     """What a card calls its role, in the first words of its summary."""
     return "" if role is None else str(cards[role]["summary"]).split("; ")[0]
-
-
-def _sampled(rows: Any, most: int, *keys: Any) -> Ints:
-    """These rows, or a sample of them in ascending order."""
-    chosen: Ints = np.asarray(rows, np.int64)
-    if len(chosen) > most:
-        chosen = np.sort(generator(0, "why", *keys).choice(chosen, most, replace=False))
-    return chosen
 
 
 # ----------------------------------------------------------------------------- measures and features
@@ -375,7 +362,7 @@ def attributions(
 
 
 def _rest(block: str, inside: Sequence[Any]) -> str:
-    """What a block adds beside the columns that are named apart."""
+    """What a block adds besides the columns that are named."""
     named = [part[0].removesuffix(" of its neighbours") for part in inside[:3]]
     return BLOCKS.get(block, "rounding") + (f", beside {', '.join(named)}" if named and block in BLOCKS else "")
 
@@ -486,160 +473,3 @@ def _lengths(actions: Actions, counted: Any, block: str) -> Doubles:
     length = np.linalg.norm(raw, axis=1)
     out: Doubles = float(actions.unit_scales[k]) / np.maximum(length, 1e-12)
     return out
-
-
-# ----------------------------------------------------------------------------- edges that come and go
-
-
-class _Trials:
-    """Trials: changes of the edges of one node that are applied, embedded and undone."""
-
-    def __init__(
-        self, run: StoredRun, graph: Graph, features: Any, model: Any, roles: Roles, row: int, lock: Any, follows: bool
-    ) -> None:
-        self.run, self.graph, self.features, self.model, self.roles, self.row = run, graph, features, model, roles, row
-        self.lock, self.follows = lock, follows
-        self.count = 0
-        self._near = np.asarray(graph.neighbors(row))
-        self._vectors: dict[tuple[Edge, ...], Floats] = {}
-
-    @property
-    def most(self) -> tuple[int, int]:
-        """Neighbours to leave out, and edges that could come: fewer where each costs a full pass."""
-        return (LEFT_OUT, CANDIDATES) if self.follows else (IN_FULL, 0 if self.graph.channels else IN_FULL)
-
-    def vector(self, edges: Sequence[Edge]) -> Floats:
-        """The vector of the node with these changes of its edges.  -> (width,)"""
-        key = tuple(sorted(edges))
-        if key not in self._vectors:
-            self.count += bool(key)
-            self._vectors[key] = self._computed(key)
-        return self._vectors[key]
-
-    def vectors(self, rows: Ints) -> Floats | None:
-        """The current vectors of these nodes; None where the run has no tables.  (r,) -> (r, width)"""
-        if not self.follows:
-            return None
-        with self.lock:
-            return self._live().vectors(rows)
-
-    def squared(self, edges: Sequence[Edge]) -> Doubles:
-        """The squared distances from the centres of the roles with these changes.  -> (k,)"""
-        parameters = self.roles.parameters
-        out: Doubles = ((parameters.project(self.vector(edges)[None]) - parameters.centers) ** 2).sum(1)
-        return out
-
-    def _computed(self, edges: tuple[Edge, ...]) -> Floats:
-        if self.follows:
-            with self.lock:
-                return self._tried(edges)
-        changed = with_edges(self.graph, self.row, edges) if edges else self.graph
-        node = [self.graph.id_column[self.row].as_py()]
-        z: Floats = self.model.transform(
-            changed, self.features, nodes=pa.array(node), units="fit", whole=True, progress=False
-        )
-        return np.asarray(z[0], np.float32)
-
-    def _tried(self, edges: tuple[Edge, ...]) -> Floats:
-        """The vector with these changes, tried in the current tables of the run."""
-        live = self._live()
-        if not edges:
-            row: Floats = live.vectors(np.array([self.row]))[0]
-            return row
-        ends, comes = np.array([end for end, _ in edges], np.int64), np.array([comes for _, comes in edges])
-        out: Floats = live.tried(np.full(len(ends), self.row), ends, comes, self.row)
-        return out
-
-    def _live(self) -> Live:
-        """The current tables of the run, where the node still has its edges of the start."""
-        live: Live | None = self.run._as_it_is(lambda _: live_of(self.run))
-        if live is None or not np.array_equal(live.rows.lists(np.array([self.row]))[1], self._near):
-            raise _MovedError
-        return live
-
-
-def with_edges(graph: Graph, row: int, edges: Sequence[Edge]) -> Graph:
-    """The graph with edges of one node taken away and added; a graph with channels only loses some."""
-    gone = [end for end, comes in edges if not comes]
-    sources = np.repeat(np.arange(graph.n_nodes), graph.degrees)
-    here = (sources == row) & np.isin(graph.targets, gone)
-    there = (graph.targets == row) & np.isin(sources, gone)
-    keep = ~(here | there)
-    if graph.channels:
-        counts = np.bincount(sources[keep], minlength=graph.n_nodes)
-        offsets = np.append(0, np.cumsum(counts)).astype(graph.offsets.dtype)
-        channels = {name: array[keep] for name, array in graph.channels.items()}
-        return replace(graph, offsets=offsets, targets=graph.targets[keep], channels=channels)
-    once = keep & (sources < graph.targets)
-    come = np.array([end for end, comes in edges if comes], np.int64)
-    us, vs = np.append(sources[once], np.full(len(come), row)), np.append(graph.targets[once], come)
-    return Graph.from_rows(us, vs, graph.id_column)
-
-
-def _changed(
-    trials: _Trials, graph: Graph, labels: Ints, own: int, other: int, to: int | None, most_edges: int
-) -> tuple[dict[int, float], tuple[list[Edge], Any] | None]:
-    """What each neighbour adds to the lead, and the smallest change of role found by search, or None."""
-    n_out, n_in = trials.most
-    before = trials.squared([])
-    lead = before[other] - before[own]
-    left_out = _sampled(np.unique(graph.neighbors(trials.row)), n_out, trials.row)
-    effects = {}
-    for end in left_out.tolist():
-        after = trials.squared([(end, False)])
-        effects[end] = float(lead - (after[other] - after[own]))
-    if to == own:
-        return effects, None
-    candidates = [*((end, False) for end in left_out.tolist()), *((end, True) for end in _ends(trials, labels, n_in))]
-    greedy_edges = _greedy(trials, candidates, own, to, most_edges)
-    if greedy_edges is None:
-        return effects, None
-    edges = _smaller(trials, greedy_edges, own, to)
-    return effects, (edges, trials.roles.assign(trials.vector(edges)[None]))
-
-
-def _ends(trials: _Trials, labels: Ints, most: int) -> list[int]:
-    """Nodes that an edge could lead to: friends of friends, hubs, and members of every role."""
-    graph, row = trials.graph, trials.row
-    near = np.unique(graph.neighbors(row)).astype(np.int64)
-    second = np.unique(np.concatenate([np.empty(0, np.int64), *(graph.neighbors(int(v)) for v in near[:LEFT_OUT])]))
-    hubs = np.argsort(-np.asarray(degrees(graph), np.int64), kind="stable")[: max(most // 6, 1)]
-    roles = range(int(labels.max()) + 1)
-    each = max(most // (2 * len(roles)), 1)
-    members = [_sampled(np.flatnonzero(labels == role), each, row, role) for role in roles]
-    ends = np.concatenate([_sampled(second, most // 3, row, "second"), hubs, *members])
-    candidates = dict.fromkeys(ends[~np.isin(ends, near) & (ends != row)].tolist())
-    return list(candidates)[:most]
-
-
-def _reached(squared: Doubles, own: int, to: int | None) -> float:
-    """How far beyond the border of its role, or inside the role that was asked for; above 0 it has changed."""
-    if to is not None:
-        return float(np.delete(squared, to).min() - squared[to])
-    return float(squared[own] - np.delete(squared, own).min())
-
-
-def _greedy(trials: _Trials, candidates: list[Edge], own: int, to: int | None, most_edges: int) -> list[Edge] | None:
-    """Edges chosen greedily, each the one that moves the node farthest; None where they do not suffice."""
-    chosen: list[Edge] = []
-    for _ in range(most_edges):
-        reached = {
-            edge: _reached(trials.squared([*chosen, edge]), own, to) for edge in candidates if edge not in chosen
-        }
-        if not reached:
-            return None
-        order = sorted(reached, key=lambda edge: (-reached[edge], edge))
-        chosen.append(order[0])
-        if reached[order[0]] > 0:
-            return chosen
-        candidates = order[1 : 1 + RETRIED]
-    return None
-
-
-def _smaller(trials: _Trials, edges: list[Edge], own: int, to: int | None) -> list[Edge]:
-    """The change without edges that it does not need: without any one of the others the role stays."""
-    for edge in list(edges):
-        fewer = [other for other in edges if other != edge]
-        if fewer and _reached(trials.squared(fewer), own, to) > 0:
-            return _smaller(trials, fewer, own, to)
-    return edges

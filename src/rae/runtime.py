@@ -288,7 +288,7 @@ def libraries_alone(kind: str | None = None) -> Any:
 
 @lru_cache(1)
 def _libraries(modules: int) -> Any:
-    """The libraries that are loaded; they are looked for anew after an import, which takes milliseconds."""
+    """The libraries that are loaded, cached until the next import, since the search takes milliseconds."""
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()

@@ -26,7 +26,7 @@ _BY_NAME = ("; pass features by name, as in fit(graph, ", Argument("features", .
 
 
 class GraphTransformer:
-    """The methods of a scikit-learn transformer, beside fit and transform."""
+    """The methods of a scikit-learn transformer, besides fit and transform."""
 
     _sklearn_output_config: dict[str, str]  # the name under which sklearn.base.clone copies it
 

@@ -56,7 +56,7 @@ FLUSHED = 1 << 24  # bytes of vectors that are flushed at a time
 
 @dataclass(frozen=True)
 class Updated:
-    """What an update did: edges, nodes and vectors that changed, whether all was computed anew, and seconds."""
+    """What an update did: edges, nodes and vectors that changed, whether all was recomputed, and seconds."""
 
     number: int  # of updates since the fit
     added: int
@@ -69,7 +69,7 @@ class Updated:
     self_loops: int = 0
     zeros: int = 0  # rows of weight 0, which are left out
     in_full: bool = False  # whether a full pass was cheaper, or the only way
-    folded: bool = False  # whether embeddings.parquet was written anew
+    folded: bool = False  # whether the log was folded into embeddings.parquet
     seconds: float = 0.0
 
     def __repr__(self) -> str:
@@ -516,6 +516,6 @@ def _all_roles(run: StoredRun, roles: Any, n_rows: int) -> Any:
 def refuse_lean(run: StoredRun) -> None:
     """Refuse to update a run that keeps no graph, or not the features of its fit."""
     if not run.has_graph:
-        run.graph()  # says so
+        run.graph()  # raises
     if not run.cached_model.structural and not run.has_features:
         raise RunError(f"the run in {run.path} keeps no features; fit it again without lean=True")

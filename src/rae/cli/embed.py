@@ -39,7 +39,7 @@ def embed(console: Console, /, run: str, edges: str, features: str | None, readi
     other than that of the fit is warned of. --whole says that none of its edges is missing.
 
     With --memory the rows between two levels lie on disk, in FILE.parts, until the file is whole. The
-    same command goes on where a killed one was; the bytes are the same for any budget.
+    same command resumes where a killed one stopped; the bytes are the same for any budget.
 
     With --ray the work is done by tasks on a Ray cluster, with the same bytes. An --out that ends in a
     slash is a folder: a Parquet file per part, and _manifest.json.

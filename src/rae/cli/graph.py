@@ -58,7 +58,8 @@ def build(
     are in the file. A build that is killed leaves no folder.
 
     With --ray, many Parquet files are built by tasks on a cluster, into a folder that all its hosts see, or into an
-    object store; the same command goes on with what a killed one left in FOLDER.parts. The folder has the same bytes.
+    object store; the same command resumes from the parts of a killed one in FOLDER.parts. The folder has the same
+    bytes.
 
     \b
     rae graph build edges.parquet --out web

@@ -84,7 +84,7 @@ def _block(block: Block) -> tuple[str, str]:
 
 
 def _edges(info: dict[str, Any]) -> list[tuple[str, str]]:
-    """What the model reads of edges beside their ends, and how it averages features along them."""
+    """What the model reads of edges besides their ends, and how it averages features along them."""
     if "channels" not in info:  # a run of a version that did not say
         return []
     channels, weighted = info["channels"], info.get("weighted", False)

@@ -145,7 +145,7 @@ memory_options = options(
         "--memory",
         metavar="SIZE",
         help="memory the command may take, e.g. 4GiB: what does not fit goes to disk beside the output, and a "
-        "killed run goes on where it was  [default: rows between levels in memory, no disk]",
+        "killed run is resumed  [default: rows between levels in memory, no disk]",
     ),
     click.option(
         "--half",

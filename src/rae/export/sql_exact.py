@@ -363,7 +363,7 @@ FROM scaled""",
 
 
 def _projected(fitted: Actions, directions: Any, own: Any) -> list[str]:
-    """h_0 as columns d0, d1, ... and at last a one, whose mean says who has neighbours; own as columns o0, o1, ..."""
+    """h_0 as columns d0, d1, ... and finally a one, whose mean says who has neighbours; own as columns o0, o1, ..."""
     shift = np.zeros(len(directions)) if fitted.words else (fitted.shift * fitted.scale).numpy()
     less = {"d": shift @ directions, "o": shift @ own + fitted.own_center.double().numpy()}
     centered = [

@@ -76,7 +76,7 @@ def encode(
     """The columns side by side as numbers, sparse where that takes less memory; row i belongs to ids[i].
 
     `categories` are columns to encode by value though they hold numbers. `like` are the column names of a fitted
-    model: a column is encoded as it was there, whatever it holds today, and text that the model does not know is
+    model: a column is encoded as it was there, whatever it holds now, and text that the model does not know is
     left out.
     """
     kinds = [_kind(name, column.type, categories, like) for name, column in zip(names, columns, strict=True)]

@@ -120,7 +120,7 @@ class Features:
 
     @property
     def resident_bytes(self) -> int:
-        """Memory that the features take whatever is asked of them: given ones that are not mapped."""
+        """Bytes of the given features that are in memory and not mapped."""
         structure = 0 if self.structure is None else int(self.structure.nbytes)
         return structure + sum(int(array.nbytes) for array in self._arrays if mapped(array) is None)
 

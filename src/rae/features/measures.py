@@ -29,7 +29,7 @@ SHARE_PATHS = 500_000_000  # that one task looks at, about
 SHARE_ROWS = 1 << 20  # whose cycles one task estimates
 MOST_SHARES = 16  # of counts: each is two numbers of every node
 CACHED_BYTES = 24  # per node, of degrees and counts that are kept with a graph
-COUNTED = ("triangles", "four_cycles", "core_numbers")  # beside the degrees
+COUNTED = ("triangles", "four_cycles", "core_numbers")  # besides the degrees
 
 log = logging.getLogger("rae")
 

@@ -99,7 +99,7 @@ def build_rows(
     """The rows of these edges; their entries go to the sink.
 
     Without `ids` the nodes are the ends of the edges, ascending; with `ids` these, in their order, edges or not.
-    `ends` buffers the edges, `weights` what `values` asks for beside them: in memory by default.
+    `ends` buffers the edges, `weights` their `values`: in memory by default.
     """
     report = report or (lambda *_: None)
     ends = SpillBuffer() if ends is None else ends

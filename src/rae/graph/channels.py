@@ -1,4 +1,4 @@
-"""Channels: weights, directions and kinds of edges, as arrays of float32 beside a graph's neighbours.
+"""Channels: weights, directions and kinds of edges, as arrays of float32 parallel to a graph's neighbours.
 
     weight          the weight of the edge                       of an undirected graph
     out, in         the weight of u -> v, of v -> u              of a directed one; 0 where there is no such edge
@@ -61,7 +61,7 @@ class EdgeValues:
         return cls(options.weight is not None, bool(options.directed), options.kind is not None, options.doubled)
 
     def __bool__(self) -> bool:
-        """Whether there is anything beside the ends of the edges."""
+        """Whether edges have any values besides their ends."""
         return self.weighted or self.directed or self.kinds or self.doubled is not None
 
     @property
@@ -225,7 +225,7 @@ class KindCodes:
         self.names: list[str] = []
 
     def codes(self, column: Any, *, first_row: int = 0) -> Codes:
-        """The numbers of these kinds, as float32, which holds them beside the weights.  (r,) -> (r,)"""
+        """The numbers of these kinds, as float32, to be stored like the weights.  (r,) -> (r,)"""
         encoded = kind_column(column).dictionary_encode()
         if encoded.null_count:
             row = first_row + pc.index(pc.is_null(encoded), True).as_py()

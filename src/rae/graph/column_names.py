@@ -74,7 +74,7 @@ def edge_columns(
 
 
 def named_columns(names: Sequence[str], ends: tuple[int, int], column_of: Mapping[str, str | None]) -> dict[str, int]:
-    """The positions of the columns that are named for something beside the ends: weight, kind, time."""
+    """The positions of the columns that are named for something besides the ends: weight, kind, time."""
     out: dict[str, int] = {}
     for argument, name in column_of.items():
         if name is None:
@@ -93,7 +93,7 @@ def named_columns(names: Sequence[str], ends: tuple[int, int], column_of: Mappin
 
 
 def suggested_columns(names: Sequence[str], ends: tuple[int, int]) -> dict[str, str]:
-    """The columns beside the ends whose names speak for themselves, and whether the names of the ends tell directions.
+    """The columns besides the ends with usual names, and whether the names of the ends tell directions.
 
     >>> suggested_columns(["sender", "receiver", "Amount", "timestamp", "note"], (0, 1))
     {'weight': 'Amount', 'time': 'timestamp', 'directed': ''}

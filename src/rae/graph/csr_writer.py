@@ -154,7 +154,7 @@ class EdgeWeights:
 
 @dataclass
 class StripeKeys:
-    """Both ends of every edge as keys (see `rae.ops.build`), in each batch stripe after stripe; weights go along."""
+    """Both ends of every edge as keys (see `rae.ops.build`), in each batch stripe after stripe, with their weights."""
 
     keys: SpillBuffer
     weights: SpillBuffer | None = None

@@ -157,7 +157,7 @@ def _take_back(folder: Path) -> None:
 
 def _remove(folder: Path) -> None:
     if folder.exists():
-        (folder / INFO).unlink(missing_ok=True)  # killed from here on, the folder is incomplete and says so
+        (folder / INFO).unlink(missing_ok=True)  # without it the folder is marked incomplete
         _clear(folder)
         folder.rmdir()
 

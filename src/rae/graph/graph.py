@@ -1,7 +1,7 @@
 """Graph: an immutable graph in compressed rows, with the user's own ids.
 
-The rows are undirected: who is connected with whom. Weights, directions and kinds of the edges are channels beside them
-(`rae.graph.channels`), where a graph keeps any.
+The rows are undirected: who is connected with whom. Weights, directions and kinds of the edges are channels, arrays
+parallel to them (`rae.graph.channels`).
 """
 
 from __future__ import annotations

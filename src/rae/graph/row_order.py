@@ -35,7 +35,7 @@ def locality_order(offsets: Array, targets: Array) -> Array:
 def reorder_folder(folder: Path, ids: pa.Array, report: Report, channels: int = 0) -> pa.Array:
     """The ids in the locality order, which the rows of the folder are written in; a run of rows is in memory.
 
-    So many channels beside the rows go along with them.
+    The first `channels` arrays parallel to the rows are permuted too.
     """
     report("order", 0, 1)
     offsets, targets = (map_array(folder / name) for name in (OFFSETS, TARGETS))

@@ -202,11 +202,11 @@ class EdgeFile:
         return Batch(source, target, weight, kind, outside)
 
     def _other_types(self) -> dict[int, pa.DataType]:
-        """The columns beside the ends, and the types they are read as from text."""
+        """The columns besides the ends, and the types they are read as from text."""
         return {i: pa.float64() if what == "weight" else pa.string() for what, i in self.others.items()}
 
     def _read_others(self) -> list[Any]:
-        """The columns beside the ends, whole."""
+        """The columns besides the ends, whole."""
         types = self._other_types()
         if not types:
             return []

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 STRONG = 0.7  # of 0.6 to 0.8 the one at which planted roles are recovered best; at 0.8 many real graphs get two roles
 HALVINGS, MOST_HALVINGS = 4, 32  # at a time, of one k in all
-START_ROWS = 2_000  # that starts are tried on: the best one goes on with all
+START_ROWS = 2_000  # on which starts are tried; the best one continues with all rows
 KMEANS_STARTS = 10  # of roles and of halves alike: a poor k-means of one half looks like a number that is not stable
 CACHED_DISTANCES = 1 << 17  # numbers that stay in the cache of a core
 STANDARD_ERRORS = 2  # from 0.7: a mean that is nearer is uncertain

@@ -139,7 +139,7 @@ def _noun(profile: Profile, structure: Facts, to_groups: float) -> str:
 
 
 def _is_sized(profile: Profile) -> bool:
-    """Whether the members are named by their degree, for want of a better word."""
+    """Whether the members are named by their degree alone."""
     degree = profile["degree"]
     return degree["zero"] <= 0.5 and degree["one"] <= 0.5 and not (_is_chain(profile) or _is_hub(degree))
 

@@ -41,7 +41,7 @@ TITLE = "rae: roles and look-alikes of a graph"
 
 
 def check_installed() -> None:
-    """Refuse to go on without the libraries of a service."""
+    """Refuse a service whose libraries are not installed."""
     for library in ("fastapi", "uvicorn", "prometheus_client"):
         if importlib.util.find_spec(library) is None:
             raise MissingExtraError(library.replace("_", "-"), "serve", "`rae serve`")

@@ -24,7 +24,7 @@ ABOUT = (
 
 
 def check_installed() -> None:
-    """Refuse to go on without the library of the protocol."""
+    """Refuse a server whose library is not installed."""
     if importlib.util.find_spec("mcp") is None:
         raise MissingExtraError("mcp", "mcp", "`rae mcp`")
 

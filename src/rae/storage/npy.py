@@ -128,5 +128,5 @@ def map_array(path: Path, *, private: bool = False) -> Array:
 
 
 def is_mapped(array: Array) -> bool:
-    """Whether an array is one of `create_array` or `map_array`: its pages come into memory as they are touched."""
+    """Whether an array is one of `create_array` or `map_array`: its pages are read when they are touched."""
     return isinstance(array, np.memmap) or isinstance(array.base, mmap.mmap)
