@@ -293,16 +293,17 @@ def _changes(before: Moment, after: Moment, model: Any, noise: float | None) -> 
     assert before.graph is not None
     edges = before.graph.n_edges
     if noise is None and after.graph is not None:
-        gone, come = (edges_without(a, b) for a, b in ((before.graph, after.graph), (after.graph, before.graph)))
-        return gone / max(edges, 1), come
+        n_removed = edges_without(before.graph, after.graph)
+        n_added = edges_without(after.graph, before.graph)
+        return n_removed / max(edges, 1), n_added
     share = noise_of_fit(model) if noise is None else float(noise)
     return share, round(share * edges)
 
 
 def edges_without(graph: Graph, other: Graph) -> int:
     """The edges of a graph that another one lacks, of those with an end that is a node of both."""
-    there = other.find(graph.id_column)
-    ends = there[graph.edges()]
+    rows_there = other.find(graph.id_column)
+    ends = rows_there[graph.edges()]
     both, one = (ends >= 0).all(1), (ends >= 0).any(1)
     common = int(other.adjacent(ends[both, 0], ends[both, 1]).sum())
     return int(one.sum()) - common
@@ -316,12 +317,12 @@ def _compared(
     assert before.graph is not None
     column = comparison.table.column("id").combine_chunks()
     rows, matched = (positions_in(column, ids) for ids in (before.ids, after.ids))
-    there = as_compared(roles, before.z)
-    unit = Scale.of(there).unit
+    first = as_compared(roles, before.z)
+    unit = Scale.of(first).unit
 
     def shift(z: Floats) -> Doubles:
         """The distance that each row moved, as `similar` counts: rounding of float32 is no move."""
-        out: Doubles = np.round(np.sqrt(squared_distances(as_compared(roles, z), there[rows])) / unit, DECIMALS)
+        out: Doubles = np.round(np.sqrt(squared_distances(as_compared(roles, z), first[rows])) / unit, DECIMALS)
         return out
 
     moved = shift(after.z[matched])

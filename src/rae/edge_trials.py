@@ -130,9 +130,9 @@ def with_edges(graph: Graph, row: int, edges: Sequence[Edge]) -> Graph:
     """The graph with edges of one node removed and added; a graph with channels only loses some."""
     removed = [end for end, is_added in edges if not is_added]
     sources = np.repeat(np.arange(graph.n_nodes), graph.degrees)
-    here = (sources == row) & np.isin(graph.targets, removed)
-    there = (graph.targets == row) & np.isin(sources, removed)
-    keep = ~(here | there)
+    from_node = (sources == row) & np.isin(graph.targets, removed)
+    to_node = (graph.targets == row) & np.isin(sources, removed)
+    keep = ~(from_node | to_node)
     if graph.channels:
         counts = np.bincount(sources[keep], minlength=graph.n_nodes)
         offsets = np.append(0, np.cumsum(counts)).astype(graph.offsets.dtype)

@@ -92,16 +92,16 @@ class EdgeForm:
     @classmethod
     def of(cls, graph: Graph, reading: Reading, record: Mapping[str, Any]) -> EdgeForm:
         """The form of a graph whose fit kept this record of how it was read; what contradicts it is refused."""
-        said = in_words(tuple(graph.channels), graph.weighted)
-        asked = {"weight": graph.weighted, "directed": graph.directed, "kind": bool(graph.kinds)}
-        for name, there in asked.items():
-            if not there and reading.first_set(name):
-                raise GraphError(Argument(name), f" does not go with the run, whose edges are {said}; leave it out")
+        words = in_words(tuple(graph.channels), graph.weighted)
+        has = {"weight": graph.weighted, "directed": graph.directed, "kind": bool(graph.kinds)}
+        for name, present in has.items():
+            if not present and reading.first_set(name):
+                raise GraphError(Argument(name), f" does not go with the run, whose edges are {words}; leave it out")
         weight, doubled = (getattr(reading, name) or record.get(name) for name in ("weight", "doubled"))
         doubled = doubled or (graph.doubled if graph.weighted else None)
         if doubled in ("add", "count") and not graph.weighted:
             raise ConfigError(
-                Argument("doubled", doubled), f" makes weights, and the edges of the run are {said}; leave it out"
+                Argument("doubled", doubled), f" makes weights, and the edges of the run are {words}; leave it out"
             )
         counts_rows = weight is None and doubled in ("add", "count")
         values = EdgeValues(
@@ -173,29 +173,28 @@ def check_edits(
 
     `width` and `names` are those of the feature columns that the model reads, 0 for structure alone.
     """
-    gone, unweighted = _read(removed, reading, ids, form, GONE)
+    to_remove, unweighted = _read(removed, reading, ids, form, GONE)
     if unweighted:
         raise GraphError(
             f"an edge is removed whole, got {unweighted:,} to remove with the weight 0, which no edge has; leave the "
             "weights of removed edges out"
         )
-    come, zeros = _read(added, reading, ids, form, COME)
-    gone_rows = [ids.find(column) for column in gone[:2]]
+    to_add, zeros = _read(added, reading, ids, form, COME)
+    rows_to_remove = [ids.find(column) for column in to_remove[:2]]
     table = _feature_table(features, reading, width, names, ids)
-    columns = [*come[:2], *([] if table is None or reading.unknown == "drop" else [table.id_column])]
+    columns = [*to_add[:2], *([] if table is None or reading.unknown == "drop" else [table.id_column])]
     rows_of_ids = ids.find(joined := pa.concat_arrays([column.cast(ids.kind) for column in columns]))
-    _refuse_strange(come[:2], rows_of_ids)
+    _refuse_strange(to_add[:2], rows_of_ids)
     new_ids = distinct(joined.filter(pa.array(rows_of_ids < 0)))
     _refuse_nameless(new_ids)
-    if table is not None and reading.unknown == "error" and (rows_of_ids[2 * len(come[0]) :] < 0).any():
-        unknown = table.id_column.filter(pa.array(rows_of_ids[2 * len(come[0]) :] < 0))
+    if table is not None and reading.unknown == "error" and (rows_of_ids[2 * len(to_add[0]) :] < 0).any():
+        unknown = table.id_column.filter(pa.array(rows_of_ids[2 * len(to_add[0]) :] < 0))
         raise FeatureError(f"{len(unknown):,} feature rows are of ids that are not in the run, first {shown(unknown)}")
     now = ids.with_new(new_ids)
-    come_rows = [now.find(column) for column in come[:2]]
-    _refuse_absent(gone, gone_rows)
-    changes = _compiled(
-        ids, rows, form, _merged(gone_rows, gone, form), _merged(come_rows, come, form), gone.weight is not None
-    )
+    rows_to_add = [now.find(column) for column in to_add[:2]]
+    _refuse_absent(to_remove, rows_to_remove)
+    arcs = _merged(rows_to_remove, to_remove, form), _merged(rows_to_add, to_add, form)
+    changes = _compiled(ids, rows, form, *arcs, with_weights=to_remove.weight is not None)
     feature_rows = _feature_rows(table, now, len(ids), new_ids, reading, width)
     adds = form.weighted and form.values.doubled in ("add", "count") and _is_table(added)
     return Edits(
@@ -203,7 +202,7 @@ def check_edits(
         new_ids=new_ids,
         features=feature_rows,
         n_zeros=zeros,
-        table=_digest(come) if adds and len(come[0]) else "",
+        table=_digest(to_add) if adds and len(to_add[0]) else "",
     )
 
 
@@ -215,19 +214,19 @@ def edges_of_new_node(
     Weights, directions ("out": from the new node) and kinds are one for each neighbour, or one for all.
     """
     columns = {"weights": weights, "directions": directions, "kinds": kinds}
-    asked = {"weights": form.values.weighted, "directions": form.values.directed, "kinds": bool(form.kinds)}
+    needed = {"weights": form.values.weighted, "directions": form.values.directed, "kinds": bool(form.kinds)}
     for name, value in columns.items():
-        if value is not None and not asked[name]:
-            said = in_words(form.channels, form.weighted)
-            raise GraphError(Argument(name), f" do not go with the run, whose edges are {said}; leave them out")
-        if value is None and asked[name] and len(near):
+        if value is not None and not needed[name]:
+            words = in_words(form.channels, form.weighted)
+            raise GraphError(Argument(name), f" do not go with the run, whose edges are {words}; leave them out")
+        if value is None and needed[name] and len(near):
             raise GraphError(
                 *(f"the edges of the run have {name}, got none for the {len(near):,} neighbours; pass "),
                 *(Argument(name, ...), ", one for each, or one for all"),
             )
     if not form.channels:
         return np.unique(near), None
-    one_each = (_one_each(name, value, len(near)) if asked[name] else None for name, value in columns.items())
+    one_each = (_one_each(name, value, len(near)) if needed[name] else None for name, value in columns.items())
     weight, way, kind = one_each
     out = np.ones(len(near), bool)
     if way is not None:
@@ -240,8 +239,8 @@ def edges_of_new_node(
     n = len(ids)
     ends = pa.array(np.where(out, n, near)), pa.array(np.where(out, near, n))
     batch, _ = _checked(Batch(*ends, weight, kind), form)
-    come = _merged((batch.source.to_numpy(), batch.target.to_numpy()), batch, form)
-    changes = _compiled(ids, rows, form, _merged((near[:0], near[:0]), batch, form), come)
+    arcs = _merged((batch.source.to_numpy(), batch.target.to_numpy()), batch, form)
+    changes = _compiled(ids, rows, form, _merged((near[:0], near[:0]), batch, form), arcs)
     values: Any = changes["values"]
     return changes["us"], values[:, ::-1]  # the new node is the second of each pair, having the largest number
 
@@ -374,8 +373,8 @@ def _checked(batch: Batch, form: EdgeForm) -> tuple[Batch, int]:
     if batch.weight is None:
         return batch, 0
     batch = batch._replace(weight=checked_weights(batch.weight))
-    there = batch.weight > 0
-    return (batch, 0) if there.all() else (batch.where(there), int(len(there) - there.sum()))
+    positive = batch.weight > 0
+    return (batch, 0) if positive.all() else (batch.where(positive), int(len(positive) - positive.sum()))
 
 
 def _merged(rows: Sequence[Ints], batch: Batch, form: EdgeForm) -> Arcs:
@@ -392,38 +391,39 @@ def _merged(rows: Sequence[Ints], batch: Batch, form: EdgeForm) -> Arcs:
 
 
 def _compiled(
-    ids: Ids, rows: EditedRows, form: EdgeForm, gone: Arcs, come: Arcs, gone_weights: bool = False
+    ids: Ids, rows: EditedRows, form: EdgeForm, removed: Arcs, added: Arcs, with_weights: bool = False
 ) -> dict[str, Any]:
-    """The edit of each pair of nodes, with weights; `gone_weights`: edges to remove came with weights."""
-    source, target = np.append(gone.source, come.source), np.append(gone.target, come.target)
-    kind = np.append(gone.kind, come.kind)
+    """The edit of each pair of nodes, with weights; `with_weights`: edges to remove came with theirs."""
+    source, target = np.append(removed.source, added.source), np.append(removed.target, added.target)
+    kind = np.append(removed.kind, added.kind)
     low, high = np.minimum(source, target), np.maximum(source, target)
     pairs, pair = np.unique(np.stack([low, high], 1), axis=0, return_inverse=True)
-    there, before = np.zeros(len(pairs), bool), np.zeros((len(pairs), max(1, len(form.channels))), np.float32)
+    exists, before = np.zeros(len(pairs), bool), np.zeros((len(pairs), max(1, len(form.channels))), np.float32)
     old = (pairs < len(ids)).all(1)
-    there[old], values = rows.values(pairs[old, 0], pairs[old, 1])
-    before[old] = values if form.channels else there[old, None]
+    exists[old], values = rows.values(pairs[old, 0], pairs[old, 1])
+    before[old] = values if form.channels else exists[old, None]
     channel = kind * len(form.values.directions) + (form.values.directed & (source > target))
     slots = pair.reshape(-1), channel
-    goes, comes = tuple(s[: len(gone.source)] for s in slots), tuple(s[len(gone.source) :] for s in slots)
-    _refuse_gone(ids, gone, before[goes], gone_weights, form)
+    slots_removed = tuple(s[: len(removed.source)] for s in slots)
+    slots_added = tuple(s[len(removed.source) :] for s in slots)
+    _refuse_gone(ids, removed, before[slots_removed], with_weights, form)
     now = before.copy()
-    now[goes] = 0
-    if not form.weighted and (now[comes] != before[comes]).any():
-        first = int(np.flatnonzero(now[comes] != before[comes])[0])
-        u, v = (ids.column[int(end[first])].as_py() for end in come[:2])
+    now[slots_removed] = 0
+    if not form.weighted and (now[slots_added] != before[slots_added]).any():
+        first = int(np.flatnonzero(now[slots_added] != before[slots_added])[0])
+        u, v = (ids.column[int(end[first])].as_py() for end in added[:2])
         raise GraphError(f"edges are to be removed and added, first {u!r} to {v!r}; do one of both")
     if form.values.keeps_largest:
-        now[comes] = np.maximum(now[comes], come.weight)
+        now[slots_added] = np.maximum(now[slots_added], added.weight)
     else:
         with np.errstate(over="ignore"):
-            now[comes] = (now[comes].astype(np.float64) + come.weight).astype(np.float32)
+            now[slots_added] = (now[slots_added].astype(np.float64) + added.weight).astype(np.float32)
     if not np.isfinite(now).all():
         raise GraphError("the weights of doubled edges add up to more than 3.4e+38; give them in a larger unit")
     after, differ = now.any(1), (now != before).any(1)
-    edits = np.where(there & after, CHANGES, np.where(after, COMES, GOES))
-    changes = differ & (there | after)
-    was, stays = before[comes] > 0, now[goes] > 0
+    edits = np.where(exists & after, CHANGES, np.where(after, COMES, GOES))
+    changes = differ & (exists | after)
+    was, stays = before[slots_added] > 0, now[slots_removed] > 0
     return {
         "us": pairs[changes, 0],
         "vs": pairs[changes, 1],
@@ -431,41 +431,41 @@ def _compiled(
         "values": np.stack([now, now[:, form.mirror]], 1)[changes] if form.channels else None,
         "n_added": int((~was).sum()),
         "n_removed": int((~stays).sum()),
-        "n_changed": int((was & (now[comes] != before[comes])).sum()),
-        "n_already_there": int((was & (now[comes] == before[comes])).sum()),
-        "n_self_loops": gone.n_self_loops + come.n_self_loops,
+        "n_changed": int((was & (now[slots_added] != before[slots_added])).sum()),
+        "n_already_there": int((was & (now[slots_added] == before[slots_added])).sum()),
+        "n_self_loops": removed.n_self_loops + added.n_self_loops,
     }
 
 
-def _refuse_absent(gone: Batch, ends: Sequence[Ints]) -> None:
+def _refuse_absent(edges: Batch, ends: Sequence[Ints]) -> None:
     """Refuse edges to remove whose ends are not both nodes."""
     unknown = (ends[0] < 0) | (ends[1] < 0)
     if unknown.any():
         first = int(np.flatnonzero(unknown)[0])
-        edge = " to ".join(repr(column[first].as_py()) for column in gone[:2])
+        edge = " to ".join(repr(column[first].as_py()) for column in edges[:2])
         raise GraphError(
             f"{int(unknown.sum()):,} of {len(unknown):,} edges to remove are not in the graph, first {edge}, whose "
             "ends are not both nodes of the run; nothing was changed: is this the right run? leave those edges out"
         )
 
 
-def _refuse_gone(ids: Ids, gone: Arcs, weights: Floats, with_weights: bool, form: EdgeForm) -> None:
+def _refuse_gone(ids: Ids, removed: Arcs, weights: Floats, with_weights: bool, form: EdgeForm) -> None:
     """Refuse edges to remove that are not in the graph, or have another weight there."""
 
     def edge(i: int) -> str:
-        ends = " to ".join(repr(ids.column[int(end[i])].as_py()) for end in gone[:2])
-        return f"{ends} of kind {form.kinds[int(gone.kind[i])]!r}" if form.kinds else ends
+        ends = " to ".join(repr(ids.column[int(end[i])].as_py()) for end in removed[:2])
+        return f"{ends} of kind {form.kinds[int(removed.kind[i])]!r}" if form.kinds else ends
 
     if (absent := weights == 0).any():
         raise GraphError(
             f"{int(absent.sum()):,} of {len(weights):,} edges to remove are not in the graph, first "
             f"{edge(int(np.flatnonzero(absent)[0]))}; nothing was changed: is this the right run? leave those edges out"
         )
-    if with_weights and (other := weights != gone.weight).any():
+    if with_weights and (other := weights != removed.weight).any():
         first = int(np.flatnonzero(other)[0])
         raise GraphError(
             f"{int(other.sum()):,} of {len(weights):,} edges to remove have another weight in the graph, first "
-            f"{edge(first)}: {weights[first]:g}, got {gone.weight[first]:g}; an edge goes with all of its weight: "
+            f"{edge(first)}: {weights[first]:g}, got {removed.weight[first]:g}; an edge goes with all of its weight: "
             "leave the weights out, and add the edge with what is left of it"
         )
 
@@ -476,12 +476,12 @@ def _refuse_nameless(new_ids: pa.Array) -> None:
         raise GraphError("a new node has an empty id (''); nothing was changed: name it, or leave its rows out")
 
 
-def _refuse_strange(come: Sequence[pa.Array], rows: Ints) -> None:
+def _refuse_strange(edges: Sequence[pa.Array], rows: Ints) -> None:
     """Refuse many edges none of which has an end in the graph: they are of another one."""
-    n = len(come[0])
+    n = len(edges[0])
     if n >= STRANGE and (rows[: 2 * n] < 0).all():
         raise GraphError(
-            f"none of the {n:,} edges to add has an end that is a node of the run, first {shown(come[0], 1)}; "
+            f"none of the {n:,} edges to add has an end that is a node of the run, first {shown(edges[0], 1)}; "
             "nothing was changed: is this another graph?"
         )
 

@@ -170,8 +170,8 @@ def describe(counts: Mapping[str, int]) -> str:
     from rae.graph import Counts
 
     read = Counts(*(counts.get(name, 0) for name in ("rows", "self_loops", "doubled", "zeros", "outside")))
-    again = read.rows - read.self_loops - read.doubled - read.zeros - read.outside - counts["edges"]
-    more = f", {again:,} connect a pair again, in the other direction or by another kind" if again > 0 else ""
+    others = read.rows - read.self_loops - read.doubled - read.zeros - read.outside - counts["edges"]
+    more = f", {others:,} connect a pair again, in the other direction or by another kind" if others > 0 else ""
     first = f"{counts['nodes']:,} nodes, {counts['edges']:,} edges, {counts['isolated']:,} isolated; {columns}"
     return f"{first}\n{read}{more}"
 

@@ -111,18 +111,18 @@ class Reading(EdgeOptions):
         """This reading, with what it leaves open of tables of edges or features as the fit had it; that is logged."""
         names = [*(EDGE_OPTIONS if edges else ()), *(_OF_FEATURES if features else ())]
         open_now = [name for name in names if getattr(self, name) is None or (name == "directed" and not self.directed)]
-        taken = {name: record[name] for name in open_now if name in record}
-        if self.since is None and self.until is None and taken.pop("time", None) is not None:
+        from_fit = {name: record[name] for name in open_now if name in record}
+        if self.since is None and self.until is None and from_fit.pop("time", None) is not None:
             log.info(
                 Sentence(
                     "rows of all times are read: the bounds of the fit were for the fit alone; give ",
                     *(Argument("since"), " or ", Argument("until"), " to choose"),
                 )
             )
-        if taken:
-            parts = [part for name, value in taken.items() for part in (" ", Argument(name, value))]
+        if from_fit:
+            parts = [part for name, value in from_fit.items() for part in (" ", Argument(name, value))]
             log.info(Sentence("read as at the fit:", *parts))
-        return replace(self, **taken)
+        return replace(self, **from_fit)
 
 
 def named_header(header: bool | None, *names: str | None) -> bool | None:

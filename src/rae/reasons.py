@@ -311,9 +311,9 @@ def _named(answer: Why, graph: Graph, names: pa.Array | None, rows: Sequence[int
     """The answer with the display names of the nodes that it speaks of."""
     if names is None:
         return answer
-    called = {graph.id_column[at].as_py(): names[at].as_py() for at in rows if names[at].is_valid}
-    neighbours = tuple(replace(n, name=called.get(n.id)) for n in answer.neighbours)
-    return replace(answer, name=called.get(answer.id), names=called, neighbours=neighbours)
+    names_by_id = {graph.id_column[at].as_py(): names[at].as_py() for at in rows if names[at].is_valid}
+    neighbours = tuple(replace(n, name=names_by_id.get(n.id)) for n in answer.neighbours)
+    return replace(answer, name=names_by_id.get(answer.id), names=names_by_id, neighbours=neighbours)
 
 
 def _about(cards: Any, role: int | None) -> str:
@@ -391,14 +391,14 @@ def _measures(fitted: ExactModel, graph: Graph, own: Any, rows: Ints, slope: Dou
     mean, deviation = structure.mean.numpy(), structure.deviation.numpy()
     out = []
     for column, (what, measure, weight, is_spread) in enumerate(_statistic_names(fitted)):
-        here, there = phi[0, column], phi[1:, column].mean()
+        own_value, typical_value = phi[0, column], phi[1:, column].mean()
         scale = deviation[measure] / weight if weight else 0.0
-        values = (here * scale, there * scale)
+        values = (own_value * scale, typical_value * scale)
         if is_spread:
             value, typical = (float(np.exp(v)) for v in values)
         else:
             value, typical = (float(np.expm1(v + mean[measure])) for v in values)
-        contribution = float(gradient[column] * (here - there))
+        contribution = float(gradient[column] * (own_value - typical_value))
         out.append((what, contribution, *((round(value, 6), round(typical, 6)) if weight else (None, None))))
     return out
 
@@ -431,17 +431,17 @@ def _columns(fitted: ExactModel, features: Any, graph: Graph, rows: Ints, slope:
     worth = axes.double().numpy() @ slope
     if actions.words:
         counted = sp.csr_array(counted.multiply(_lengths(actions, counted, block)[:, None]))
-    here = counted[[0]].toarray().ravel()
-    there = np.asarray(counted[1:].mean(0)).ravel()
-    added = (here - there) * worth
+    own_row = counted[[0]].toarray().ravel()
+    typical_row = np.asarray(counted[1:].mean(0)).ravel()
+    added = (own_row - typical_row) * worth
     largest = np.argsort(-np.abs(added), kind="stable")[:LISTED]
     names, means = fitted.feature_names, np.asarray(raw[1:].mean(0)).ravel()
     out: list[Part] = []
     for column in largest[added[largest] != 0].tolist():
-        called = f"feature {column}" if names is None else names[column]
+        name = f"feature {column}" if names is None else names[column]
         of = "" if block == "own" else " of its neighbours"
         value, typical = float(raw[0, column]), float(means[column])
-        out.append((f"{called}{of}", float(added[column]), round(value, 6), round(typical, 6)))
+        out.append((f"{name}{of}", float(added[column]), round(value, 6), round(typical, 6)))
     return out
 
 

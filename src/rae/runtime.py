@@ -162,15 +162,15 @@ def chosen_device(asked: str, neighbors: int, needed: int = 0) -> str:
         raise ConfigError(Argument("device"), f" must be {DEVICES}, got {asked!r}")
     import torch
 
-    there = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    n_devices = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if match[0] == "auto":
-        if not there or neighbors < WORTH_IT or torch.cuda.mem_get_info()[0] < needed:
+        if not n_devices or neighbors < WORTH_IT or torch.cuda.mem_get_info()[0] < needed:
             return "cpu"
         log.info("working on the GPU, %s; --device cpu, device='cpu' in Python, stays on the CPU", gpu_name("cuda:0"))
         return "cuda:0"
     number = int(match[1] or 0)
-    if number >= there:
-        count = f"{there} of them" if there else "none"
+    if number >= n_devices:
+        count = f"{n_devices} of them" if n_devices else "none"
         raise ConfigError(
             *(
                 Argument("device", asked),

@@ -134,8 +134,8 @@ def similar_to_each(
         rows_near = pa.array(near[near >= 0])
         matches = tuple(zip(searched_ids.take(rows_near).to_pylist(), map(float, distance[near >= 0]), strict=True))
         name = None if own_names is None else own_names[int(row)].as_py()
-        called = () if names is None else tuple(names.take(rows_near).to_pylist())
-        out.append(Similar(own_ids[int(row)].as_py(), matches, index.method, index.recall, name, called))
+        names_near = () if names is None else tuple(names.take(rows_near).to_pylist())
+        out.append(Similar(own_ids[int(row)].as_py(), matches, index.method, index.recall, name, names_near))
     return out
 
 

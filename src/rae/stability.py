@@ -171,9 +171,9 @@ def reliability_of(
     scale = Scale.of(counted)
     keeps_role, squares = np.zeros((views, len(z)), bool), np.zeros((views, len(z)), np.float32)
     report_view = counter(of_stage(progress, "views"), views)
-    for number, there in enumerate(noisy_vectors(model, graph, features, views=views, dropped=noise)):
-        keeps_role[number] = roles.assign(there).labels == assignment.labels
-        squares[number] = squared_distances(as_compared(roles, there), counted)
+    for number, z_of_view in enumerate(noisy_vectors(model, graph, features, views=views, dropped=noise)):
+        keeps_role[number] = roles.assign(z_of_view).labels == assignment.labels
+        squares[number] = squared_distances(as_compared(roles, z_of_view), counted)
         report_view()
     degree, distance = np.asarray(degrees(graph)), _distance_to_nearest(counted, model.config.seed)
     signs = np.stack([np.log1p(degree), np.log1p(distance)], 1)
@@ -253,16 +253,15 @@ def calibration(reliability: Any, keeps_role: Any, bins: int = BINS) -> list[dic
     >>> calibration([0.05, 0.95, 0.95, 0.95, 0.95], [0, 1, 1, 1, 0], bins=2)
     [{'from': 0.0, 'to': 0.5, 'nodes': 1, 'said': 0.05, 'kept': 0.0}, {'from': 0.5, 'to': 1.0, 'nodes': 4, 'said': 0.95, 'kept': 0.75}]
     """  # noqa: E501
-    said, keeps_role = np.asarray(reliability, np.float64), np.asarray(keeps_role, np.float64)
-    place = np.clip((said * bins).astype(int), 0, bins - 1)
+    chance, keeps = np.asarray(reliability, np.float64), np.asarray(keeps_role, np.float64)
+    place = np.clip((chance * bins).astype(int), 0, bins - 1)
     table = []
     for i in range(bins):
         chosen = place == i
         if chosen.any():
             row: dict[str, float] = {"from": i / bins, "to": (i + 1) / bins, "nodes": int(chosen.sum())}
-            table.append(
-                row | {"said": round(float(said[chosen].mean()), 4), "kept": round(float(keeps_role[chosen].mean()), 4)}
-            )
+            means = {"said": round(float(chance[chosen].mean()), 4), "kept": round(float(keeps[chosen].mean()), 4)}
+            table.append(row | means)
     return table
 
 

@@ -424,8 +424,8 @@ class UpdateFolder:
 
     def new_base(self, state: State | None) -> Path:
         """An empty folder for the next base."""
-        taken = [base for base in (None if state is None else state.base, self.unfinished) if base is not None]
-        number = max((int(base.removeprefix("base-")) + 1 for base in taken), default=0)
+        bases = [base for base in (None if state is None else state.base, self.unfinished) if base is not None]
+        number = max((int(base.removeprefix("base-")) + 1 for base in bases), default=0)
         folder = self.folder / f"base-{number:04d}"
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()

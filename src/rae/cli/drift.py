@@ -62,7 +62,7 @@ SHOWN, ROOM = 20, 42  # alarms in the terminal, and columns beside an id
 @global_options
 @click.pass_obj
 def drift(
-    console: Console, /, run: str, other: str | None, page: str | None, out: str | None, force: bool, **asked: Any
+    console: Console, /, run: str, other: str | None, page: str | None, out: str | None, force: bool, **options: Any
 ) -> None:
     """Show what changed from RUN to OTHER: roles that grew, who moved, and alarms: nodes that moved
     more than noise explains.
@@ -95,7 +95,7 @@ def drift(
         check_free(Path(page), force=force, flag="--page")
     check_table(out, force=force)
     with console.progress() as progress:
-        result = Run.open(run).drift(other, progress=progress or False, **asked)
+        result = Run.open(run).drift(other, progress=progress or False, **options)
     text, data = _as_text(result), {"run": run, "other": other, **result.as_dict()}
     text += write_table_of(result, out, data)
     if page:

@@ -103,11 +103,11 @@ def update(console: Console, /, run: str, fold: bool | None, again: bool, **opti
 
 def _edges(outcome: Updated) -> str:
     """What became of the edges, in words."""
-    said = (
+    counts = (
         (outcome.changed, "have another weight"),
         (outcome.already_there, "were there already"),
         (outcome.self_loops, "join a node with itself"),
         (outcome.zeros, "of weight 0 left out"),
     )
-    more = [f"{count:,} {what}" for count, what in said if count]
+    more = [f"{count:,} {what}" for count, what in counts if count]
     return "; ".join([f"{outcome.added:,} added, {outcome.removed:,} removed", *more])

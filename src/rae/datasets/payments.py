@@ -104,11 +104,11 @@ def transactions(*, n_rows: int = 20_000, schemes: float = 0.03, seed: int = 0) 
 
 def load(*, n_rows: int = 20_000, schemes: float = 0.03, seed: int = 0) -> Dataset:
     """The graph of `transactions`, directed and weighted, with the role of each account as its label."""
-    drawn = transactions(n_rows=n_rows, schemes=schemes, seed=seed)
-    ids = drawn.accounts["account"]
-    graph = Graph.from_dataframe(drawn.table, weight="amount", directed=True, kind="type", ids=ids)
+    payments = transactions(n_rows=n_rows, schemes=schemes, seed=seed)
+    ids = payments.accounts["account"]
+    graph = Graph.from_dataframe(payments.table, weight="amount", directed=True, kind="type", ids=ids)
     roles = {role: i for i, role in enumerate(ROLES)}
-    labels: Labels = np.array([roles[role] for role in drawn.accounts["role"].to_pylist()])
+    labels: Labels = np.array([roles[role] for role in payments.accounts["role"].to_pylist()])
     return Dataset("transactions", graph, None, None, labels, ROLES)
 
 
@@ -140,11 +140,11 @@ def _schemes(pay: _Payments, of_role: dict[str, Ints], n: int) -> None:
         begins = rng.random(len(own)) * 0.7 * SECONDS
         for mule, start in zip(own, begins, strict=True):
             payers = rng.integers(n, size=1 + rng.poisson(PAYERS - 1))
-            got = pay.amounts(400, 0.6, len(payers))
+            amounts_in = pay.amounts(400, 0.6, len(payers))
             times = start + rng.random(len(payers)) * 10 * 86_400
-            pay.add(payers, np.full(len(payers), mule), got, "transfer", times)
+            pay.add(payers, np.full(len(payers), mule), amounts_in, "transfer", times)
             parts = 1 + int(rng.integers(2))
-            passed = got.sum() * rng.uniform(0.9, 0.97) * rng.dirichlet(np.full(parts, 5.0))
+            passed = amounts_in.sum() * rng.uniform(0.9, 0.97) * rng.dirichlet(np.full(parts, 5.0))
             pay.add([mule] * parts, [collector] * parts, passed, "wire", times.max() + rng.random(parts) * 2 * 86_400)
         out = 1 + int(rng.integers(2))
         total = 400 * PAYERS * max(len(own), 1) * rng.uniform(0.7, 0.95)

@@ -37,12 +37,12 @@ def write(run: Run, target: str, options: Options) -> Written:
     return Written("sql", str(path), files=(path,), notes=tuple(notes))
 
 
-def chosen_units(run: Run, model: Fitted, asked: str | None) -> str:
+def chosen_units(run: Run, model: Fitted, units: str | None) -> str:
     """The units of the SQL: those asked for, else those by which the run's own edges give the run's vectors."""
-    if asked is not None and asked not in UNITS:
-        raise ConfigError(Argument("units"), f" must be one of {', '.join(map(repr, UNITS))}, got {asked!r}")
-    if asked is not None:
-        return asked
+    if units is not None and units not in UNITS:
+        raise ConfigError(Argument("units"), f" must be one of {', '.join(map(repr, UNITS))}, got {units!r}")
+    if units is not None:
+        return units
     relative = isinstance(model, ExactModel) and model.config.relative
     return "graph" if relative and not run.n_updates else "fit"  # an updated run keeps the units of its fit
 

@@ -41,13 +41,13 @@ class Batch(NamedTuple):
     kind: Any = None
     outside: int = 0  # rows left out, since their time is outside the window
 
-    def where(self, there: Any) -> Batch:
+    def where(self, mask_array: Any) -> Batch:
         """The rows that a mask chooses, with their weights, an array, and their kinds, an Arrow column."""
-        mask = pa.array(there)
+        mask = pa.array(mask_array)
         return self._replace(
             source=self.source.filter(mask),
             target=self.target.filter(mask),
-            weight=None if self.weight is None else self.weight[there],
+            weight=None if self.weight is None else self.weight[mask_array],
             kind=None if self.kind is None else self.kind.filter(mask),
         )
 
@@ -158,9 +158,9 @@ def build_numbered(
         elif value_buffer.values.kinds:
             codes = value_buffer.kinds.codes(kind)
         if weights is not None and not weights.all():
-            there = weights != 0
-            source, target, weights = source[there], target[there], weights[there]
-            codes = None if codes is None else codes[there]
+            nonzero = weights != 0
+            source, target, weights = source[nonzero], target[nonzero], weights[nonzero]
+            codes = None if codes is None else codes[nonzero]
             zeros = total - len(source)
     for a in range(0, len(source), BATCH):
         ends.append(np.concatenate([source[a : a + BATCH], target[a : a + BATCH]], dtype=np.int64))
@@ -255,10 +255,10 @@ def _gathered(batches: Iterable[Batch], size: int, value_buffer: _Values | None,
         weights, codes, zeros = _checked_values(batch, value_buffer, before)
         before += len(source)
         if zeros:
-            there = weights != 0
-            mask = pa.array(there)
-            source, target, weights = source.filter(mask), target.filter(mask), weights[there]
-            codes = codes[there] if len(codes) else codes
+            nonzero = weights != 0
+            mask = pa.array(nonzero)
+            source, target, weights = source.filter(mask), target.filter(mask), weights[nonzero]
+            codes = codes[nonzero] if len(codes) else codes
         out = out._replace(zeros=out.zeros + zeros, outside=out.outside + batch.outside)
         if len(source):
             for column, values in zip(out[:4], (source, target, weights, codes), strict=True):

@@ -82,10 +82,10 @@ def named_columns(names: Sequence[str], ends: tuple[int, int], column_of: Mappin
         index = position(name, names)
         if isinstance(index, str):
             raise GraphError(Argument(argument), f": {index}")
-        taken = {ends[0]: "source", ends[1]: "target"} | {place: other for other, place in out.items() if place != -1}
-        if index in taken:
+        role_of = {ends[0]: "source", ends[1]: "target"} | {place: other for other, place in out.items() if place != -1}
+        if index in role_of:
             raise GraphError(
-                *(Argument(argument), " and ", Argument(taken[index])),
+                *(Argument(argument), " and ", Argument(role_of[index])),
                 f" must be two columns, got {name!r} for both; name another",
             )
         out[argument] = index

@@ -246,11 +246,11 @@ class Graph:
         ways = [name for name in self.channels if split_name(name)[0] == OUT] or list(self.channels)
         for place, name in enumerate(ways or [""]):
             weights = self.channels.get(name)
-            there = sources < self.targets if not self.directed else np.ones(len(sources), np.bool_)
+            chosen = sources < self.targets if not self.directed else np.ones(len(sources), np.bool_)
             if weights is not None:
-                there &= weights > 0
-            values = np.ones(int(there.sum()), np.float32) if weights is None else weights[there]
-            parts.append((sources[there], self.targets[there], values, np.full(len(values), place)))
+                chosen &= weights > 0
+            values = np.ones(int(chosen.sum()), np.float32) if weights is None else weights[chosen]
+            parts.append((sources[chosen], self.targets[chosen], values, np.full(len(values), place)))
         return Arcs(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
     def _sources(self) -> Ints:
@@ -399,7 +399,7 @@ class Graph:
         """The values of the edges, in words."""
         kinds = ", ".join(self.kinds)
         words = ((self.directed, "directed"), (self.weighted, "weighted"), (kinds, f"kinds: {kinds}"))
-        return [text for there, text in words if there]
+        return [text for present, text in words if present]
 
     def picture(self) -> str:
         """The degrees as a small SVG: how many nodes have 0, 1, 2 to 3, 4 to 7, ... neighbours."""

@@ -91,9 +91,9 @@ class EdgeFile:
         """Log a warning where nodes of a text file are called as missing values are: nan, NULL."""
         if not self.in_text or not is_text(graph.id_column.type):
             return
-        if called := graph.id_column.filter(pc.is_in(graph.id_column, pa.array(MISSING_WORDS))).to_pylist():
+        if ids := graph.id_column.filter(pc.is_in(graph.id_column, pa.array(MISSING_WORDS))).to_pylist():
             log.warning(
-                f"{self.path}: {', '.join(map(repr, called[:3]))} {'is' if len(called) == 1 else 'are'} taken for a "
+                f"{self.path}: {', '.join(map(repr, ids[:3]))} {'is' if len(ids) == 1 else 'are'} taken for a "
                 "node's id; drop the rows with it if it means that the id is missing"
             )
 

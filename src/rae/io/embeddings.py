@@ -101,14 +101,14 @@ class EmbeddingWriter:
             raise FileError(f"embeddings must have one row per id ({len(self._ids):,}), got more rows")
         at = 0
         while at < len(z):
-            taken = min(len(z) - at, self._rows - self._buffered)
-            rows = rounded(z[at : at + taken], self._kind)
-            at += taken
-            if taken == self._rows:
+            n_rows = min(len(z) - at, self._rows - self._buffered)
+            rows = rounded(z[at : at + n_rows], self._kind)
+            at += n_rows
+            if n_rows == self._rows:
                 self._write(rows)
                 continue
-            self._group[self._buffered : self._buffered + taken] = rows
-            self._buffered += taken
+            self._group[self._buffered : self._buffered + n_rows] = rows
+            self._buffered += n_rows
             if self._buffered == self._rows:
                 self._flush()
 

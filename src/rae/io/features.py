@@ -172,10 +172,10 @@ def _text_kind(cells: Collection[str]) -> pa.DataType:
         return pa.bool_()
     if all(map(is_number, cells)):
         return pa.float32()
-    there = pa.array(sorted(c for c in cells if not is_missing(c)), pa.string())
+    present = pa.array(sorted(c for c in cells if not is_missing(c)), pa.string())
     for kind in DATES:
         try:
-            there.cast(kind)
+            present.cast(kind)
         except pa.ArrowInvalid:
             continue
         return kind

@@ -61,12 +61,12 @@ def has_header(rows: Sequence[Row]) -> Verdict:
         return _header(first, doubtful=True)
     texts = [j for j in range(len(first)) if j not in numeric]
     compared = ends or ([0] if ids else texts)
-    again = _recurring(first, columns, compared)
+    recurring = _recurring(first, columns, compared)
     if ids or ends:
         # One node may be called target in a file with a header; single letters are names of nodes.
-        nodes = again and (len(again) == len(compared) or any(len(cell) == 1 for cell in again))
-        return _data(first, doubtful=True) if nodes else _header(first, doubtful=bool(over or again))
-    if again:
+        nodes = recurring and (len(recurring) == len(compared) or any(len(cell) == 1 for cell in recurring))
+        return _data(first, doubtful=True) if nodes else _header(first, doubtful=bool(over or recurring))
+    if recurring:
         return _data(first, doubtful=bool(over))
     unlike = not over and _are_words(first) and _is_unlike(first, columns, texts)
     return _header(first, doubtful=True) if unlike else _data(first, doubtful=True)

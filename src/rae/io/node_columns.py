@@ -90,8 +90,8 @@ def node_names(names: Any, ids: pa.Array, *, column: str | None = None, id_colum
     [None, 'bob']
     """
     if isinstance(names, (str, os.PathLike)) or is_frame(names):
-        there = as_table(names).column_names if is_frame(names) else open_table(names).names
-        chosen = [column] if column is not None else [c for c in ("name",) if c in there]
+        table_names = as_table(names).column_names if is_frame(names) else open_table(names).names
+        chosen = [column] if column is not None else [c for c in ("name",) if c in table_names]
         by_name = read_node_columns(names, ids, chosen, id_column=id_column, what="name")
         return as_text(next(iter(by_name.values())))
     if isinstance(names, Mapping):

@@ -273,9 +273,9 @@ def edges_between(graph: Graph, labels: Ints, k: int) -> Ints:
     """Ends of edges at role i that lead to role j; symmetric, edges inside a role counted twice.  -> (k, k)"""
     table = np.zeros(k * k, np.int64)
     for start, stop in row_chunks(graph.n_nodes, CHUNK_ROWS):
-        here = np.repeat(labels[start:stop].astype(np.int64), graph.degrees[start:stop])
-        there = labels[graph.targets[graph.offsets[start] : graph.offsets[stop]]]
-        table += np.bincount(here * k + there, minlength=k * k)
+        own_roles = np.repeat(labels[start:stop].astype(np.int64), graph.degrees[start:stop])
+        neighbor_roles = labels[graph.targets[graph.offsets[start] : graph.offsets[stop]]]
+        table += np.bincount(own_roles * k + neighbor_roles, minlength=k * k)
     return table.reshape(k, k)
 
 

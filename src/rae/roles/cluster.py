@@ -119,10 +119,10 @@ class VectorsByParts:
 
     def sample(self, size: int, seed: int) -> Floats:
         """What `sample_rows` gives of all vectors.  -> (m, d)"""
-        drawn = sampled_positions(self.n_rows, size, seed)
+        positions = sampled_positions(self.n_rows, size, seed)
         keys, counts = _added_up(self._read(task) for task in self._run("keys"))
         before = np.concatenate([[0], np.cumsum(counts)])  # vectors whose first number is smaller
-        chosen = np.unique(np.searchsorted(before, drawn, side="right") - 1)
+        chosen = np.unique(np.searchsorted(before, positions, side="right") - 1)
         self.parts.write("wanted", [keys[chosen]])
         rows, counts = _added_up(self._read(task) for task in self._run("rows"))
         width = rows.dtype.itemsize // 4
@@ -131,7 +131,7 @@ class VectorsByParts:
         inside = np.cumsum(counts) - counts
         first_of_group = inside[np.searchsorted(group, group)]
         starts = before[group] + inside - first_of_group  # the place of each distinct vector among all
-        return np.ascontiguousarray(vectors[np.searchsorted(starts, drawn, side="right") - 1])
+        return np.ascontiguousarray(vectors[np.searchsorted(starts, positions, side="right") - 1])
 
     def assign(self, parameters: Parameters) -> Assignment:
         """What `Parameters.assign` gives of all vectors."""

@@ -159,14 +159,14 @@ def _replayed(body: bytes, receive: Receive) -> Receive:
     """The `receive` of an application: the body that was read already, then further messages."""
     read = False
 
-    async def again() -> Any:
+    async def replay() -> Any:
         nonlocal read
         if read:
             return await receive()
         read = True
         return {"type": "http.request", "body": body, "more_body": False}
 
-    return again
+    return replay
 
 
 async def _answer(send: Send, status: int, sentence: str) -> None:

@@ -61,21 +61,21 @@ class Names:
     def row(self, id_or_name: int | str) -> int:
         """The row of this id, or else of this display name; an unknown one is refused, and a name of several nodes."""
         text = str(id_or_name)
-        called = []
+        rows_called = []
         for row in self._equal(text):
             if str(self.id(row)) == text:
                 return row
             if self.name(row) == text:
-                called.append(row)
-        if len(called) == 1:
-            return called[0]
-        if called:
-            some = ", ".join(repr(self.id(row)) for row in called[:SEVERAL])
-            raise GraphError(f"{len(called):,} nodes are called {text!r}: ask by id, one of {some}")
+                rows_called.append(row)
+        if len(rows_called) == 1:
+            return rows_called[0]
+        if rows_called:
+            some = ", ".join(repr(self.id(row)) for row in rows_called[:SEVERAL])
+            raise GraphError(f"{len(rows_called):,} nodes are called {text!r}: ask by id, one of {some}")
         near = [repr(self.id(row)) for row in self.starting_with(text[:2], 3)] if text.strip() else []
         hint = ", ".join(near) or shown(self.ids.slice(0, 3))
-        asked = text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
-        raise UnknownIdError(f"there is no node {asked!r}; ids here are such as {hint}")
+        quoted = text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+        raise UnknownIdError(f"there is no node {quoted!r}; ids here are such as {hint}")
 
     def starting_with(self, prefix: str, most: int) -> list[int]:
         """Rows whose id or name begins like this, in the order of their letters, at most so many."""

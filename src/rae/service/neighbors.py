@@ -67,9 +67,9 @@ class Neighbors:
 
     def put(self, rows: Ints, values: Floats) -> None:
         """Write vectors, ascending by row; `learn` adds them to the index afterwards."""
-        there = rows < len(self.vectors)
+        present = rows < len(self.vectors)
         sums, squares = _sums(values)
-        less, fewer = _sums(self.vectors.take(rows[there]))
+        less, fewer = _sums(self.vectors.take(rows[present]))
         self.vectors.put(rows, values)
         self._sums, self._squares = self._sums + sums - less, self._squares + squares - fewer
 

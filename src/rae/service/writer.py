@@ -90,12 +90,11 @@ class Writer:
 
     def edges(self, added: Any, removed: Any, features: Any, missing: str) -> dict[str, Any]:
         """What an update did, as `EdgesAnswer` has it; it is on the disk when this returns."""
-        come, reading = _edge_table(added, "added")
-        gone, of_gone = _edge_table(removed, "removed")
+        to_add, reading = _edge_table(added, "added")
+        to_remove, reading_removed = _edge_table(removed, "removed")
         table = _feature_table(features, self._run)
-        outcome = self._run.update(
-            come, gone, table, missing=missing, fold=False, again=True, progress=False, **of_gone | reading
-        )
+        options = reading_removed | reading | {"missing": missing}
+        outcome = self._run.update(to_add, to_remove, table, fold=False, again=True, progress=False, **options)
         counts = self._run.counts
         return {
             "update": outcome.number, "added": outcome.added, "removed": outcome.removed,
@@ -317,8 +316,8 @@ def _error_of(answer: dict[str, Any]) -> Exception:
     if kind is None:
         return RuntimeError(parts[0]) if cause is None else OSError(number, parts[0])
     error: Exception = kind.__new__(kind)
-    said = [p if isinstance(p, str) else Argument(p[0], ... if p[1] else p[2], p[3]) for p in parts]
-    RaeError.__init__(error, *said)  # type: ignore[arg-type]
+    sentence = [p if isinstance(p, str) else Argument(p[0], ... if p[1] else p[2], p[3]) for p in parts]
+    RaeError.__init__(error, *sentence)  # type: ignore[arg-type]
     error.__cause__ = cause
     return error
 

@@ -101,10 +101,10 @@ class Parts:
             file.seek(at)
             n_read = 0
             while n_read < len(data):
-                got = file.readinto(data[n_read:])
-                if not got:
+                length = file.readinto(data[n_read:])
+                if not length:
                     raise FileError(f"the part {self._path(name)} is too short; run the same command again")
-                n_read += got
+                n_read += length
             if whole:  # the checksum is verified while it is read
                 digest = self._hash(name)
                 digest.update(data)
@@ -155,11 +155,11 @@ class Parts:
         digest, buffer = self._hash(name), memoryview(bytearray(CHUNK))
         with _opened(path) as file:
             while left > 0:
-                got = file.readinto(buffer[: min(CHUNK, left)])
-                if not got:
+                length = file.readinto(buffer[: min(CHUNK, left)])
+                if not length:
                     return False
-                digest.update(buffer[:got])
-                left -= got
+                digest.update(buffer[:length])
+                left -= length
             return left == 0 and file.read(DIGEST + 1) == digest.digest()
 
 
