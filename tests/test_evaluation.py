@@ -658,7 +658,7 @@ def test_the_page_counts_exact_untrained_and_trained_cells_apart():
     ]  # fmt: skip
 
     page = report.page([report.fill(spec, lines)], {})
-    assert "|  | exact | exact, one block | untrained | trained |" in page
+    assert "|  | exact | exact, some blocks | untrained | trained |" in page
     assert "| **in all** | **2 above** | **2 level** | **2 below** | **1 above, 1 below** |" in page
     assert "| Judged | 1 above, 1 level | 1 above, 1 below |" in page  # trained against untrained, against exact
     assert "**More**" in page

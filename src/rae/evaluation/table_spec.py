@@ -16,7 +16,7 @@ from typing import Any
 
 from rae.config import PRESETS, Config, ExactConfig, Settings
 
-FAMILIES = ("exact", "exact, one block", "untrained", "trained")  # of our rows
+FAMILIES = ("exact", "exact, some blocks", "untrained", "trained")  # of our rows
 KINDS = ("floor", "other", "ours", "ablation")  # of rows, in the order of a table; other: a method of others
 
 
@@ -39,7 +39,8 @@ class Row:
     def family(self) -> str:
         """How the vectors of a row of ours are made, one of FAMILIES."""
         if self.settings.get("model") == "exact":
-            return "exact, one block" if "block" in self.settings else "exact"
+            is_part = "block" in self.settings or self.settings.get("structure") is False
+            return "exact, some blocks" if is_part else "exact"
         return "untrained" if self.settings.get("steps") == 0 else "trained"
 
     def config(self, seed: int, effort: Effort) -> Any:

@@ -34,6 +34,12 @@ FLOORS = (RAW, *HOPS.values(), PICKED, BESIDE, STRUCTURE)
 FEW_FLOORS = (RAW, HOPS[1, False], HOPS[2, False], HOPS[2, True], BESIDE, STRUCTURE)
 
 EXACT = Row("exact solution", "ours", {"model": "exact"}, "the default")
+ACTIONS_ALONE = Row(
+    "exact solution, actions alone",
+    "ours",
+    {"model": "exact", "structure": False, "block_columns": 64},
+    "own, near, mid and far in 256 columns",
+)
 AGREE = Row("trained for actions", "ours", {"preset": "actions"}, "the preset rae.ACTIONS")
 
 
@@ -95,7 +101,7 @@ CITED = Table(
     settings={"reader": others.TUNED},
     works=(
         Work(FLOORS, _floors, CITATIONS, 1),
-        *work_per_row(solved, (EXACT,), CITATIONS, 10),
+        *work_per_row(solved, (EXACT, ACTIONS_ALONE), CITATIONS, 10),
         *work_per_row(solved, (UNTRAINED,), CITATIONS, RUNS),
         Work((WITHIN, NEIGHBOR, CONCAT), _trained, CITATIONS, RUNS),
         *work_per_row(solved, (AGREE,), CITATIONS, 20, {}, 3),
