@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from click.testing import CliRunner
 
 import rae
-from rae import updater
+from rae import live_tables
 from rae.cli import app
 from rae.cli.console import Console
 from rae.edge_trials import with_edges
@@ -154,7 +154,7 @@ def test_a_change_moves_the_node_in_a_graph_that_is_built_anew(which, request):
                 assert not (part.removed or part.added) or role_after(run, id, part) == why.role
     assert n_changes >= (3 if which == "run" else 1)
     assert np.array_equal(before, run.embeddings()[1])
-    live = updater.live_of(run)
+    live = live_tables.live_of(run)
     assert np.array_equal(
         live.vectors((0, live.n_nodes)), run.model().transform(run.graph(), run.features(), units="fit")
     )

@@ -471,7 +471,7 @@ def test_a_long_log_is_written_into_the_files_of_the_run(run, monkeypatch):
 @pytest.mark.parametrize("how", ["structure", "features"])
 def test_updates_between_the_parts_of_a_fold_give_what_a_full_pass_does(how, tmp_path, monkeypatch):
     """Rows of the new base are of several moments; with the log after it they are of one, in memory and on the disk."""
-    monkeypatch.setattr("rae.updater.FLUSHED", 4 * 88 * 50)  # rows enough for a dozen parts
+    monkeypatch.setattr("rae.folding.FLUSHED", 4 * 88 * 50)  # rows enough for a dozen parts
     rng = np.random.default_rng(8)
     graph = Graph.from_edges([*((f"u{i}", f"u{i + 300}") for i in range(60)), *edges_of(600, 600)])
     table = None
@@ -519,7 +519,7 @@ def test_updates_between_the_parts_of_a_fold_give_what_a_full_pass_does(how, tmp
 
 
 def test_a_fold_is_given_up_where_an_update_fails_or_writes_everything_anew(run, monkeypatch):
-    monkeypatch.setattr("rae.updater.FLUSHED", 4 * 88 * 50)
+    monkeypatch.setattr("rae.folding.FLUSHED", 4 * 88 * 50)
     with Answers.open(run, writable=True) as answers:
         writer = answers._writer
         monkeypatch.setattr(writer, "fold_if_long", lambda: None)
@@ -551,7 +551,7 @@ def test_a_fold_is_given_up_where_an_update_fails_or_writes_everything_anew(run,
 
 def test_a_fold_that_meets_a_full_disk_is_tried_again_later(run, monkeypatch, caplog):
     monkeypatch.setattr(writer_module, "LONGEST_LOG", 1)
-    monkeypatch.setattr("rae.updater.EmbeddingWriter.append", lambda *_: (_ for _ in ()).throw(OSError(28, "full")))
+    monkeypatch.setattr("rae.folding.EmbeddingWriter.append", lambda *_: (_ for _ in ()).throw(OSError(28, "full")))
     with Answers.open(run, writable=True) as answers:
         answers.edges(added=[["u1", "fresh"]])
         answers.edges(added=[["u1", "fresher"]])
@@ -691,7 +691,7 @@ def test_a_log_that_cannot_be_folded_in_loses_nothing(run, monkeypatch, caplog):
 
     with Answers.open(run, writable=True) as answers:
         with monkeypatch.context() as patch:
-            patch.setattr("rae.updater.write_graph", full)
+            patch.setattr("rae.folding.write_graph", full)
             assert answers.edges(added=[["u1", "fresh"]]).new_nodes == 1
             patch.undo()
         assert "was not folded in: [Errno 28]" in caplog.text

@@ -15,10 +15,10 @@ import pyarrow as pa
 from rae.engine.live import Live
 from rae.features.measures import degrees
 from rae.graph import Graph
+from rae.live_tables import live_of
 from rae.roles import Roles
 from rae.runtime import generator
 from rae.stored_run import StoredRun
-from rae.updater import live_of
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 Floats = np.ndarray[Any, np.dtype[np.float32]]

@@ -26,6 +26,7 @@ from rae.errors import Argument, ConfigError, RunError
 from rae.features.measures import degrees
 from rae.graph import Graph
 from rae.graph.ids import json_id
+from rae.live_tables import ids_of, live_of
 from rae.model.actions import Actions
 from rae.model.channels import conform, measure_names, n_averaged
 from rae.model.exact import ExactModel
@@ -34,7 +35,6 @@ from rae.roles import Roles
 from rae.runtime import torch_alone
 from rae.search import row_of
 from rae.stored_run import StoredRun
-from rae.updater import ids_of, live_of
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 Floats = np.ndarray[Any, np.dtype[np.float32]]

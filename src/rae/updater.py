@@ -3,43 +3,34 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 import time
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from rae.edits import EdgeForm, Edits, Ids, check_edits, edges_of_new_node, one_row
-from rae.engine.live import Changes, Live, can_follow, edited_graph
+from rae.engine.live import Live, can_follow, edited_graph
 from rae.errors import Argument, GraphError, RunError
+from rae.folding import finish_base, fold_now
 from rae.graph import Graph
 from rae.graph.folder import write_graph
 from rae.graph.ids import id_array, shown
 from rae.inputs import Reading, is_table
-from rae.io.embeddings import GROUP_BYTES, EmbeddingWriter, embeddings_dtype
-from rae.memory import row_chunks
-from rae.model.exact import ExactModel
+from rae.io.embeddings import embeddings_dtype
+from rae.live_tables import current_live
 from rae.ops.edits import COMES, EditedRows
 from rae.progress import Progress
-from rae.roles.storage import write_table
-from rae.storage.atomic import atomic_path, flush
 from rae.storage.npy import map_array, write_matrix
 from rae.stored_run import LiveTables, StoredRun
 from rae.updates import (
     EMBEDDINGS,
     GRAPH,
     ROLE_PARTS,
-    ROLES,
-    SPARE_LEAST,
     TABLES,
     State,
-    TableWriter,
     UpdateFolder,
     capacity_for,
     counts_of,
@@ -51,7 +42,6 @@ from rae.updates import (
 FOLD_NUMBERS = 4_000_000  # numbers in all vectors up to which every update folds the log: a Parquet file of 16 MB
 FOLD_SHARE = 1.0  # rows of vectors in the log per row of the graph above which it is folded
 TABLES_REMEMBERED = 400  # digests of added tables in state.json: a year of nightly updates
-FLUSHED = 1 << 24  # bytes of vectors that are flushed at a time
 
 
 @dataclass(frozen=True)
@@ -97,7 +87,7 @@ def update_run(
     with contextlib.nullcontext() if run._session.is_alone else folder.alone():
         try:
             state = _prepared(run, folder, progress)
-            live = _current_live(run, folder, state)
+            live = current_live(run, folder, state)
             graph = live.base if live is not None else folder.graph(state)
             ids = Ids(graph, run._session.later_ids if live is not None else graph.id_column.slice(0, 0))
             rows = EditedRows.of(graph, graph.n_nodes) if live is None else live.rows
@@ -120,7 +110,7 @@ def update_run(
             if edits.is_empty:
                 outcome = replace(out, moved=ids.column.slice(0, 0))
                 if fold and state.log and live is not None:
-                    _all_parts(_fold(run, folder, state, live, ids.column, folder.new_base(state), progress=progress))
+                    fold_now(run, folder, state, live, ids.column, progress=progress)
                     outcome = replace(outcome, folded=True)
             elif live is None:
                 column = _update_in_full(run, folder, state, graph, edits, progress)
@@ -170,7 +160,7 @@ def _update_live(
     roles = _role_rows(run, live, rows) if run.has_roles and not changes.in_full else None
     run.drop_page("the state before this update")
     if fold:
-        _all_parts(_fold(run, folder, state, live, column, folder.new_base(state), changes, roles, progress=progress))
+        fold_now(run, folder, state, live, column, changes, roles, progress)
     else:
         new = {
             "ids": edits.new_ids,
@@ -199,7 +189,7 @@ def embed_new(
     """The vector of a node that is not in the graph yet; see `Run.embed`."""
     folder = UpdateFolder(run.path)
     state = folder.state()
-    live = _current_live(run, folder, state)
+    live = current_live(run, folder, state)
     model = run.cached_model
     if live is not None:
         ids = Ids(live.base, run._session.later_ids)
@@ -253,55 +243,6 @@ def _prepared(run: StoredRun, folder: UpdateFolder, progress: Progress | None) -
     state = State(0, base.name, (), counts_of(graph.degrees), followed=followed)
     folder.commit(state)
     return state
-
-
-def live_of(run: StoredRun) -> Live | None:
-    """The current tables of a run, cached in memory; None where single edges cannot be followed."""
-    folder = UpdateFolder(run.path)
-    return _current_live(run, folder, folder.state())
-
-
-def _current_live(run: StoredRun, folder: UpdateFolder, state: State | None) -> Live | None:
-    """The tables of this state: the cached ones, updated from the log, or those on disk.
-
-    For a run that was never updated they are computed in memory. None where single edges cannot be followed.
-    """
-    cached: LiveTables | None = run._session.tables
-    if cached is not None and cached.state == state:
-        return cached.live
-    fitted = run.cached_model.fitted
-    if state is None:
-        graph = run.graph()
-        live = Live.of(fitted, graph, run.features()) if can_follow(fitted, graph) else None
-    elif not state.followed or not isinstance(fitted, ExactModel):
-        live = None
-    elif (
-        cached is not None and cached.state is not None and (first := state.log_after(cached.state.number)) is not None
-    ):
-        live, later = cached.live, cached.later_ids
-        run._session.tables = None  # a missing file would leave them between two states
-        if state.base == cached.state.base:
-            if state.counts["nodes"] > live.capacity:
-                live.grow(state.counts["nodes"] + SPARE_LEAST)
-            for update in folder.updates(state, first):
-                folder.apply(live, update)
-                later = pa.concat_arrays([later, update.new_ids.cast(later.type)])
-            run._session.tables = LiveTables(state, live, later)
-            return live
-        live = folder.follow(state, fitted, run.base_features(state), live.tables)  # the log was folded
-    else:
-        live = folder.follow(state, fitted, run.base_features(state))
-    if live is not None:
-        later = live.base.id_column.slice(0, 0)
-        if state is not None and state.log:
-            later = pa.concat_arrays([u.new_ids.cast(later.type) for u in folder.updates(state)])
-        run._session.tables = LiveTables(state, live, later)
-    return live
-
-
-def ids_of(run: StoredRun, live: Live) -> pa.Array:
-    """The ids of the nodes of these tables, the cached ones of the run."""
-    return pa.concat_arrays([live.base.id_column, run._session.later_ids])
 
 
 def _capacity(folder: UpdateFolder, state: State) -> int:
@@ -369,125 +310,8 @@ def _update_in_full(
     about: dict[str, Any] = {"dtype": dtype, "model": run.model_checksum, "units": "fit", "whole": True}
     model.embed_to(base / EMBEDDINGS, changed, matrix, **about, progress=progress or False)
     later = State(state.number + 1, base.name, (), counts_of(changed.degrees), followed=False, came=state.came)
-    _finish(run, folder, base, column, later, None)
+    finish_base(run, folder, base, column, later, None)
     return column
-
-
-def fold_in_parts(run: StoredRun) -> Iterator[None]:
-    """Fold the log of a run into its files, a part at each step; between two steps the run may be updated.
-
-    It ends early where an update replaced the base meanwhile, or failed. Each part is flushed to disk, so that an
-    update never waits in a long queue of writes.
-    """
-    folder = UpdateFolder(run.path)
-    state = folder.state()
-    live = _current_live(run, folder, state)
-    if state is not None and state.log and live is not None:
-        column = ids_of(run, live)
-        base = folder.new_base(state)
-        run._session.unfinished = base.name
-        try:
-            yield from _fold(run, folder, state, live, column, base, flushes=True)
-        finally:
-            run._session.unfinished = None
-
-
-def _all_parts(parts: Iterator[None]) -> None:
-    for _ in parts:
-        pass
-
-
-def _fold(
-    run: StoredRun, folder: UpdateFolder, state: State, live: Live, column: pa.Array, base: Path,
-    changes: Changes | None = None, roles: Any = None, *, flushes: bool = False, progress: Progress | None = None,
-) -> Iterator[None]:  # fmt: skip
-    """Write the current state to a new base, part by part, and make it current with an empty log.
-
-    Updates between two parts stay in the log. `changes` are those of an update that is in no log, `roles` its rows.
-    """
-    assigned_roles = None if changes is not None and changes.in_full else partial(_all_roles, run, roles)
-    try:
-        write_graph(base / GRAPH, live.graph(column))
-        if live.features is not None:
-            write_matrix(base, live.features.whole_matrix(live.n_nodes))
-        yield
-        for n_written in _write_rows(run, folder, state, live, column, base, flushes):
-            if progress is not None:
-                progress("embed", n_written, len(column), {})
-            yield
-            tables = run._session.tables
-            if folder.state().base != state.base or tables is None or tables.live is not live:  # type: ignore[union-attr]
-                return  # an update replaced the base, or failed
-        write_counts(base, live, len(column))
-        now = folder.state()
-        assert now is not None
-        later = State(
-            now.number + (changes is not None), base.name, now.log[len(state.log) :],
-            counts_of(live.rows.degrees[: live.n_nodes]), now.changed - state.changed,
-            came=now.came if changes is None else state.came,
-        )  # fmt: skip
-        ids = run._session.later_ids if changes is None else column.slice(live.base.n_nodes)
-        _finish(run, folder, base, folder.ids(now) if later.log else column, later, assigned_roles)
-        run._session.tables = LiveTables(replace(later, base=state.base), live, ids)
-    finally:
-        if folder.state().base != base.name:  # type: ignore[union-attr]
-            shutil.rmtree(base, ignore_errors=True)
-
-
-def _write_rows(
-    run: StoredRun, folder: UpdateFolder, state: State, live: Live, column: pa.Array, base: Path, flushes: bool
-) -> Iterator[int]:
-    """Write the tables of the levels, and the vectors; yields the number of nodes written, part by part.
-
-    Files are written while the next vectors are computed.
-    """
-    step = max(1, (FLUSHED if flushes else GROUP_BYTES) // (4 * live.width))
-    tables, dtype = TableWriter(base, live, len(column)), embeddings_dtype(folder.file(state, EMBEDDINGS))
-    with (
-        atomic_path(base / EMBEDDINGS, flushes=flushes) as hidden,
-        EmbeddingWriter(
-            hidden, column, live.width, ".parquet", model=run.model_checksum, dtype=dtype, blocks=run.blocks
-        ) as writer,
-        ThreadPoolExecutor(1) as aside,
-    ):
-
-        def write(vectors: Any, a: int, b: int) -> None:
-            writer.append(vectors)
-            tables.write(live, a, b)
-            if flushes:
-                flush(hidden, *tables.paths.values())
-
-        written: Any = None
-        for a, b in row_chunks(len(column), step):
-            vectors = live.vectors((a, b))
-            if written is not None:
-                written.result()
-            written = aside.submit(write, vectors, a, b)
-            yield b
-        written.result()
-
-
-def _finish(
-    run: StoredRun, folder: UpdateFolder, base: Path, column: pa.Array, later: State, assigned_roles: Any
-) -> None:
-    """Write the roles of a new base, make it current, and link its files into the run where the log is empty."""
-    if run.has_roles:
-        if assigned_roles is None:
-            from rae.io import read_embeddings
-
-            assigned = run.roles().assign(read_embeddings(base / EMBEDDINGS)[1])
-            if run._session.roles is not None:
-                run._session.roles = assigned.labels, assigned.confidence, assigned.memberships
-        else:
-            assigned = assigned_roles(len(column))
-        write_table(base / ROLES, column, assigned)
-        if later.log:
-            later = replace(later, roles={"file": f"{base.name}/{ROLES}", "after": later.number})
-    folder.hide()
-    folder.commit(later)
-    if not later.log:
-        folder.show(later)
-    run._session.tables = None
 
 
 def _role_rows(run: StoredRun, live: Live, rows: Any) -> dict[str, Any]:
@@ -495,22 +319,6 @@ def _role_rows(run: StoredRun, live: Live, rows: Any) -> dict[str, Any]:
     assignment = run.roles().assign(live.vectors(rows))
     values = assignment.labels, assignment.confidence, assignment.memberships
     return {"rows": rows} | dict(zip(ROLE_PARTS, values, strict=True))
-
-
-def keep_roles(run: StoredRun) -> None:
-    """Cache the roles of a run that only this process updates, so that no fold reads the log for them."""
-    if run.has_roles:
-        run._session.roles = [part.copy() for part in run.role_table()[1:]]
-
-
-def _all_roles(run: StoredRun, roles: Any, n_rows: int) -> Any:
-    """All roles after an update that changed these rows of them."""
-    from rae.roles.model import Assignment
-
-    roles_before = run._session.roles or [part.copy() for part in run.role_table()[1:]]
-    role, sure, shares = with_rows(roles_before, n_rows, [] if roles is None else [roles])
-    of_nodes = role[:n_rows].astype(np.int32), sure[:n_rows].astype(np.float32), shares[:n_rows].astype(np.float32)
-    return Assignment(*of_nodes, np.zeros(n_rows, np.float32))  # distances are not stored
 
 
 def refuse_lean(run: StoredRun) -> None:

@@ -22,11 +22,12 @@ import numpy as np
 
 from rae import errors
 from rae.errors import Argument, FeatureError, GraphError, InUseError, RaeError, RunError, one_line
+from rae.folding import fold_in_parts, keep_roles
+from rae.live_tables import live_of
 from rae.memory import give_back
 from rae.run import Run
 from rae.runtime import threads
 from rae.storage.npy import is_mapped
-from rae.updater import fold_in_parts, keep_roles, live_of
 from rae.updates import UpdateFolder
 
 log = logging.getLogger("rae")
