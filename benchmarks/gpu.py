@@ -1,6 +1,6 @@
 """One GPU: how near its kernels come to the memory's speed, and whole fits, embeddings and training beside the CPU.
 
-    RAE_DATA=... python benchmarks/gpu.py [--only suite,copy,gather,hub,structure,exact,training] [--quick]
+    RAE_DATA=... python benchmarks/gpu.py [--only suite,copy,gather,hub,large,structure,exact,training] [--quick]
 
 Gathers read lists of power-law lengths, 16 neighbours on average, of rows drawn uniformly from a table that is far
 larger than the cache. Bytes are counted as rows read, index read and rows written; the share is that of a copy from
@@ -32,7 +32,8 @@ from rae.runtime import on_device, threads
 
 TABLE = "gpu"
 KINDS = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
-STAGES = ("suite", "copy", "gather", "hub", "structure", "exact", "training")
+STAGES = ("suite", "copy", "gather", "hub", "large", "structure", "exact", "training")
+PART = 1 << 21  # rows of a part of a large table
 
 
 def median_ms(work: Callable[[], Any], rounds: int = 15) -> float:
@@ -133,6 +134,30 @@ def hub(ledger: Ledger, n: int, copied: float) -> None:
             {"nodes": n, "entries": len(index), "width": 64},
             median_ms=round(spent, 3), of_copy=round(speed / copied, 3), **about(),
         )  # fmt: skip
+
+
+def large(ledger: Ledger, n: int, copied: float) -> None:
+    """One level of a graph with 16 n neighbours, part by part: the mean of 256 columns of every row."""
+    offsets, index = power_law_lists(n, 16)
+    for width, kind, blocks in ((256, "bfloat16", 1), (64, "float32", 4)):
+        x = torch.empty((n, width), device="cuda", dtype=KINDS[kind])
+        for a in range(0, n, PART):
+            x[a : a + PART] = torch.randn((len(x[a : a + PART]), width), device="cuda")
+
+        def level(x: torch.Tensor = x, blocks: int = blocks) -> None:
+            for _ in range(blocks):
+                for a in range(0, n, PART):
+                    gathering.moments(x, offsets[a : min(a + PART, n) + 1], index)
+
+        spent = median_ms(level, 3)
+        moved = blocks * (len(index) * (width * x.element_size() + 4) + n * (4 * width + 8))
+        record(
+            *(ledger, TABLE, f"a level of 256 columns, {kind}", f"{blocks} of {width} columns"),
+            {"nodes": n, "entries": len(index)},
+            median_ms=round(spent, 3), of_copy=round(moved / (spent / 1e3) / copied, 3),
+            peak_gib=round(torch.cuda.max_memory_allocated() / 2**30, 2), **about(),
+        )  # fmt: skip
+        del x
 
 
 def power_law_graph(m: int) -> rae.Graph:
@@ -241,7 +266,7 @@ def main() -> None:
     options = arguments.parse_args()
     stages, n = options.only.split(","), 1 << (18 if options.quick else 22)
     status = suite(options.results) if "suite" in stages else 0
-    copied = copy_speed(1 << 32) if {"copy", "gather", "hub"} & set(stages) else 0.0
+    copied = copy_speed(1 << 32) if {"copy", "gather", "hub", "large"} & set(stages) else 0.0
     if "copy" in stages:
         record(options.results, TABLE, "copy", "torch", {"bytes": 1 << 32}, tb_per_s=round(copied / 1e12, 3), **about())
     if "gather" in stages:
@@ -250,6 +275,9 @@ def main() -> None:
     if "hub" in stages:
         with on_device("cuda:0"):
             hub(options.results, n, copied)
+    if "large" in stages:
+        with on_device("cuda:0"):
+            large(options.results, 25 * n if options.quick else 100_000_000, copied)
     if {"structure", "exact"} & set(stages):
         graph, name = power_law_graph(options.edges), f"power law, {options.edges:,} edges"
         if "structure" in stages:

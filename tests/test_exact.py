@@ -17,7 +17,7 @@ from threadpoolctl import threadpool_limits
 
 from plain import random_graph, relabel
 from rae import RAE, Config, ExactConfig, FeatureTable, Graph, Roles, datasets, read_embeddings, set_threads
-from rae.engine import embed_to, models_of
+from rae.engine import TILE, embed, embed_to, models_of
 from rae.engine.layout import Layout
 from rae.errors import (
     CheckpointError,
@@ -315,8 +315,9 @@ def test_any_number_of_threads_gives_the_same_bytes(monkeypatch, words):
     graph = datasets.load("power-law", n_nodes=10_000, n_edges=20_000).graph
     x = sp.random_array((10_000, 300), density=0.01, rng=RNG, dtype=np.float32).tocsr() if words else None
     vectors = []
-    for count in (1, 2, 5):  # of ours and of linear algebra's
+    for count, tile in ((1, TILE), (2, 64), (5, 64), (9, 64)):  # threads of ours and of linear algebra's
         set_threads(count)
+        monkeypatch.setitem(embed.__kwdefaults__, "tile", tile)  # many threads take several tiles at a time
         with threadpool_limits(count):
             vectors.append(RAE().fit_transform(graph, features=x).tobytes())
 

@@ -146,7 +146,8 @@ def _with_share(work: Callable[[], T], share: int, side: int) -> T:
 # ----------------------------------------------------------------------------- devices
 
 DEVICES = "auto, cpu, cuda or cuda:1"
-WORTH_IT = 4_000_000  # stored neighbours from which on a GPU is faster than the CPU, its start included
+# Stored neighbours for each thread from which on a GPU is faster than the CPU, its start included.
+WORTH_IT = 2_000_000
 
 
 def chosen_device(asked: str, neighbors: int, needed: int = 0) -> str:
@@ -164,7 +165,7 @@ def chosen_device(asked: str, neighbors: int, needed: int = 0) -> str:
 
     n_devices = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if match[0] == "auto":
-        if not n_devices or neighbors < WORTH_IT or torch.cuda.mem_get_info()[0] < needed:
+        if not n_devices or neighbors < WORTH_IT * threads() or torch.cuda.mem_get_info()[0] < needed:
             return "cpu"
         log.info("working on the GPU, %s; --device cpu, device='cpu' in Python, stays on the CPU", gpu_name("cuda:0"))
         return "cuda:0"

@@ -43,7 +43,7 @@ from rae.model.sampling import exact_blocks, inference_blocks
 from rae.model.structure import sample_rows
 from rae.ops.device import Copies, copies
 from rae.progress import Report, counter
-from rae.runtime import device, run_ahead, torch_alone
+from rae.runtime import device, run_ahead, threads, torch_alone
 from rae.storage.atomic import atomic_path
 from rae.storage.npy import map_array
 from rae.storage.objects import on_disk, place
@@ -181,6 +181,8 @@ def memory_job(models: Mapping[str, Model], *, nodes: Any = None, out: Floats | 
     columns = max(level.columns for model in models.values() for level in model.levels)
     width = sum(model.width for model in models.values())
     rows, group = max(tile, embeddings.GROUP_BYTES // (4 * width) // tile * tile), None
+    if out is not None:  # each thread has several tiles of a part
+        rows *= max(1, threads() // 2)
     store = MemoryStore(copies=None if nodes is not None else _copies())
     if store.copies is not None:
         rows, group = max(rows, ROWS_ON_DEVICE), None if out is not None else rows

@@ -27,10 +27,11 @@ from rae.engine.stores import Store, as_tensor
 from rae.errors import FeatureError
 from rae.model.channels import Way
 from rae.ops.gather import mean, moments
-from rae.runtime import in_ranges, torch_alone, torch_alone_here
+from rae.runtime import in_ranges, threads, torch_alone, torch_alone_here
 
 Array = np.ndarray[Any, Any]
 Tile = Callable[[int, int], Tensor]  # rows i..j of a part
+TILES_IN_ONE = 4  # that a thread works on at a time, at most
 OUTPUTS = {"before": "rows", "gather": "means", "after": "vectors", "sample": "sample"}
 
 
@@ -135,7 +136,7 @@ class Job:
         takes all rows at once.
         """
         n, first = len(out), rows[0] if isinstance(rows, tuple) else 0
-        step = self.tile if self.store.copies is None else max(1, n)
+        step = self._rows_at_a_time(n)
 
         def work(start: int, stop: int) -> None:
             torch_alone_here()
@@ -156,6 +157,13 @@ class Job:
 
         with torch_alone():
             in_ranges(work, -(-n // step))
+
+    def _rows_at_a_time(self, n: int) -> int:
+        """Rows of a tile: more where many threads would take turns in Python between the operations of small ones."""
+        if self.store.copies is not None:
+            return max(1, n)
+        count, most = threads(), 1 if self.store.stores_vectors else TILES_IN_ONE
+        return self.tile * max(1, min(most, count // 2, n // (2 * count * self.tile)))
 
     def placed(self, array: Any) -> Any:
         """An array where the job works: on a GPU, or in main memory as it is."""

@@ -92,6 +92,17 @@ def read(
     return rows, blocks
 
 
+def placed(rows: Any, blocks: list[Block], place: torch.device) -> tuple[Any, list[Block]]:
+    """The same rows and blocks on a device."""
+    if place.type == "cpu":
+        return rows, blocks
+    if is_sparse(rows):
+        rows = SparseRows(SparseTable(rows, place), torch.arange(rows.shape[0], device=place))
+    else:
+        rows = torch.from_numpy(rows).to(place)
+    return rows, [Block(*(None if index is None else index.to(place) for index in block)) for block in blocks]  # type: ignore[arg-type]
+
+
 def keys_of(side: str, numbers: Mapping[Name, Tensor]) -> dict[Name, Tensor]:
     """The keys of what is dropped in an encoder, by level and layer."""
     return {name[1:]: key for name, key in numbers.items() if name[0] == side}

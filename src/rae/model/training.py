@@ -26,7 +26,7 @@ from rae.model.agree import agree_loss, settle
 from rae.model.encoder import Decoder, Encoder, Stream
 from rae.model.losses import contrast
 from rae.model.sampling import Block, sample_blocks, shuffle_neighbors, stack
-from rae.ops.device import Recorded, has
+from rae.ops.device import Recorded, has, side_by_side
 from rae.ops.gather import average
 from rae.progress import Progress
 from rae.runtime import device, generator, key, together, torch_alone, torch_alone_here
@@ -37,7 +37,7 @@ Ints = np.ndarray[Any, np.dtype[np.integer[Any]]]
 T = TypeVar("T")
 
 _APART = {"agree": "decorrelation"}  # what keeps vectors apart where it is not negatives
-AHEAD = 4  # steps that are drawn while a GPU works
+AHEAD = 2  # steps that are drawn while a GPU works
 COLLAPSED = 0.999  # mean cosine above which the vectors are all but equal
 
 
@@ -113,19 +113,20 @@ def _train(
     taken = _repeated(encoder, context, optimizer, graph, features, config, loss)
     if taken is None:
         taken = _taken(encoder, context, optimizer, graph, features, config, loss)
+    probe = replay.placed(*draw_probe(graph, features, config), weights[0].device)
     losses = torch.empty(config.steps, device=weights[0].device)
-    probe: Any = None
+    waiting: list[tuple[int, Tensor]] = []  # steps whose vectors nothing has looked at: a GPU does not wait for that
     for step, objective in enumerate(taken, 1):
         losses[step - 1] = objective
-        recorded = step in (1, config.steps) or step % config.record_every == 0
-        if not recorded and progress is None:
+        if step in (1, config.steps) or step % config.record_every == 0:
+            waiting.append((step, probed(encoder, probe)))
+        if step < config.steps and progress is None and losses.is_cuda:
             continue
-        value = _checked_values(losses[:step], loss, config)
-        if recorded:
-            probe = probe or draw_probe(graph, features, config)
-            history.append(record(encoder, probe, config, loss, step, value))
+        values = _checked_values(losses[:step], loss, config)
+        history += [record_of(z, config, loss, number, values[number - 1]) for number, z in waiting]
+        waiting.clear()
         if progress is not None:
-            progress(f"train {loss}", step, config.steps, {"loss": value})
+            progress(f"train {loss}", step, config.steps, {"loss": values[-1]})
     return history
 
 
@@ -185,11 +186,14 @@ def _replayed(
     place = next(encoder.parameters()).detach()
 
     def take(numbers: Mapping[replay.Name, Tensor]) -> Tensor:
+        encoder.train(), context.train()
         optimizer.zero_grad()
-        anchor, z = (
-            network.hidden(*replay.read(side, numbers, table, config.depth), replay.keys_of(side, numbers))[-1]
-            for side, network in zip(replay.SIDES, (encoder, context), strict=True)
-        )
+
+        def encode(side: str, network: Encoder) -> Tensor:
+            read = replay.read(side, numbers, table, config.depth)
+            return network.hidden(*read, replay.keys_of(side, numbers))[-1]
+
+        anchor, z = side_by_side(partial(encode, "anchor", encoder), partial(encode, "context", context), place)
         column = numbers.get(("negatives", "column"))
         column = None if column is None else column.view(len(anchor), -1)
         objective = _contrasted(anchor, z, column, numbers["negatives", "exists"] > 0, config, loss)
@@ -198,12 +202,12 @@ def _replayed(
         return objective.detach()
 
     drawn = _drawn_ahead(numbers_of, range(1, config.steps + 1))
-    first = list(itertools.islice(drawn, replay.FIRST_STEPS))
-    recorded = Recorded(take, replay.sizes_of(first), place)
-    for numbers in itertools.chain(first, drawn):
+    seen = list(itertools.islice(drawn, replay.FIRST_STEPS))
+    recorded = Recorded(take, replay.sizes_of(seen), place)
+    for numbers in itertools.chain(list(seen), drawn):
         if not recorded.fits(numbers):
-            recorded = Recorded(take, replay.sizes_of([*first, numbers]), place)
-        encoder.train(), context.train()
+            seen.append(numbers)
+            recorded = Recorded(take, replay.sizes_of(seen), place)
         yield recorded.run(numbers)
 
 
@@ -460,9 +464,19 @@ def draw_probe(graph: Graph, features: Features, config: Config) -> tuple[Any, l
 
 def record(encoder: Encoder, probe: Any, config: Config, loss: str, step: int, value: float) -> Record:
     """The shape of a fixed batch without dropout: how many directions it uses, how alike its vectors are."""
+    return record_of(probed(encoder, probe), config, loss, step, value)
+
+
+def probed(encoder: Encoder, probe: Any) -> Tensor:
+    """The vectors of a fixed batch, without dropout."""
     encoder.eval()
     with torch.no_grad():
-        z = encoder.hidden(*probe)[-1].double().cpu()
+        return encoder.hidden(*probe)[-1]
+
+
+def record_of(z: Tensor, config: Config, loss: str, step: int, value: float) -> Record:
+    """The shape of these vectors: how many directions they use, how alike they are."""
+    z = z.double().cpu()
     if not torch.isfinite(z).all():
         raise TrainingError(_diverged(loss, step, config, what="a vector"))
     energy = torch.linalg.svdvals(z - z.mean(0)) ** 2
@@ -482,13 +496,13 @@ def checked_value(objective: Tensor, loss: str, step: int, config: Config) -> fl
     return value
 
 
-def _checked_values(losses: Tensor, loss: str, config: Config) -> float:
-    """The last of these losses; TrainingError where one of them is no number."""
-    values = losses.tolist()
+def _checked_values(losses: Tensor, loss: str, config: Config) -> list[float]:
+    """These losses; TrainingError where one of them is no number."""
+    values: list[float] = losses.tolist()
     for step, value in enumerate(values, 1):
         if not math.isfinite(value):
             raise TrainingError(_diverged(loss, step, config))
-    return float(values[-1])
+    return values
 
 
 def warn_if_collapsed(last: Record, config: Config) -> None:

@@ -30,7 +30,7 @@ KINDS = (torch.float32, torch.float16, torch.bfloat16)  # of tables
 LONGEST = 256  # neighbours that one program adds up
 SHORT = 1 << 17  # entries of all lists together up to which none is cut
 ORDERED = 1024  # rows that are sorted by their lengths, so that a program has lists of one length
-PLANS = 8  # of lists, that are kept
+PLANS = 64  # of lists, that are kept
 WIDE = 32  # columns from which a program has few rows
 HUB = 1024  # neighbours from which on a node is worked on by many threads
 NARROW = 32  # columns up to which sums are taken in double precision: they cost little there
@@ -129,8 +129,9 @@ def added_back(x: Tensor, source: Tensor, target: Tensor, n: int) -> Tensor:
 
     Targets of n and above are left out.
     """
-    ordered, order = torch.sort(target, stable=True)
-    offsets = torch.searchsorted(ordered, torch.arange(n + 1, device=x.device))
+    kind = torch.int32 if n < 2**31 - 1 else torch.int64  # fewer bits are sorted faster
+    ordered, order = torch.sort(target.to(kind), stable=True)
+    offsets = torch.searchsorted(ordered, torch.arange(n + 1, device=x.device, dtype=kind))
     return sums(x, offsets, source[order], None)
 
 
@@ -508,6 +509,21 @@ def core_numbers(device: torch.device, offsets: Any, targets: Any) -> Any:
             if not int(changed):
                 return core.cpu().numpy()
     return None if n else core.cpu().numpy()
+
+
+def side_by_side(first: Callable[[], Tensor], second: Callable[[], Tensor], place: Tensor) -> tuple[Tensor, Tensor]:
+    """What both return, computed at the same time where a GPU works; their gradients go back at the same time too."""
+    if not place.is_cuda:
+        return first(), second()
+    cuda: Any = torch.cuda  # without types
+    here, there = cuda.current_stream(), cuda.Stream()
+    there.wait_stream(here)
+    with cuda.stream(there):
+        two = second()
+    one = first()
+    here.wait_stream(there)
+    two.record_stream(here)
+    return one, two
 
 
 def is_recorded() -> bool:
