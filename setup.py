@@ -14,7 +14,7 @@ from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 
 WINDOWS = sys.platform == "win32"
-NAMES = ("gather", "dense", "sampling", "structure", "build", "charfun", "layout", "edits")
+NAMES = ("gather", "dense", "sampling", "structure", "build", "charfun", "layout", "edits", "distances")
 # /std:c11 for `restrict`. Without math-errno and trapping-math the loops over columns become vector code.
 FLAGS = ["/O2", "/std:c11"]
 if not WINDOWS:

@@ -28,7 +28,7 @@ from rae import (
 from rae.errors import ConfigError, FeatureError, GraphError
 from rae.features import Features
 from rae.model.sampling import Block, shuffle_neighbors, stack
-from rae.ops import dense, gather, layout, library, reference, sampling, structure
+from rae.ops import dense, distances, gather, layout, library, reference, sampling, structure
 from rae.ops.library import reference_only
 from rae.runtime import key
 
@@ -512,6 +512,17 @@ def test_four_cycles_do_not_depend_on_threads_and_do_not_overflow_32_bits():
 
 
 # --------------------------------------------------------------------------------- layout
+
+
+@pytest.mark.parametrize("width", [1, 15, 16, 17, 100])
+def test_squared_distances_of_pairs(width):
+    rng = np.random.default_rng(width)
+    x, y = rng.normal(size=(40, width)), rng.normal(size=(30, width))
+    rows, others = rng.integers(0, 40, 200), rng.integers(0, 30, 200)
+    fast, slow = both(lambda: distances.squared_distances(x, y, rows, others))
+    np.testing.assert_allclose(fast, slow, rtol=1e-13)
+    np.testing.assert_allclose(fast, [np.linalg.norm(x[a] - y[b]) ** 2 for a, b in zip(rows, others, strict=True)])
+    assert not distances.squared_distances(x, x, rows, rows).any()
 
 
 def test_the_layout_of_a_map_and_its_weights():

@@ -33,6 +33,7 @@ from rae.errors import (
 from rae.graph.frames import is_frame, vectors_of
 from rae.graph.ids import id_array, index_in, is_text, shown
 from rae.memory import row_chunks
+from rae.ops.distances import squared_distances
 from rae.runtime import generator, in_ranges, libraries_alone
 
 Floats = np.ndarray[Any, np.dtype[np.float32]]
@@ -314,16 +315,9 @@ def _search_tile(z: Floats, scale: Scale, queries: Doubles, skip: Ints, rows: In
             better[crowded] &= squared < np.inf
             query, column = np.divmod(np.flatnonzero(better), stop - start)
         if len(query):
-            _merge(rows, best, query, start + column, _distances(queries, query, block, column))
+            distance = np.sqrt(squared_distances(queries, block, query, column)).round(DECIMALS)
+            _merge(rows, best, query, start + column, distance)
         start, size = stop, min(2 * size, most)
-
-
-def _distances(queries: Doubles, query: Ints, block: Doubles, column: Ints) -> Doubles:
-    """The distance of each of these pairs of rows, rounded.  (c,), (c,) -> (c,)"""
-    out = np.empty(len(query))
-    for start, stop in row_chunks(len(query), max(1, BLOCK // (8 * queries.shape[1]))):
-        out[start:stop] = _squares(queries[query[start:stop]] - block[column[start:stop]])
-    return np.sqrt(out, out=out).round(DECIMALS)
 
 
 def _merge(rows: Ints, best: Doubles, query: Ints, row: Ints, distance: Doubles) -> None:

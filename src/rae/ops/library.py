@@ -68,6 +68,7 @@ _PLAIN = {
     "fuzzy_weights": "pp ii p",
     "optimize_layout": "p i pppp ii u dd i d",
     "characteristic_function": ">p ii dd i p ii",
+    "squared_distances": "pp i ppp ii",
 }
 _C_TYPES = {
     "p": ctypes.c_void_p,
