@@ -6,6 +6,7 @@ python benchmarks/performance.py [--results results] [--docs docs]
 from __future__ import annotations
 
 import argparse
+import re
 import statistics
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -211,12 +212,25 @@ CLUSTER_MODEL = Section(
     ("cluster-model",),
     (ROW, value_column("seconds", "seconds", "{:,.0f}"), value_column("of linear", "of_linear", "{:.0%}")),
 )
+MANY_THREADS = Section(
+    "Many threads",
+    "python benchmarks/threads.py",
+    "On a machine of 16 cores, each row in a process of its own: a graph from two arrays of ids, and vectors of 256 "
+    "columns of all nodes in memory. Both are mostly reading and writing, so the last column says what more threads "
+    "can bring: a copy from memory to memory by as many of them, bytes read and written.",
+    ("threads",),
+    (
+        *(ROW, value_column("building", "build_s", "{:.2f} s"), value_column("embedding", "embed_s", "{:.2f} s")),
+        value_column("copy", "copy_gb_per_s", "{:.0f} GB/s"),
+    ),
+)
 COMPARED = (TRAINING_STEP, NEIGHBORHOOD_MEAN, EMBED_ALL, FILE_TO_VECTORS, GRAPH_BUILD)
 MORE = (
     PLAN_ACCURACY,
     FIRST_FIT,
     MILLION_NODES,
     LARGE_WEIGHTED,
+    MANY_THREADS,
     UPDATE,
     ONE_NODE,
     SERVE,
@@ -224,8 +238,8 @@ MORE = (
     CLUSTER_OVERHEAD,
     CLUSTER_MODEL,
 )
-FAULTS = "cluster-faults"
-TABLES = (*(t for s in (*COMPARED, *MORE) for t in s.tables), FAULTS, "growth", "resume-after-kill", OLD_AND_NEW)
+FAULTS, GPU = "cluster-faults", "gpu"
+TABLES = (*(t for s in (*COMPARED, *MORE) for t in s.tables), FAULTS, GPU, "growth", "resume-after-kill", OLD_AND_NEW)
 
 WORDS = (
     "It says what takes how long and how much memory, beside other programs that do the same. **Ours** is bold. A "
@@ -234,10 +248,17 @@ WORDS = (
     "command in a section repeats one benchmark (`RAE_DATA` names the folder of the public graphs), `make bench` all "
     "of them."
 )
+GPU_WORDS = (
+    "`python benchmarks/gpu.py`. The means of rows over lists of power-law lengths (65 million rows of 4 million), as "
+    "a share of the speed of a copy on the card; in brackets how many times as fast as the best of cuSPARSE, with "
+    "indexes of 32 and 64 bits, and `embedding_bag`, at the same type. What each prepares once for a graph is prepared "
+    "before. Then hubs among such lists, and one level of a graph of 100 million nodes; then whole jobs beside all "
+    "cores of that machine. A fit is the first of its process, so it compiles kernels."
+)
 LIMITS = (
     "A command starts in the seconds that the growth tables name, most of them imports; on small graphs that is "
     "nearly all of its time, and a script that needs NumPy and SciPy alone has ended before.",
-    "Everything here runs on the processor.",
+    "Everything runs on the processor, but for the section that says so.",
     "Training without given features holds 31 columns of float32 a node in memory, so its peak grows with the nodes, "
     "though not with the edges; given features can stay on disk.",
     "In memory, embedding holds the vectors of all nodes and the rows that a level averages. `--memory` bounds it and "
@@ -317,6 +338,61 @@ def cluster_faults(lines: Measurements) -> str:
     rows = lines.of(FAULTS)
     table = report.table(rows, columns) if rows else "Not measured yet."
     return report.section("Hosts that die", report.paragraph(words), table)
+
+
+# ----------------------------------------------------------------------------------------- a GPU
+
+GATHER = re.compile(r"gather, (\d+) columns, (\w+)")
+CPU_AND_GPU = ("fit", "embed", "")  # what has a time on the processor and one on the GPU
+
+
+def gpu(lines: Measurements) -> str:
+    """What one GPU does, beside the memory's speed, other ways and the processor of its machine."""
+    measured = lines.of(GPU)
+    parts = [report.paragraph(GPU_WORDS), *(_suite(x) for x in measured if x["row"] == "tests")]
+    parts += [_gathers(measured)] if any(GATHER.match(x["dataset"]) for x in measured) else []
+    columns: list[Column] = [("", lambda line, _: line["dataset"]), value_column("", "median_ms", "{:.1f} ms")]
+    others = [x for x in measured if "median_ms" in x and not GATHER.match(x["dataset"])]
+    parts += [report.table(others, [*columns, value_column("of copy speed", "of_copy", "{:.2f}")])] if others else []
+    rows = [(x, what) for x in measured for what in CPU_AND_GPU if _time(x, "cpu", what) is not None]
+    both: list[Column] = [
+        ("", lambda row, _: f"{row[0]['dataset']}{row[1] and ': '}{row[1]}"),
+        ("CPU", lambda row, _: f"{_time(row[0], 'cpu', row[1]):.2f} s"),
+        ("GPU", lambda row, _: f"{_time(row[0], 'gpu', row[1]):.2f} s"),
+    ]
+    parts += [report.table(rows, both)] if rows else []
+    return report.section("One GPU", *parts, "" if measured else "Not measured yet.")
+
+
+def _suite(line: Line) -> str:
+    counts = ", ".join(f"{line[what]} {what}" for what in ("passed", "failed", "skipped") if what in line)
+    versions = ", ".join(f"{name} {line['versions'][name]}" for name in ("torch", "triton"))
+    return report.paragraph(f"`make test-gpu` on {line['date'][:10]}, {line['card']}, {versions}: {counts}.")
+
+
+def _gathers(measured: list[Line]) -> str:
+    """Of each width and type the share of copy speed, and how many times as fast as the best of the other ways."""
+    found: dict[int, dict[str, list[Line]]] = {}
+    for line in measured:
+        if match := GATHER.match(line["dataset"]):
+            found.setdefault(int(match[1]), {}).setdefault(match[2], []).append(line)
+    kinds = list(dict.fromkeys(kind for of_width in found.values() for kind in of_width))
+
+    def cell(of_kind: list[Line]) -> str:
+        ours = next((x for x in of_kind if measurements.is_ours(x)), None)
+        others = [x["median_ms"] for x in of_kind if not measurements.is_ours(x)]
+        if ours is None or not others:
+            return ""
+        return f"{ours['of_copy']:.2f} ({min(others) / ours['median_ms']:.2f})"
+
+    rows = ([str(width), *(cell(of_width.get(kind, [])) for kind in kinds)] for width, of_width in found.items())
+    return report.grid(["columns", *kinds], rows)
+
+
+def _time(line: Line, where: str, what: str) -> float | None:
+    """The seconds of a line on the processor ("cpu") or the GPU."""
+    names = [f"{place}_{what}{what and '_'}s" for place in ((where,) if where == "cpu" else ("gpu", "cuda"))]
+    return next((float(line[name]) for name in names if name in line), None)
 
 
 def draw(lines: Measurements, docs: Path) -> None:
@@ -555,6 +631,7 @@ def page(lines: Measurements) -> str:
         *(section.text(lines) for section in COMPARED),
         growth(lines, figure),
         *(section.text(lines) for section in MORE),
+        gpu(lines),
         cluster_faults(lines),
         cluster_figure,
         old_and_new(lines),

@@ -91,3 +91,34 @@ def test_steps_drawn_ahead_are_the_steps_themselves():
         expected = draw(GRAPH, features, config, "neighbor", step)
         assert np.array_equal(drawn.anchors[0], expected.anchors[0])
         assert all(torch.equal(a, b) for a, b in zip(drawn.context[1][0][:3], expected.context[1][0][:3], strict=True))
+
+
+def test_what_a_recorded_step_reads_is_what_was_drawn_filled_up_to_a_size():
+    from rae import Config
+    from rae.model import replay
+    from rae.model.training import draw, numbers_of_step
+    from rae.ops.device import Recorded
+
+    config = Config(steps=5, batch_size=16, fanout=(3, 3), dims=(8, 4))
+    steps = [numbers_of_step(GRAPH, config, "within", step) for step in (1, 2, 3)]
+    sizes = replay.sizes_of(steps[:2])
+    table, seen = torch.arange(60.0)[:, None], []
+    recorded = Recorded(lambda read: seen.append({k: v.clone() for k, v in read.items()}) or table, sizes, table)
+    for step, numbers in enumerate(steps, 1):
+        assert recorded.fits(numbers)
+        recorded.run(numbers)
+        rows, blocks = replay.read("context", seen[-1], table, 2)
+        drawn = draw(GRAPH, type("Rows", (), {"take": staticmethod(np.asarray)})(), config, "within", step)
+        expected, drawn_blocks = drawn.context
+        assert rows[: len(expected), 0].tolist() == expected.tolist()
+        for got, block in zip(blocks, drawn_blocks, strict=True):
+            n_lists = len(block.offsets) - 1
+            assert torch.equal(got.ego[: block.n_rows], block.ego)
+            assert torch.equal(got.neighbors[: len(block.neighbors)], block.neighbors)
+            assert torch.equal(got.offsets[: n_lists + 1], block.offsets)
+            assert (got.ego[block.n_rows :] == -1).all()  # nothing goes back from what fills a block up
+            assert (got.offsets[n_lists + 1 :] == block.offsets[-1]).all()  # and it has no neighbours
+        keys = replay.keys_of("context", seen[-1])
+        assert [int(keys[k, "aggregate"][1]) for k in (0, 1)] == [block.n_rows for block in drawn_blocks]
+    larger = numbers_of_step(GRAPH, config.replace(batch_size=60), "within", 1)
+    assert not recorded.fits(larger)
