@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rae.features import is_sparse
+from rae.features import Features, is_sparse
 from rae.model.sampling import Block
 from rae.ops.device import SparseTable
 from rae.ops.gather import SparseRows
@@ -74,12 +74,14 @@ def sizes_of(steps: Sequence[Mapping[Name, Numbers]]) -> dict[Name, int]:
     return sizes
 
 
-def table_of(x: Any, place: torch.device) -> Tensor | SparseTable | None:
-    """Features on a GPU; None where they are too large for that."""
-    if is_sparse(x):
-        return SparseTable(x, place) if x.nnz <= MOST_ENTRIES else None
-    room = torch.cuda.mem_get_info(place)[0] // MEMORY_SHARE if place.type == "cuda" else x.nbytes
-    return torch.from_numpy(np.ascontiguousarray(x, np.float32)).to(place) if x.nbytes <= room else None
+def table_of(features: Features, place: torch.device) -> Tensor | SparseTable | None:
+    """Features of all nodes on a GPU; None where they are too large for that."""
+    n, entries = features.graph.n_nodes, features.graph.n_nodes * features.row_entries
+    if not features.is_dense:
+        return SparseTable(features.rows(0, n), place) if entries <= MOST_ENTRIES else None
+    if place.type == "cuda" and 4 * entries > torch.cuda.mem_get_info(place)[0] // MEMORY_SHARE:
+        return None
+    return torch.from_numpy(np.ascontiguousarray(features.rows(0, n), np.float32)).to(place)
 
 
 def read(

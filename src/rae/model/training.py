@@ -168,7 +168,7 @@ def _repeated(
     same_shapes = config.order == "average_first" and config.activation == "tanh" and not config.input_dropout
     if device() == "cpu" or not isinstance(context, Encoder) or not same_shapes:
         return None
-    table = replay.table_of(features.rows(0, graph.n_nodes), torch.device(device()))
+    table = replay.table_of(features, torch.device(device()))
     if table is None:
         return None
     return _replayed(encoder, context, optimizer, table, partial(numbers_of_step, graph, config, loss), config, loss)

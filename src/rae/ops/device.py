@@ -384,7 +384,8 @@ class Recorded:
         if self._stream is None:
             self._there.copy_(self._here[turn])
             return self._work(self._read)
-        self._stream.wait_stream(torch.cuda.current_stream())
+        outside = torch.cuda.current_stream(self._there.device)
+        self._stream.wait_stream(outside)
         with torch.cuda.stream(self._stream):
             self._there.copy_(self._here[turn], non_blocking=True)
             self._copied[turn].record()
@@ -394,17 +395,21 @@ class Recorded:
                 self._record()
             if self._graph is not None:
                 self._graph.replay()
-        torch.cuda.current_stream().wait_stream(self._stream)
+        outside.wait_stream(self._stream)
         return self._out
 
     def _record(self) -> None:
         torch.cuda.synchronize()
-        self._graph = torch.cuda.CUDAGraph()
-        self._graph.capture_begin(capture_error_mode="thread_local")
+        graph: Any = torch.cuda.CUDAGraph()
+        graph.capture_begin(capture_error_mode="thread_local")
         try:
             self._out = self._work(self._read)
-        finally:
-            self._graph.capture_end()
+        except BaseException:
+            with contextlib.suppress(RuntimeError):  # the first error says what is wrong
+                graph.capture_end()
+            raise
+        graph.capture_end()
+        self._graph = graph
 
 
 # ----------------------------------------------------------------------------- structure
