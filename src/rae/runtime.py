@@ -113,6 +113,18 @@ def together(first: Callable[[], T], second: Callable[[], T]) -> tuple[T, T]:
     return own, other.result()
 
 
+def beside(first: Callable[[], T], second: Callable[[], T]) -> tuple[T, T]:
+    """What both return: the first on all threads, the second on one more, since it cannot use several."""
+    if threads() == 1 or hasattr(_here, "share"):
+        return first(), second()
+    other = _pool(1, PARTNER).submit(_with_share, second, 1, SECOND)
+    try:
+        own = first()
+    finally:
+        concurrent.futures.wait([other])
+    return own, other.result()
+
+
 def run_ahead(function: Callable[[Any], T], items: Iterable[Any], count: int) -> Iterator[T]:
     """function(item) of every item, in order; with threads, `count` are at work while the caller uses a result."""
     if threads() == 1:

@@ -11,6 +11,7 @@ import pyarrow as pa
 from rae.graph.graph import Graph
 from rae.graph.ids import as_plain
 from rae.memory import forget, row_chunks, row_runs
+from rae.runtime import in_ranges
 
 Hashes = np.ndarray[Any, np.dtype[np.uint64]]
 
@@ -62,19 +63,25 @@ def _size(graph: Graph) -> tuple[int, int]:
 def _hash(graph: Graph) -> int:
     ids = _hashes_of_ids(graph.id_column)
     of_channels = {name: np.uint64(_number(name)) for name in graph.channels}
-    total = 0
-    for first, last in row_runs(graph.offsets, AT_ONCE):
-        starts = graph.offsets[first : last + 1]
-        near = ids[graph.targets[starts[0] : starts[-1]]]
-        if of_channels:
-            weights = np.ones(len(near), np.uint64)
-            for name, of_channel in of_channels.items():
-                weights += graph.channels[name][starts[0] : starts[-1]].view(np.uint32) * of_channel
-            near *= weights
-        sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(near, dtype=np.uint64)])[starts - starts[0]]
-        total += int(_mixed(ids[first:last] + _mixed(np.diff(sums))).sum(dtype=np.uint64))
-        forget(graph.targets, *graph.channels.values())
-    return total % (1 << 64)
+    runs = list(row_runs(graph.offsets, AT_ONCE))
+    totals = np.zeros(len(runs), np.uint64)
+
+    def work(start: int, stop: int) -> None:
+        for run in range(start, stop):
+            first, last = runs[run]
+            starts = graph.offsets[first : last + 1]
+            near = ids[graph.targets[starts[0] : starts[-1]]]
+            if of_channels:
+                weights = np.ones(len(near), np.uint64)
+                for name, of_channel in of_channels.items():
+                    weights += graph.channels[name][starts[0] : starts[-1]].view(np.uint32) * of_channel
+                near *= weights
+            sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(near, dtype=np.uint64)])[starts - starts[0]]
+            totals[run] = _mixed(ids[first:last] + _mixed(np.diff(sums))).sum(dtype=np.uint64)
+            forget(graph.targets, *graph.channels.values())
+
+    in_ranges(work, len(runs))
+    return int(totals.sum(dtype=np.uint64))
 
 
 def _hashes_of_ids(column: pa.Array) -> Hashes:

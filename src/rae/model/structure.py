@@ -430,9 +430,13 @@ def measuring_bytes(graph: Graph, config: ExactConfig) -> int:
 
 
 def counting_bytes(graph: Graph) -> int:
-    """Memory that counting cycles takes: a copy of the graph that is ordered by degree, and counts of every thread."""
+    """Memory that counting cycles takes: a copy of the graph that is ordered by degree, and counts of every thread.
+
+    With several threads core numbers are found at the same time.
+    """
     n, itemsize = graph.n_nodes, graph.targets.dtype.itemsize
-    return graph.targets.nbytes + (32 + (16 + 2 * itemsize) * threads()) * n
+    beside = 16 if threads() > 1 else 0
+    return graph.targets.nbytes + (32 + beside + (16 + 2 * itemsize) * threads()) * n
 
 
 def sample_rows(n: int, most: int, seed: int) -> Any:
