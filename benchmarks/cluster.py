@@ -218,6 +218,13 @@ class Rehearsal:
             self.objects.remove(OUTPUTS[each].rstrip("/"))
         self.cluster.network.hosts[DRIVER].run("rm", "-rf", "/tmp/runs")
 
+    def prepare(self, command: str) -> None:
+        """Remove what a command and those after it have made, and make what it reads where a fault has removed that."""
+        self.forget(command)
+        for before in list(COMMANDS)[: list(COMMANDS).index(command)]:
+            if not self.objects.names(OUTPUTS[before]):
+                self.plain(before)
+
     def plain(self, command: str) -> dict[str, Any]:
         """One command without a fault: seconds, bytes over the network, whether its result is that of one machine."""
         self.forget(command)
@@ -249,7 +256,7 @@ class Rehearsal:
     def fault(self, stage: str, what: str) -> dict[str, Any]:
         """One command with a fault in the middle of a stage of it."""
         command = "embed" if stage == "write" else stage
-        self.forget(command)
+        self.prepare(command)
         process = self.start(command)
         began = time.perf_counter()
         in_time = self.half_way(stage, process)
@@ -325,7 +332,7 @@ class Rehearsal:
 
     def full_disk(self) -> dict[str, Any]:
         """Embedding with a host whose disk is full, and once more when it is not."""
-        self.forget("embed")
+        self.prepare("embed")
         network = self.cluster.network
         room = int(network.hosts[4].run("df", "--output=avail", "-B1", "/tmp").split()[1])
         network.hosts[4].run("fallocate", "-l", max(1, room - (1 << 20)), "/tmp/full")
@@ -428,6 +435,8 @@ def main() -> None:
             raise SystemExit(print(f"skipped: {reason}"))
     in_namespaces = {"plain", "faults"} & set(options.only)
     if in_namespaces:
+        if SOURCE.resolve().is_relative_to("/tmp"):
+            raise SystemExit(f"every host has a /tmp of its own, and would not see {SOURCE}; run a copy from elsewhere")
         hosts.isolate()
     with tempfile.TemporaryDirectory() as scratch:
         work = (options.work or Path(scratch)).resolve()

@@ -4,9 +4,9 @@
 
 Every task of embedding a power-law graph is timed, one after the other in one thread. The modelled job has so many
 parts, whose tasks of each kind and level take times drawn from the measured ones. As in the executor, tasks go to
-hosts in order, one at a time on each, a level begins when the one before has ended, and whoever gives the command
-sends one task after the other, which is assumed to take `DISPATCH` seconds. A host reads the rows that a level
-averages once, over its own network; a store that cannot serve all hosts at once is not in the model.
+hosts in batches and in order, one at a time on each, a level begins when the one before has ended, and whoever gives
+the command sends one batch after the other, which is assumed to take `DISPATCH` seconds. A host reads the rows that a
+level averages once, over its own network; a store that cannot serve all hosts at once is not in the model.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import heapq
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -26,15 +26,19 @@ from recording import parser, record
 
 from rae.config import ExactConfig
 from rae.engine import embed_to
-from rae.engine.layout import TILE, Layout, by_edges
+from rae.engine.embedding import job_sizes
+from rae.engine.layout import by_edges, layout_for_hosts
 from rae.engine.models import blank_models
+from rae.engine.ray_executor import BATCHES, batches
 from rae.engine.tasks import perform
+from rae.graph import Graph
 from rae.graph.folder import open_graph
 from rae.runtime import set_threads
 
 TABLE = "cluster-model"
 HOSTS = (1, 2, 4, 8, 16, 32, 64)
 DISPATCH = 0.001  # seconds
+MEMORY = 44 << 30  # of a task: what a host of 64 GiB gives
 
 
 @dataclass
@@ -60,12 +64,11 @@ class Stage:
     table: float
 
 
-def measured(edges: int, work: Path) -> tuple[list[Stage], int, int]:
-    """The stages of a job, and rows and edges of the graph that they were measured on."""
-    graph = open_graph(graph_folder(work, edges))
+def measured(graph: Graph) -> tuple[list[Stage], int]:
+    """The stages of embedding a graph, and into how many parts it was cut."""
     models = blank_models(ExactConfig(), graph)
-    rows = max(TILE, -(-graph.n_nodes // 64 // TILE) * TILE)
-    cut = by_edges(Layout(rows, max(x.columns for m in models.values() for x in m.levels)), graph.offsets)
+    averaged = max(level.columns for model in models.values() for level in model.levels)
+    cut = by_edges(layout_for_hosts(MEMORY, replace(job_sizes(models, 4), resident=0), averaged), graph.offsets)
     timed = Timed()
     with tempfile.TemporaryDirectory() as folder:
         embed_to(Path(folder) / "z", models, cut=cut, executor=timed, in_folder=True)
@@ -73,7 +76,7 @@ def measured(edges: int, work: Path) -> tuple[list[Stage], int, int]:
     for (kind, model, level), found in groupby(timed.seconds, key=lambda pair: pair[0]):
         table = 4.0 * graph.n_nodes * models[model].levels[level].columns if kind == "after" else 0.0
         stages.append(Stage(tuple(seconds for _, seconds in found), table))
-    return stages, len(cut.parts(graph.n_nodes)), graph.n_edges
+    return stages, len(cut.parts(graph.n_nodes))
 
 
 def makespan(stages: Sequence[Stage], hosts: int, parts: int, larger: float, network: float, seed: int) -> float:
@@ -82,7 +85,8 @@ def makespan(stages: Sequence[Stage], hosts: int, parts: int, larger: float, net
     for stage in stages:
         free = [(now, False, host) for host in range(hosts)]  # when it is, whether it has read the table
         sent = now
-        for seconds in rng.choice(stage.seconds, size=parts):
+        for batch in batches(rng.choice(stage.seconds, size=parts), BATCHES * hosts):
+            seconds = float(np.sum(batch))
             sent += DISPATCH
             when, has_table, host = heapq.heappop(free)
             reading = 0.0 if has_table else stage.table * larger / network
@@ -101,8 +105,9 @@ def main() -> None:
     edges, parts = (20_000, 50) if options.quick else (int(options.edges), options.parts)
     set_threads(1)
     with tempfile.TemporaryDirectory() as scratch:
-        stages, cut, n_edges = measured(edges, Path(scratch))
-    larger = parts / cut
+        graph = open_graph(graph_folder(Path(scratch), edges))
+        stages, cut = measured(graph)
+    n_edges, larger = graph.n_edges, parts / cut
     settings = {"parts": parts, "network": options.network, "measured_parts": cut}
     alone = makespan(stages, 1, parts, larger, options.network / 8 * 1e9, options.seed)
     for hosts in HOSTS:

@@ -4,7 +4,7 @@
 
 The same command, `rae embed RUN GRAPH --out FOLDER/`, with `--ray local` on two workers of one core and without Ray
 on two threads, each in a control group, which counts the time of every process that belongs to it. Start-up is the
-same on a graph of a thousand edges. Needs the right to make control groups.
+same on a graph of ten thousand nodes, of which both workers get parts. Needs the right to make control groups.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from recording import parser, record
 
 TABLE = "cluster-overhead"
 ONE, SEVERAL = "one process, 2 threads", "Ray, 2 workers"
+SMALL = 100_000  # edges
 GROUPS = Path("/sys/fs/cgroup/cpuacct")
 USAGE, FILE = "cpuacct.usage", "cgroup.procs"
 
@@ -55,17 +56,17 @@ def embed(work: Path, graph: Path, row: str) -> tuple[float, float, str]:
 
 
 def main() -> None:
-    arguments = parser(__doc__, "a graph of 100,000 edges")
+    arguments = parser(__doc__, "a graph of 200,000 edges")
     arguments.add_argument("--edges", type=float, default=1e7)
     arguments.add_argument("--work", type=Path, help="folder that keeps the graph  [default: temporary]")
     options = arguments.parse_args()
-    edges = 100_000 if options.quick else int(options.edges)
+    edges = 200_000 if options.quick else int(options.edges)
     if not os.access(GROUPS, os.W_OK):
         raise SystemExit(f"no right to make control groups in {GROUPS}")
     with tempfile.TemporaryDirectory() as scratch:
         work = (options.work or Path(scratch)).resolve()
         work.mkdir(parents=True, exist_ok=True)
-        graph, small = graph_folder(work, edges), graph_folder(work, 1000)
+        graph, small = graph_folder(work, edges), graph_folder(work, SMALL)
         fit = ["fit", str(small), "--out", str(work / "run"), "--no-page", "--force", "--quiet"]
         subprocess.run([sys.executable, "-m", "rae", *fit], check=True, stdout=subprocess.DEVNULL)
         found: dict[str, Any] = {}

@@ -193,7 +193,7 @@ CLUSTER_OVERHEAD = Section(
     "What Ray costs",
     "python benchmarks/cluster_overhead.py",
     "`rae embed` into a folder of parts, on two threads of one process and by two workers of Ray on the same machine. "
-    "CPU time is that of all processes, Ray's own among them; *start* is the same on a graph of a thousand edges, and "
+    "CPU time is that of all processes, Ray's own among them; *start* is the same on a graph of 10,000 nodes, and "
     "*times* is what remains of CPU time after it, beside the first row.",
     ("cluster-overhead",),
     (
@@ -206,9 +206,9 @@ CLUSTER_MODEL = Section(
     "A thousand parts on 64 hosts, by a model",
     "python benchmarks/cluster_model.py",
     "Not measured on a cluster: times of tasks of one thread here, put into a model of how tasks are given to hosts, "
-    "with one core a host, 10 Gbit/s, and a millisecond to send a task, which is assumed. *Of linear* is the time of "
-    "one host over hosts times seconds. What keeps it below one are the rows that every host reads before its first "
-    "task of a level, hosts that wait for the last, and on many hosts the sending: such small tasks should be larger.",
+    "with one core a host, 10 Gbit/s, and a millisecond to send a batch of tasks, which is assumed. *Of linear* is the "
+    "time of one host over hosts times seconds. What keeps it below one are the rows that every host reads before its "
+    "first task of a level, hosts that wait for the last, and on many hosts the sending.",
     ("cluster-model",),
     (ROW, value_column("seconds", "seconds", "{:,.0f}"), value_column("of linear", "of_linear", "{:.0%}")),
 )
@@ -224,6 +224,24 @@ MANY_THREADS = Section(
         value_column("copy", "copy_gb_per_s", "{:.0f} GB/s"),
     ),
 )
+CLUSTER_SKEW = Section(
+    "Hubs and dense parts on many cores",
+    "python benchmarks/cluster_skew.py",
+    "Not measured on a cluster either: every task of embedding timed on one thread, then put on 8, 16 and 64 cores, "
+    "each task on the first that is free. The graphs have about equally many edges; *times* are those of the first row "
+    "on as many cores.",
+    ("cluster-skew",),
+    (
+        *(
+            ROW,
+            value_column("neighbours of the largest", "largest_row", "{:,}"),
+            value_column("CPU", "cpu_s", "{:.0f} s"),
+        ),
+        *(value_column(f"on {cores} cores", f"seconds_{cores}", "{:.1f} s") for cores in (8, 16, 64)),
+        *(value_column(f"times, {cores}", f"times_{cores}", "{:.2f}") for cores in (8, 16, 64)),
+        value_column("peak", "peak_mb", "{:,} MB"),
+    ),
+)
 COMPARED = (TRAINING_STEP, NEIGHBORHOOD_MEAN, EMBED_ALL, FILE_TO_VECTORS, GRAPH_BUILD)
 MORE = (
     PLAN_ACCURACY,
@@ -237,6 +255,7 @@ MORE = (
     CLUSTER,
     CLUSTER_OVERHEAD,
     CLUSTER_MODEL,
+    CLUSTER_SKEW,
 )
 FAULTS, GPU = "cluster-faults", "gpu"
 TABLES = (*(t for s in (*COMPARED, *MORE) for t in s.tables), FAULTS, GPU, "growth", "resume-after-kill", OLD_AND_NEW)

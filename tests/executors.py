@@ -28,7 +28,7 @@ class Here:
 
 
 def perform_in_process(description, task):
-    on_ray.perform_there(description, task, 1, on_ray.__version__)
+    on_ray.perform_there(description, [task], 1, on_ray.__version__)
     return os.getpid()
 
 

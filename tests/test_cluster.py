@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import errno
-import importlib.util
 import itertools
 import json
 import os
 import re
-import signal
 import socket
-import subprocess
 import sys
-import threading
-import time
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
-import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -32,7 +25,7 @@ from rae import RAE, Config, ExactConfig, Graph, build_graph, embed_file, fit_ru
 from rae.cli.program import main
 from rae.engine import TILE, cluster_plan, embed_to, graph_build, models_of
 from rae.engine import ray_executor as on_ray
-from rae.engine.layout import Layout, by_edges
+from rae.engine.layout import Layout, Sizes, by_edges, layout_for_hosts
 from rae.engine.results import MANIFEST, Results
 from rae.engine.shared import discard, share
 from rae.engine.tasks import perform
@@ -70,6 +63,17 @@ def test_parts_are_cut_by_edges_and_no_part_has_much_more_work_than_another():
     assert sorted(work)[-2] <= sum(work) * 8 // 64
     assert [cut.part_of(a) for a, _ in parts] == list(range(len(parts)))
     assert [cut.part_of(b - 1) for _, b in parts] == list(range(len(parts)))
+
+
+def test_a_cluster_with_a_little_more_memory_goes_on_with_the_parts_of_another():
+    sizes = Sizes(10**9, 2 * 10**11, (64, 8), 256, 4, 0, 64 << 20)
+    cuts = [layout_for_hosts(budget * 10**9, sizes, 64) for budget in (44, 45, 46)]
+    assert cuts[0] == cuts[1] == cuts[2]
+    assert layout_for_hosts("400GB", sizes, 64).rows > 4 * cuts[0].rows  # more memory, fewer and larger parts
+    for budget, cut in ((44 * 10**9, cuts[0]), (400 * 10**9, layout_for_hosts("400GB", sizes, 64))):
+        assert sizes.fixed_bytes + cut.rows * sizes.row_bytes + cut.columns * 4 * 10**9 <= budget
+    small = replace(sizes, n_nodes=10**6, n_targets=10**7)
+    assert {layout_for_hosts(f"{budget}GiB", small, 64) for budget in (2, 8, 64)} == {Layout(8 * TILE, 64)}
 
 
 def test_a_hub_in_parts_by_edges_changes_no_byte(tmp_path):
@@ -169,8 +173,8 @@ def test_a_killed_folder_of_results_goes_on_with_its_files(tmp_path, monkeypatch
     def killed_at_three(self, part, ids, vectors):
         if len(wrote) == 3:
             raise KeyboardInterrupt
-        write(self, part, ids, vectors)
         wrote.append(part)
+        return write(self, part, ids, vectors)
 
     monkeypatch.setattr(Results, "write", killed_at_three)
     with pytest.raises(KeyboardInterrupt):
@@ -178,7 +182,8 @@ def test_a_killed_folder_of_results_goes_on_with_its_files(tmp_path, monkeypatch
     assert not target.exists()
     (tmp_path / f".vectors.{'0' * 16}.building").mkdir()  # of another job
     before, again = list(wrote), []
-    monkeypatch.setattr(Results, "write", lambda self, part, *a: (again.append(part), write(self, part, *a)))
+    next((tmp_path / "vectors.parts").glob("*written*")).unlink()  # killed between a file and the note of it
+    monkeypatch.setattr(Results, "write", lambda self, part, *a: (again.append(part), write(self, part, *a))[1])
     embed_to(target, models, cut=CUT, in_folder=True)
 
     assert len(before) == 3
@@ -186,6 +191,10 @@ def test_a_killed_folder_of_results_goes_on_with_its_files(tmp_path, monkeypatch
     assert set(before).isdisjoint(again)
     assert np.array_equal(read_embeddings(target)[1], model.transform(GRAPH))
     assert [path.name for path in tmp_path.iterdir()] == ["vectors"]
+    files = json.loads((target / MANIFEST).read_text())["files"]
+    assert len(files) == 5
+    assert all(checksum(target / file["file"]) == file["sha256"] for file in files)
+    assert all((target / file["file"]).stat().st_size == file["bytes"] for file in files)
 
 
 # ---------------------------------------------------------------------------------- building by parts
@@ -323,7 +332,12 @@ def test_the_plan_counts_the_bytes_that_are_written(tmp_path, half):
     model = RAE(config).fit(GRAPH)
     written, write = [], Parts.write
     with pytest.MonkeyPatch.context() as patch:
-        count = lambda self, name, arrays: (written.append(sum(a.nbytes for a in arrays)), write(self, name, arrays))  # noqa: E731
+
+        def count(self, name, arrays):
+            if "written" not in name:  # of the files of results, a few bytes each
+                written.append(sum(a.nbytes for a in arrays))
+            write(self, name, arrays)
+
         patch.setattr(Parts, "write", count)
         embed_to(tmp_path / "z", models_of(model.fitted, GRAPH), cut=Layout(TILE, 64), half=half, in_folder=True)
     work = cluster_plan.work_of(config, N, GRAPH.n_edges, half=half)
@@ -388,12 +402,12 @@ def test_a_worker_with_another_version_or_without_the_folder_says_so(tmp_path):
     class Elsewhere:
         def run(self, job, tasks):
             with pytest.raises(ClusterError, match=r"every host must have rae 0.0, a worker has"):
-                on_ray.perform_there(job.description, tasks[0], 1, "0.0")
+                on_ray.perform_there(job.description, tasks, 1, "0.0")
             gone = replace(job.description, measures=str(tmp_path / "nowhere.npy"))
             with pytest.raises(
                 ClusterError, match=r"finds no .*nowhere.npy; the folder of out, and a graph folder, must"
             ):
-                on_ray.perform_there(gone, tasks[0], 1, on_ray.__version__)
+                on_ray.perform_there(gone, tasks[:1], 1, on_ray.__version__)
             return (perform(job, task) for task in tasks)
 
     embed_to(tmp_path / "z.parquet", models, cut=CUT, executor=Elsewhere(), shared=shared)
@@ -410,63 +424,6 @@ def test_a_full_disk_is_one_sentence(tmp_path, monkeypatch):
         embed_to(tmp_path / "z.parquet", models_of(model.fitted, GRAPH), cut=CUT)
 
 
-# ---------------------------------------------------------------------------------- Ray itself
-
-
-@pytest.fixture(scope="module")
-def cluster():
-    """Ray on this machine, two workers; one start for all tests of this module."""
-    if importlib.util.find_spec("ray") is None:
-        pytest.skip("ray is not installed")
-    with on_ray.connected("local") as executor:
-        yield executor
-
-
-def workers():
-    """The processes below this one in which Ray performs tasks of ours."""
-    for process in psutil.Process().children(recursive=True):
-        try:
-            if process.cmdline()[:1] == ["ray::perform_there"]:
-                yield process
-        except (psutil.NoSuchProcess, psutil.ZombieProcess):
-            continue
-
-
-def kill_a_worker(folder, killed):
-    """Kill -9 the first worker that is at a task once some parts are there."""
-    ends = time.monotonic() + 300
-    while not killed and time.monotonic() < ends:
-        if len(list(folder.glob("*.part"))) >= 2:
-            for process in workers():
-                process.send_signal(signal.SIGKILL)
-                killed.append(process.pid)
-                break
-        time.sleep(0.005)
-
-
-@pytest.mark.slow
-def test_ray_gives_the_bytes_of_one_machine_and_a_killed_worker_changes_none(cluster, fitted):
-    folder, run, edges = fitted
-    embed_file(run.path, edges, out=folder / "one.parquet")
-    expected, killed = (folder / "one.parquet").read_bytes(), []
-    watch = threading.Thread(target=kill_a_worker, args=(folder / "ray.parquet.parts", killed))
-    watch.start()
-    embed_file(run.path, edges, out=folder / "ray.parquet", ray="local")
-    watch.join()
-
-    assert killed
-    assert (folder / "ray.parquet").read_bytes() == expected
-    build_graph(edges, folder / "graph")
-    arguments = ["graph", "build", str(edges), "--out", str(folder / "on_ray"), "--ray", "local", "--quiet"]
-    assert main(arguments) == 0
-    assert (folder / "on_ray/targets.npy").read_bytes() == (folder / "graph/targets.npy").read_bytes()
-    embed_file(run.path, folder / "on_ray", out=f"{folder}/vectors/", ray="local", half=True, dtype="float16")
-    assert np.abs(read_embeddings(folder / "vectors")[1] - read_embeddings(folder / "one.parquet")[1]).max() < 0.01
-    assert {path.name for path in folder.iterdir()} == {
-        *("edges.parquet", "run", "one.parquet", "ray.parquet", "vectors", "graph", "on_ray")
-    }
-
-
 @pytest.mark.parametrize("scheme", ["", "ray://"])
 def test_an_address_where_nothing_listens_is_refused_at_once(scheme):
     with socket.create_server(("127.0.0.1", 0)) as free:
@@ -476,79 +433,3 @@ def test_an_address_where_nothing_listens_is_refused_at_once(scheme):
         on_ray._check_listener(f"{scheme}127.0.0.1:{port}")
     for elsewhere_checked in ("auto", "local", "bogus"):
         on_ray._check_listener(elsewhere_checked)
-
-
-@pytest.mark.slow
-def test_ray_on_this_machine_is_open_to_loopback_alone_and_asks_for_a_token(cluster, fitted):
-    import ray
-
-    started = psutil.Process().children(recursive=True)
-    heard = {
-        at.laddr.ip for process in started for at in process.net_connections("inet") if at.status == psutil.CONN_LISTEN
-    }
-    assert heard
-    assert heard <= {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
-    for process in started:
-        if process.name() in ("gcs_server", "raylet"):
-            environment = process.environ()
-            assert (environment["RAY_USAGE_STATS_ENABLED"], environment["RAY_AUTH_MODE"]) == ("0", "token")
-
-    folder, run, edges = fitted
-    address = ray.get_runtime_context().gcs_address
-    command = ["embed", str(run.path), str(edges), "--out", str(folder / "z.parquet"), "--ray", address, "--quiet"]
-    without = {**os.environ, "RAY_AUTH_TOKEN": "another"}
-    done = subprocess.run([sys.executable, "-m", "rae", *command], env=without, capture_output=True, text=True)
-    assert done.returncode == 2
-    last = done.stderr.splitlines()[-1]  # after Ray's own, of each time that it tried
-    assert "no Ray cluster answers at --ray 127.0.0.1:" in last
-    assert "set RAY_AUTH_TOKEN to its token, or pass --ray local" in last
-    assert not (folder / "z.parquet").exists()
-
-
-@pytest.mark.slow
-def test_an_error_in_a_worker_comes_back_in_its_own_words(cluster, tmp_path):
-    x = WORDS.toarray()
-    model = RAE(Config(steps=0)).fit(GRAPH, features=x)
-    x[5] = np.nan
-    models = models_of(model.fitted, GRAPH, x, check=False)
-    shared = share(tmp_path / "inputs", models, model.fitted)
-    with pytest.raises(ValueError, match="features must be finite"):
-        embed_to(tmp_path / "z.parquet", models, cut=CUT, executor=cluster, shared=shared)
-    (tmp_path / "inputs" / "features.npy").unlink()
-    with pytest.raises(ClusterError, match="finds no"):
-        embed_to(tmp_path / "y.parquet", models, cut=CUT, executor=cluster, shared=shared)
-
-
-@pytest.mark.slow
-def test_a_killed_driver_is_given_again_and_goes_on(cluster, fitted):
-    """The driver of the second call is this process; the first one is killed with -9 in the middle of its parts."""
-    folder, run, edges = fitted
-    embed_file(run.path, edges, out=folder / "one.parquet")
-    import ray
-
-    program = (
-        "import sys, rae; rae.embed_file(*sys.argv[1:3], out=sys.argv[3], ray=sys.argv[4], ray_cores=1, memory='1GiB')"
-    )
-    address = ray.get_runtime_context().gcs_address
-    assert address.startswith("127.0.0.1:")  # nobody but this machine can ask
-    driver = subprocess.Popen(
-        [sys.executable, "-c", program, str(run.path), str(edges), str(folder / "ray.parquet"), address],
-        stderr=subprocess.DEVNULL,
-    )
-    parts = folder / "ray.parquet.parts"
-    while driver.poll() is None and len(list(parts.glob("*.part"))) < 8:
-        time.sleep(0.02)
-    driver.kill()
-    driver.wait()
-    left = {path.name for path in parts.glob("*.part")}
-    assert len(left) >= 8
-    assert not (folder / "ray.parquet").exists()
-    wrote, write = [], Parts.write
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Parts, "write", lambda self, name, arrays: (wrote.append(name), write(self, name, arrays)))
-        embed_file(run.path, edges, out=folder / "ray.parquet", memory="1GiB", ray="local", ray_cores=1)
-
-    assert (folder / "ray.parquet").read_bytes() == (folder / "one.parquet").read_bytes()
-    assert not wrote  # all parts are written by workers
-    assert not Path(f"{folder}/ray.parquet.inputs").exists()
-    assert not parts.exists()

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
-import importlib.util
-import signal
 import threading
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 
 import numpy as np
-import psutil
 import pytest
 import scipy.sparse as sp
 import torch
@@ -21,13 +19,12 @@ from executors import Here, KilledError, Processes
 from plain import random_graph
 from rae import RAE, Config, ExactConfig, Graph, Roles, fit_run
 from rae.cli.program import main
-from rae.engine import ray_executor as on_ray
+from rae.engine import cluster_plan
 from rae.engine.exact_fit import fit_by_tasks, forget_fit
 from rae.engine.layout import Layout, by_edges
 from rae.engine.trained_fit import fit_by_draws, train
 from rae.errors import ClusterError, ConfigError, FileError, RunError
 from rae.features import Features, measures
-from rae.graph.folder import write_graph
 from rae.io import write_embeddings
 from rae.model import training
 from rae.model.actions import fit_actions
@@ -159,6 +156,28 @@ def written_parts():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Parts, "write", lambda self, name, arrays: (names.append(name), write(self, name, arrays)))
         yield names
+
+
+@pytest.mark.parametrize("given", ["structure", "words"])
+def test_the_plan_of_a_fit_counts_the_bytes_that_are_written(tmp_path, given):
+    graph, config, written, write = new_graph(), ExactConfig(), collections.Counter(), Parts.write
+    with pytest.MonkeyPatch.context() as patch:
+
+        def count(self, name, arrays):
+            kind = name.partition("-")[0] if "sample" not in name and "means" not in name else "other"
+            written[kind] += sum(array.nbytes for array in arrays)  # means are of stripes, of which the plan has none
+            write(self, name, arrays)
+
+        patch.setattr(Parts, "write", count)
+        by_tasks(graph, GIVEN[given], config, tmp_path, Here())
+    width = 0 if given == "structure" else GIVEN[given].shape[1]
+    work = cluster_plan.work_of(config, N, graph.n_edges, width)
+    fit = cluster_plan.plan_fit(work, cluster_plan.Hosts(4, 8 << 30), cluster_plan.Rates(1e-9, 1e-9, 1e-9))
+
+    assert fit.counts["noisy copies"] == config.n_views(N) == work.views
+    assert fit.bytes["between levels"] == sum(written[name] for name in ("place", *(["actions"] if width else [])))
+    assert abs(written["rows"] / fit.bytes["copies of the graph"] - 1) < 0.05  # what is drawn varies
+    assert cluster_plan.plan_fit(cluster_plan.work_of(Config(), N, 9000), cluster_plan.Hosts(4, 8 << 30), None) is None
 
 
 def replace_seed(config):
@@ -334,75 +353,3 @@ def test_what_a_cluster_does_not_train_is_refused(tmp_path):
         by_draws(tmp_path, Config(**SMALL), run=lambda *_: None)
     untrained = by_draws(tmp_path, Config(**SMALL | {"steps": 0}))
     assert_equal(untrained["within"][0], trained_here(Config(**SMALL | {"steps": 0}))["within"][0])
-
-
-# ---------------------------------------------------------------------------------- Ray itself
-
-
-@pytest.fixture(scope="module")
-def cluster():
-    """Ray on this machine, two workers; one start for all tests of this module."""
-    if importlib.util.find_spec("ray") is None:
-        pytest.skip("ray is not installed")
-    with on_ray.connected("local") as executor:
-        yield executor
-
-
-@contextlib.contextmanager
-def killing(folder, title):
-    """While the block runs: kill -9 the first process of Ray with this title once some parts are there."""
-    killed, over = [], threading.Event()
-
-    def watch():
-        while not killed and not over.wait(0.002):
-            if len(list(folder.glob("*.fit.parts/*.part"))) >= 4:
-                for process in psutil.Process().children(recursive=True):
-                    with contextlib.suppress(psutil.NoSuchProcess, psutil.ZombieProcess, IndexError):
-                        if not killed and process.cmdline()[0].startswith(title):
-                            process.send_signal(signal.SIGKILL)
-                            killed.append(process.pid)
-
-    thread = threading.Thread(target=watch)
-    thread.start()
-    try:
-        yield killed
-    finally:
-        over.set()
-        thread.join()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("relative", [True, False])
-def test_a_run_on_ray_is_that_of_one_machine_and_a_killed_worker_changes_nothing(cluster, tmp_path, relative):
-    write_graph(tmp_path / "graph", new_graph("channels"))
-    config = ExactConfig(relative=relative)
-    one = fit_run(tmp_path / "graph", out=tmp_path / "one", config=config, page=False)
-    with killing(tmp_path, "ray::perform_there") as killed:
-        run = fit_run(tmp_path / "graph", out=tmp_path / "run", config=config, page=False, ray="local")
-
-    assert killed
-    for name in ("model.safetensors", "embeddings.parquet"):
-        assert (run.path / name).read_bytes() == (one.path / name).read_bytes(), name
-    assert {path.name for path in tmp_path.iterdir()} == {"graph", "one", "run"}
-    one.fit_roles()
-    run.fit_roles(ray="local")
-    for name in ("roles.parquet", "roles.json", "roles.safetensors"):
-        assert (run.path / name).read_bytes() == (one.path / name).read_bytes(), name
-    RAE.load(run.path / "model.safetensors").embed_to(tmp_path / "z.parquet", new_graph("channels"), ray="local")
-    assert {path.name for path in tmp_path.iterdir()} == {"graph", "one", "run", "z.parquet"}
-
-
-@pytest.mark.slow
-def test_a_training_on_ray_is_that_of_one_machine_and_a_killed_worker_changes_nothing(cluster, tmp_path):
-    config = Config(**SMALL | {"steps": 120})
-    one = fit_run(new_graph(), out=tmp_path / "one", config=config, page=False)
-    with killing(tmp_path, "ray::RayTrainWorker") as killed:
-        run = fit_run(new_graph(), out=tmp_path / "run", config=config, page=False, ray="local")
-
-    assert killed
-    for name in ("model.safetensors", "embeddings.parquet"):
-        assert (run.path / name).read_bytes() == (one.path / name).read_bytes(), name
-    two = fit_run(new_graph(), out=tmp_path / "two", config=config, page=False, ray="local", ray_workers=2)
-    first, last = (one.info["training"]["within"][name] for name in ("first", "last"))
-    assert abs(two.info["training"]["within"]["last"] - last) < 0.25 * (first - last)
-    assert {path.name for path in tmp_path.iterdir()} == {"one", "run", "two"}

@@ -270,3 +270,12 @@ def test_urls_are_told_from_paths_and_shown_without_secrets(tmp_path):
     assert (path.name, path.suffix, path.suffixes) == ("y.tar.gz", ".gz", [".tar", ".gz"])
     assert (path / "z").url == "s3://me:word@b/x/y.tar.gz/z?access_key=k&region=eu"
     assert without_secrets("no url") == "no url"
+
+
+def test_a_store_of_google_that_does_not_answer_is_given_up_with_a_sentence(monkeypatch):
+    monkeypatch.setattr("rae.storage.objects.GS_SECONDS", 1)  # without a limit its library tries for 15 minutes
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    url = f"gs://anonymous@bucket/calls/?scheme=http&endpoint_override=127.0.0.1:{port}"
+    with pytest.raises(FileError, match=r"gs://bucket/calls.* cannot be read or written .*; check its name"):
+        read_edges(url)

@@ -188,16 +188,3 @@ def one_line(error: BaseException) -> str:
     """
     lines = str(error.args[0] if isinstance(error, KeyError) and error.args else error).strip().splitlines()
     return lines[0].rstrip(". ") if lines else type(error).__name__
-
-
-def size(n_bytes: float) -> str:
-    """Bytes in the unit that reads best.
-
-    >>> size(512), size(2_500_000), size(3.2e9)
-    ('512 B', '2.5 MB', '3.2 GB')
-    """
-    for unit in ("B", "kB", "MB", "GB"):
-        if n_bytes < 1000:
-            return f"{n_bytes:.0f} {unit}" if unit == "B" or n_bytes >= 100 else f"{n_bytes:.1f} {unit}"
-        n_bytes /= 1000
-    return f"{n_bytes:.1f} TB"

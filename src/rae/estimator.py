@@ -235,13 +235,15 @@ class RAE(GraphTransformer):
         def written(report: Progress | None) -> int:
             options: dict[str, Any] = {
                 "memory": memory, "half": half, "dtype": dtype, "model": model, "blocks": self.blocks,
-                "in_folder": in_folder, "report": of_stage(report, "embed"),
+                "in_folder": in_folder,
             }  # fmt: skip
             if ray is not None:
                 from rae.engine.cluster import Cluster, embed_on_cluster
 
-                return embed_on_cluster(path, fitted, graph, features, Cluster(ray, ray_cores, shared), **options)
-            return embed_to(path, models_of(fitted, graph, features, check=memory is None), **options)
+                cluster = Cluster(ray, ray_cores, shared)
+                return embed_on_cluster(path, fitted, graph, features, cluster, progress=report, **options)
+            models = models_of(fitted, graph, features, check=memory is None)
+            return embed_to(path, models, report=of_stage(report, "embed"), **options)
 
         with shown(progress) as report:
             return self._on_device(

@@ -11,13 +11,13 @@ import logging
 import os
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rae.errors import Argument, ConfigError, FeatureError, GraphError, MemoryWarning, Sentence, size
-from rae.progress import Progress
+from rae.errors import Argument, ConfigError, FeatureError, GraphError, MemoryWarning, Sentence
+from rae.progress import Progress, size, stages
 from rae.reading import EDGE_OPTIONS, EdgeOptions, named_header
 from rae.reading import Reading as Reading
 
@@ -174,11 +174,6 @@ def describe(counts: Mapping[str, int]) -> str:
     more = f", {others:,} connect a pair again, in the other direction or by another kind" if others > 0 else ""
     first = f"{counts['nodes']:,} nodes, {counts['edges']:,} edges, {counts['isolated']:,} isolated; {columns}"
     return f"{first}\n{read}{more}"
-
-
-def stages(progress: Progress | None) -> Callable[[str, int, int], None]:
-    """A report of build stages that goes to `progress`."""
-    return lambda stage, done, total: None if progress is None else progress(stage, done, total, {})
 
 
 # ------------------------------------------------------------------------------------- edges

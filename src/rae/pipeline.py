@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rae.config import ExactConfig, Settings
-from rae.errors import Argument, ConfigError, FeatureError, FileError, MemoryWarning, Sentence, is_there, size
+from rae.errors import Argument, ConfigError, FeatureError, FileError, MemoryWarning, Sentence, is_there
 from rae.inputs import Inputs, check_output, dataset_inputs, is_table, read_inputs
-from rae.progress import Asked, Progress, shown
+from rae.progress import Asked, Progress, shown, size
 from rae.reading import Reading
 from rae.resume import VectorCache, fit_key, vectors_key
 from rae.run import Run, load_model, model_checksum

@@ -46,7 +46,7 @@ from rae.engine.embedding import job_sizes
 from rae.engine.layout import PART_BYTES, PROGRAM, WRITING, budget_for, layout
 from rae.engine.levels import Model
 from rae.engine.models import blank_models
-from rae.errors import Argument, CollapseWarning, ConfigError, GraphError, MemoryWarning, size
+from rae.errors import Argument, CollapseWarning, ConfigError, GraphError, MemoryWarning
 from rae.features import Features, measures
 from rae.fitting import views_in_memory
 from rae.graph import Graph
@@ -57,6 +57,7 @@ from rae.memory import available_memory as available_memory
 from rae.model import actions, structure
 from rae.model.training import fit
 from rae.ops.gather import mean
+from rae.progress import size
 from rae.runtime import chosen_device, device_bytes, generator, threads
 from rae.storage.parts import Parts
 from rae.storage.scratch import scratch_folder

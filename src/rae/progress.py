@@ -63,6 +63,11 @@ def of_stage(progress: Progress | None, stage: str) -> Report | None:
     return None if progress is None else lambda done, total: progress(stage, done, total, {})
 
 
+def stages(progress: Progress | None) -> Callable[[str, int, int], None]:
+    """A report of build stages that goes to `progress`."""
+    return lambda stage, done, total: None if progress is None else progress(stage, done, total, {})
+
+
 def counter(report: Report | None, total: int) -> Callable[[], None]:
     """A function that reports one more of `total` done each time it is called."""
     counts = itertools.count(1)
@@ -86,8 +91,8 @@ class NotebookReporter:
         if stage != self._stage:
             self.close()
             self._stage, self._bar = stage, _notebook_bar()(total=total or None, desc=stage, delay=self._delay)
-        if losses := _loss(info):
-            self._bar.set_postfix_str(losses[0], refresh=False)
+        if notes := [*_loss(info), *_cluster(info)]:
+            self._bar.set_postfix_str("  ".join(notes), refresh=False)
         self._bar.update(done - self._bar.n)
 
     def close(self) -> None:
@@ -159,13 +164,15 @@ class Reporter:
 
 
 def running(done: int, total: int, spent: float, info: Mapping[str, float]) -> str:
-    """How far a stage is, with its loss, its rate and the time left.
+    """How far a stage is, with its loss or its cluster, its rate and the time left.
 
     >>> running(5, 10, 2.0, {})
     '5/10  2.5/s  0:02 left'
+    >>> running(500, 1000, 10.0, {"hosts": 4, "bytes": 3.2e9})
+    '500/1,000  4 hosts  3.2 GB  50/s  0:10 left'
     """
     rate = done / spent if spent > 0 else 0.0
-    parts = [f"{done:,}/{total:,}" if total else f"{done:,}", *_loss(info)]
+    parts = [f"{done:,}/{total:,}" if total else f"{done:,}", *_loss(info), *_cluster(info)]
     if rate:
         parts.append(f"{rate:,.1f}/s" if rate < 10 else f"{rate:,.0f}/s")
         parts += [f"{clock((total - done) / rate)} left"] if total else []
@@ -178,11 +185,18 @@ def finished(stage: str, total: int, spent: float, info: Mapping[str, float]) ->
     >>> finished("train within", 200, 1.25, {"loss": 0.5})
     'train within  200 done in 1.2 s  loss 0.5'
     """
-    return "  ".join([stage, f"{total:,} done in {seconds(spent)}", *_loss(info)])
+    return "  ".join([stage, f"{total:,} done in {seconds(spent)}", *_loss(info), *_cluster(info)])
 
 
 def _loss(info: Mapping[str, float]) -> list[str]:
     return [f"loss {value:.3g}" for name, value in info.items() if name in ("loss", "value")][:1]
+
+
+def _cluster(info: Mapping[str, float]) -> list[str]:
+    """What a cluster says of itself: its hosts, and the bytes that tasks have read and written."""
+    if "hosts" not in info:
+        return []
+    return [f"{info['hosts']:,.0f} host{'' if info['hosts'] == 1 else 's'}", size(info["bytes"])]
 
 
 def clock(spent: float) -> str:
@@ -205,6 +219,19 @@ def seconds(spent: float) -> str:
     if spent < 1:
         return f"{1000 * spent:.0f} ms"
     return f"{spent:.1f} s" if spent < 120 else f"{spent / 60:.0f} min" if spent < 7200 else f"{spent / 3600:.1f} h"
+
+
+def size(n_bytes: float) -> str:
+    """Bytes in the unit that reads best.
+
+    >>> size(512), size(2_500_000), size(3.2e9)
+    ('512 B', '2.5 MB', '3.2 GB')
+    """
+    for unit in ("B", "kB", "MB", "GB"):
+        if n_bytes < 1000:
+            return f"{n_bytes:.0f} {unit}" if unit == "B" or n_bytes >= 100 else f"{n_bytes:.1f} {unit}"
+        n_bytes /= 1000
+    return f"{n_bytes:.1f} TB"
 
 
 def terminal_width(stream: TextIO) -> int:

@@ -15,8 +15,8 @@ import click
 
 from rae.display import printable
 from rae.errors import FileError, is_there
-from rae.errors import size as size
 from rae.progress import Progress, shown, terminal_width
+from rae.progress import size as size
 
 MAX_WIDTH, MIN_WIDTH = 80, 60
 ID_WIDTH = 56  # characters of an id in a table, so that a line fits MAX_WIDTH

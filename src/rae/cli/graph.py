@@ -9,8 +9,7 @@ import click
 
 from rae.cli.console import Console, columns, global_options, size
 from rae.cli.options import cluster_options, edge_options
-from rae.inputs import stages
-from rae.progress import seconds
+from rae.progress import seconds, stages
 
 
 @click.group(short_help="store a graph as a folder that opens at once")
@@ -74,7 +73,7 @@ def build(
     start = time.perf_counter()
     with console.progress() as progress:
         if ray is not None:
-            built = _build_on_cluster(ray, ray_cores, edges, out, order, force, stages(progress), options)
+            built = _build_on_cluster(ray, ray_cores, edges, out, order, force, progress, options)
         else:
             built = build_graph(edges, out, order=order, force=force, report=stages(progress), **options)
     elapsed = time.perf_counter() - start
@@ -105,7 +104,7 @@ def _build_on_cluster(
     out: str,
     order: str,
     force: bool,
-    report: Any,
+    progress: Any,
     options: dict[str, Any],
 ) -> Any:
     """The graph that a cluster builds; what only one machine does is refused."""
@@ -115,4 +114,4 @@ def _build_on_cluster(
 
     if order != "none":
         raise ConfigError(Argument("order", order), " is for a build on one machine; leave ", Argument("ray"), " out")
-    return build_graph_on_cluster(edges, out, Cluster(ray, ray_cores), force=force, report=report, **options)
+    return build_graph_on_cluster(edges, out, Cluster(ray, ray_cores), force=force, progress=progress, **options)

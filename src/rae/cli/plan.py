@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -129,7 +130,7 @@ def _plan_cluster(
     cluster: Mapping[str, Any],
 ) -> None:
     """Print the table that one reads before renting machines."""
-    from rae.engine.cluster_plan import Hosts, measured_rates, parsed_size, plan_cluster, work_of
+    from rae.engine.cluster_plan import Hosts, measured_rates, parsed_size, plan_cluster, plan_fit, work_of
     from rae.engine.layout import memory_bytes
     from rae.inputs import read_inputs
 
@@ -139,19 +140,31 @@ def _plan_cluster(
             counts = read_inputs(edges, features, reading, progress=progress).counts
         sizes, width = (counts["nodes"], counts["edges"]), counts["features"] or feature_width
     hosts = Hosts(cluster["hosts"], memory_bytes(cluster["memory"]), cluster["cores"], cluster["network"] / 8 * 1e9)
-    expected = plan_cluster(work_of(config, *sizes, width, half=half, dtype=dtype), hosts, measured_rates(config))
-    times = {name: f"{n:,.1f}" if name == "core hours" else seconds(n) for name, n in expected.seconds.items()}
+    work, rates = work_of(config, *sizes, width, half=half, dtype=dtype), measured_rates(config)
+    expected, fit = plan_cluster(work, hosts, rates), plan_fit(work, hosts, rates)
     about = {"nodes": sizes[0], "edges": sizes[1], "feature columns": width, "hosts": hosts.count, **expected.counts}
     needs = (
         "" if expected.fits else f"\n\nthis does not fit: a host must give {size(expected.memory['least'])} to a task"
     )
+    before = [] if fit is None else ["the fit before it\n" + columns(_lines(fit), "  ")]
     text = "\n\n".join(
         [
             columns([(name, f"{n:,}") for name, n in about.items()]),
             "memory of a host\n" + columns([(name, size(n)) for name, n in expected.memory.items()], "  "),
             "bytes\n" + columns([(name, size(n)) for name, n in expected.bytes.items()], "  "),
-            "time\n" + columns(list(times.items()), "  ") + needs,
+            "time\n" + columns(_times(expected), "  ") + needs,
+            *before,
         ]
     )
     data = {"counts": about, "memory": expected.memory, "bytes": expected.bytes, "seconds": expected.seconds}
-    console.result(text, data | {"fits": expected.fits})
+    console.result(text, data | {"fits": expected.fits, "fit": None if fit is None else asdict(fit)})
+
+
+def _times(plan: Any) -> list[tuple[str, str]]:
+    return [(name, f"{n:,.1f}" if name == "core hours" else seconds(n)) for name, n in plan.seconds.items()]
+
+
+def _lines(fit: Any) -> list[tuple[str, str]]:
+    """All numbers of the plan of a fit."""
+    counts = [(name, f"{n:,}") for name, n in fit.counts.items()]
+    return [*counts, *((name, size(n)) for name, n in (fit.memory | fit.bytes).items() if n), *_times(fit)]

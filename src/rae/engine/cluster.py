@@ -9,12 +9,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from rae.config import Config, ExactConfig
 from rae.engine.embedding import FOLDER as BETWEEN
 from rae.engine.embedding import embed_to, job_sizes
 from rae.engine.exact_fit import FOLDER as FIT
-from rae.engine.exact_fit import FitByTasks, fit_by_tasks, forget_fit
-from rae.engine.layout import PROGRAM, TILE, Layout, by_edges, layout, memory_bytes
+from rae.engine.exact_fit import OF_GRAPH, FitByTasks, fit_by_tasks, forget_fit
+from rae.engine.layout import PROGRAM, Layout, by_edges, layout_for_hosts, memory_bytes
 from rae.engine.levels import Model
 from rae.engine.models import models_of
 from rae.engine.ray_executor import RayExecutor, check_cluster_memory, connected
@@ -24,16 +26,15 @@ from rae.features import Features
 from rae.features.measures import is_measured
 from rae.graph import Graph
 from rae.graph.folder import folder_of
-from rae.model.channels import conform
+from rae.model.channels import conform, n_measures
 from rae.model.checkpoint import Fitted
 from rae.model.encoder import Encoder
 from rae.model.exact import ExactModel
 from rae.model.structure import Structure, keep_units, measuring_bytes
 from rae.model.training import Record
-from rae.progress import Progress
+from rae.progress import Progress, of_stage
 from rae.storage.objects import place
-
-PARTS = 64  # at least, where the graph is large enough: whatever the cluster, so that another one goes on with them
+from rae.storage.parts import Parts
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,9 @@ def fit_on_cluster(
     assert cluster.shared is not None
     with connected(cluster.address, cores=cluster.cores) as executor:
         check_cluster_memory(executor, PROGRAM + measuring_bytes(graph, config))
-        yield fit_by_tasks(graph, x, config, _base(cluster.shared), executor, _cut(executor, memory), progress)
+        yield fit_by_tasks(
+            graph, x, config, _base(cluster.shared), executor, _cut(executor, memory), executor.telling(progress)
+        )
 
 
 def train_on_cluster(
@@ -78,7 +81,8 @@ def train_on_cluster(
     with connected(cluster.address, cores=cluster.cores) as executor:
         check_cluster_memory(executor, PROGRAM + draw_bytes(config, x.width))
         run = partial(train_on_ray, base=base, cores=executor.cores)
-        return fit_by_draws(graph, x, config, losses, base, executor, run, workers=cluster.workers, progress=progress)
+        told = executor.telling(progress)
+        return fit_by_draws(graph, x, config, losses, base, executor, run, workers=cluster.workers, progress=told)
 
 
 def forget_fit_on_cluster(shared: str) -> None:
@@ -95,18 +99,25 @@ def embed_on_cluster(
     *,
     memory: int | str | None = None,
     half: bool = False,
+    progress: Progress | None = None,
     **options: Any,
 ) -> int:
     """What `embed_to` does, by tasks on a cluster; `memory` is that of one task, by default what a host gives to it."""
     seen = (cluster.shared or os.fspath(path)).rstrip("/")
     inputs = place(f"{seen}{FOLDER}")
     with connected(cluster.address, cores=cluster.cores) as executor:
+        made: dict[str, Parts] = {}
         if isinstance(fitted, ExactModel) and fitted.structure is not None and not is_measured(graph):
-            _measure(graph, fitted, fitted.structure, _base(seen), executor, memory)
+            blank = np.broadcast_to(np.float32(0), (graph.n_nodes, n_measures(fitted.channels, fitted.weighted)))
+            shapes = models_of(fitted, graph, features, check=False, own=blank)
+            cut = cluster_layout(shapes, executor, memory, half=False)
+            made = _measure(graph, fitted, fitted.structure, _base(seen), executor, cut, progress)
         models = models_of(fitted, graph, features, check=False)
-        cut = cluster_layout(models, executor, memory, half)
+        if half or not made:
+            made, cut = {}, cluster_layout(models, executor, memory, half)
         shared = share(inputs, models, fitted, folder_of(graph))
         options |= {"cut": cut, "executor": executor, "shared": shared, "between": f"{seen}{BETWEEN}"}
+        options |= {"made": made, "report": of_stage(executor.telling(progress), "embed")}
         width = embed_to(path, models, half=half, **options)
     discard(inputs)
     forget_fit(_base(seen))
@@ -114,17 +125,26 @@ def embed_on_cluster(
 
 
 def _measure(
-    graph: Graph, fitted: ExactModel, solved: Structure, base: str, executor: RayExecutor, memory: int | str | None
-) -> None:
-    """Count and measure a graph by tasks, and keep that with it: `models_of` asks for it next."""
+    graph: Graph,
+    fitted: ExactModel,
+    solved: Structure,
+    base: str,
+    executor: RayExecutor,
+    cut: Layout,
+    progress: Progress | None,
+) -> dict[str, Parts]:
+    """Count and measure a graph by tasks, and keep that with it; parts of levels that embedding it needs too."""
     config, graph = fitted.config, conform(graph, fitted.channels, fitted.weighted)
     check_cluster_memory(executor, PROGRAM + measuring_bytes(graph, config))
     unit = None if config.relative else ((solved.mean, solved.deviation), solved.scales)
-    source = fit_by_tasks(graph, None, config, base, executor, _cut(executor, memory), unit=unit)
+    told = executor.telling(progress)
+    source = fit_by_tasks(graph, None, config, base, executor, lambda _: cut, told, unit=unit, keeps_levels=True)
     source.measure([0])
-    if config.relative:
-        keep_units(graph, config, source.files.unit()[0], source.statistics(None).mean(0))
     source.keep_own()
+    if not config.relative:
+        return {}
+    keep_units(graph, config, source.files.unit()[0], source.statistics(None).mean(0))
+    return {"place": source.parts_of_levels(OF_GRAPH, cut)}
 
 
 def _base(shared: str) -> str:
@@ -141,6 +161,5 @@ def cluster_layout(models: Mapping[str, Model], executor: RayExecutor, memory: i
     sizes = replace(job_sizes(models, 2 if half else 4), resident=0)  # a worker maps all that it reads
     budget = executor.memory if memory is None else memory_bytes(memory)
     check_cluster_memory(executor, sizes.least_memory if memory is None else budget)
-    cut = layout(budget, sizes)
-    tiles = max(1, -(-graph.n_nodes // (PARTS * TILE)))
-    return by_edges(replace(cut, rows=min(cut.rows, tiles * TILE)), graph.offsets)
+    averaged = max(level.columns for model in models.values() for level in model.levels)
+    return by_edges(layout_for_hosts(budget, sizes, averaged), graph.offsets)

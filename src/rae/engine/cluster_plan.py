@@ -17,33 +17,49 @@ columns and make W_k:
 
 START and TASK are those of the rehearsal, `benchmarks/cluster.py`: four hosts and a store, all on two cores.
 
-The fit is not counted: its tasks count, measure and average the graph and its noisy copies before these ones.
+The exact fit comes before that. Of V noisy copies and the graph itself, with E bytes of a graph's rows:
+
+    copies     each is read and written twice, 4 E: in runs of rows, of which each draws all pairs, then put together by
+               one task
+    counts     cycles in S shares, or estimated in runs of rows: E on each host that has a share; core numbers by one
+               task, E
+    levels     those of `place` over all nodes, and of `near`, `mid` and `far` where there are features, as above
+
+and its time adds what one host does alone: putting a copy together, at the speed of its network, and core numbers. The
+fit of a trained model and the building of the graph are not planned.
 """
 
 from __future__ import annotations
 
+import itertools
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from rae.config import Settings
+from rae.config import ExactConfig, Settings
 from rae.engine.embedding import embed_to
-from rae.engine.layout import PART_BYTES, TILE, Layout, Sizes
+from rae.engine.exact_fit import entries_of_run
+from rae.engine.layout import Layout, Sizes, layout_for_hosts
 from rae.engine.levels import LevelSteps
 from rae.engine.models import blank_models
 from rae.engine.tasks import Job, perform
 from rae.errors import ConfigError
+from rae.features import measures
 from rae.graph import Graph
 from rae.io.embeddings import GROUP_BYTES
+from rae.model import structure
+from rae.ops import structure as ops
 from rae.runtime import generator, threads
 from rae.storage.scratch import scratch_folder
 
 SHARE = 0.7  # of a host's memory that Ray gives to tasks by default
 NODES, DEGREE = 1 << 17, 16  # of the graph that tasks are timed on
 ID_BYTES = 8
+PAIRS = 1 << 20  # that are drawn to time it
+PATHS = 2.0  # paths that counting looks at, over edges times their mean degree: 1 in a random graph, more with hubs
 START, TASK = 10.0, 0.05  # seconds
 
 
@@ -68,6 +84,10 @@ class Work:
     features: int
     itemsize: int = 4
     output_itemsize: int = 4
+    fit: tuple[tuple[int, int, int], ...] = ()  # levels that an exact fit runs, of all versions of the graph
+    views: int = 0  # noisy copies of the graph that it makes
+    noise: float = 0.0  # share of the edges that a copy drops and adds
+    given: int = 0  # columns of the features
 
     @property
     def index_bytes(self) -> int:
@@ -91,12 +111,22 @@ def work_of(
     graph = Graph.from_edges((ring, np.roll(ring, 1)), ids=ring)
     given = np.broadcast_to(np.float32(0), (small, features)) if features else None
     models = blank_models(config, graph, given)
-    levels = tuple(
-        (level.columns, _gathered(level), level.width) for model in models.values() for level in model.levels
-    )
+    shapes = {
+        name: tuple((level.columns, _gathered(level), level.width) for level in model.levels)
+        for name, model in models.items()
+    }
     width = sum(model.width for model in models.values())
     reads = sum(model.reads.width for model in {id(m.reads): m for m in models.values()}.values())
-    return Work(n_nodes, n_edges, levels, width, reads, 2 if half else 4, 2 if dtype == "float16" else 4)
+    work = Work(
+        *(n_nodes, n_edges, tuple(itertools.chain(*shapes.values())), width, reads),
+        *(2 if half else 4, 2 if dtype == "float16" else 4),
+        given=features,
+    )
+    if not isinstance(config, ExactConfig):
+        return work
+    views = config.n_views(n_nodes) if "place" in shapes else 0
+    fit = (views + 1) * shapes.get("place", ()) + shapes.get("actions", ())
+    return replace(work, fit=fit, views=views, noise=config.noise)
 
 
 def _gathered(level: LevelSteps) -> int:
@@ -111,6 +141,11 @@ class Rates:
     row: float
     neighbor: float
     output: float
+    entry: float = 0.0  # per neighbour of a noisy copy
+    drawn: float = 0.0  # per pair that is drawn for it, by one thread
+    path: float = 0.0  # per path that counting looks at
+    estimate: float = 0.0  # per node whose cycles are estimated
+    core: float = 0.0  # per neighbour, by one thread
 
 
 def measured_rates(config: Settings, seed: int = 0) -> Rates:
@@ -129,7 +164,33 @@ def measured_rates(config: Settings, seed: int = 0) -> Rates:
         timed.seconds["before"] * cores / made,
         timed.seconds["after"] * cores / gathered,
         timed.seconds["write"] * cores / (NODES * work.width),
+        **_fit_rates(graph, config if isinstance(config, ExactConfig) else ExactConfig(), seed),
     )
+
+
+def _fit_rates(graph: Graph, config: ExactConfig, seed: int) -> dict[str, float]:
+    """The rates of what a fit does beside its levels."""
+    rows, cores = (graph.offsets, graph.targets), threads()
+    spent = {
+        "entry": (structure.rows_of_view, (graph, config, 0, 0, NODES), len(graph.targets) / cores),
+        "drawn": (_drawn, (seed,), PAIRS),
+        "path": (ops.share_of_cycles, (*rows, 0, 1), measures.paths_counted(graph) / cores),
+        "estimate": (ops.estimate_cycles, (*rows, measures.DRAWS, 0, (0, NODES // 8)), NODES / 8 / cores),
+        "core": (ops.core_numbers, rows, len(graph.targets)),
+    }
+    rates = {}
+    for name, (work, arguments, count) in spent.items():
+        began = time.perf_counter()
+        work(*arguments)  # type: ignore[operator]
+        rates[name] = (time.perf_counter() - began) / count
+    return rates
+
+
+def _drawn(seed: int) -> Any:
+    """Pairs that are drawn for a copy, and those of them that a run of rows keeps."""
+    rng = generator(seed, "plan", "pairs")
+    ends = np.stack([rng.integers(1 << 30, size=PAIRS, dtype=np.int32) for _ in range(2)])
+    return ends[:, ((ends >= 0) & (ends < 1 << 24)).any(0)]
 
 
 class _Timed:
@@ -158,52 +219,122 @@ class ClusterPlan:
 
 
 def plan_cluster(work: Work, hosts: Hosts, rates: Rates) -> ClusterPlan:
-    """The plan of a job on these hosts, one task at a time on each."""
-    n, b = work.n_nodes, work.itemsize
-    widest = max(columns for columns, _, _ in work.levels)
-    fixed = _sizes(work).fixed_bytes + max(PART_BYTES, TILE * _sizes(work).row_bytes)
-    room = int(hosts.memory * SHARE) - fixed
-    stripe = min(widest, room // (n * b)) if room > 0 else 0
-    passes = [-(-columns // max(1, stripe)) for columns, _, _ in work.levels]
-    rows = max(TILE, min(PART_BYTES // _sizes(work).row_bytes // TILE * TILE, -(-n // (64 * TILE)) * TILE))
-    parts = -(-n // rows)
-    means = sum(4 * n * gathered for (_, gathered, _), times in zip(work.levels, passes, strict=True) if times > 1)
-    between = sum(n * b * (columns + width) for columns, _, width in work.levels) + means
+    """The plan of embedding on these hosts, one task at a time on each."""
+    n = work.n_nodes
+    sizes, budget = _sizes(work), int(hosts.memory * SHARE)
+    levels = _averaging(work, work.levels, hosts, rates)
+    cut, parts = levels.cut, levels.parts
     output = n * (work.width * work.output_itemsize + ID_BYTES)
-    tables = hosts.count * sum(n * b * columns for columns, _, _ in work.levels)
-    edges = sum(passes) * work.edge_bytes
-    again = 2 * sum(n * b * width for _, _, width in work.levels) + means  # by the level above, and for the output
-    again += 2 * 4 * n * work.features
-    network = tables + edges + again + between + output
-    made = n * sum(columns for columns, _, _ in work.levels)
-    gathered = 2 * work.n_edges * sum(columns for _, columns, _ in work.levels)
-    core_seconds = rates.row * made + rates.neighbor * gathered + rates.output * n * work.width
-    tasks = parts * (sum(2 if times == 1 else 2 + times for times in passes) + 1)
+    vectors = sum(n * work.itemsize * width for _, _, width in work.levels)  # read once more, for the output
+    network = levels.network + vectors + 4 * n * work.features + output
+    core_seconds = levels.core_seconds + rates.output * n * work.width
     seconds = {
         "core hours": core_seconds / 3600,
         "computing": core_seconds / (hosts.count * hosts.cores),
         "network": network / hosts.count / hosts.network,
-        "start and tasks": START + TASK * tasks / hosts.count,
+        "start and tasks": START + TASK * (levels.tasks + parts) / hosts.count,
     }
     return ClusterPlan(
-        stripe >= 1,
-        {"task": fixed + max(1, stripe) * n * b, "least": fixed + n * b, "a host gives": int(hosts.memory * SHARE)},
+        budget >= sizes.least_memory,
+        {
+            "task": sizes.fixed_bytes + cut.rows * sizes.row_bytes + cut.columns * n * work.itemsize,
+            "least": sizes.least_memory,
+            "a host gives": budget,
+        },
         {
             "parts": parts,
-            "tasks": tasks,
-            "passes over the edges": sum(passes),
-            "rows of a part": rows,
+            "tasks": levels.tasks + parts,
+            "passes over the edges": levels.passes,
+            "rows of a part": cut.rows,
         },
         {
             "graph": work.edge_bytes,
             "a part's edges": work.edge_bytes // parts,
-            "between levels": between,
+            "between levels": levels.written,
             "output": output,
             "network": network,
             "network of a host": network // hosts.count,
-            "network, graph in an object store": network - edges + (hosts.count + 1) * work.edge_bytes,
+            "network, graph in an object store": network + (hosts.count + 1 - levels.passes) * work.edge_bytes,
         },
         seconds | {"total": seconds["computing"] + seconds["network"] + seconds["start and tasks"]},
+    )
+
+
+def plan_fit(work: Work, hosts: Hosts, rates: Rates) -> ClusterPlan | None:
+    """The plan of an exact fit on these hosts before embedding; None for a trained model, whose fit is not planned."""
+    if not work.fit:
+        return None
+    n, entries, whole = work.n_nodes, 2 * work.n_edges, work.edge_bytes
+    counted = work.views + 1 if work.views else 0  # versions of the graph
+    pairs, runs = work.noise * work.n_edges, max(1, -(-entries // entries_of_run(entries)))
+    paths = PATHS * work.n_edges * entries / n
+    estimated = paths > measures.MOST_PATHS
+    shares = measures.number_of_shares(n, paths, estimated)
+    levels = _averaging(work, work.fit, hosts, rates)
+    counts = whole * (1 + min(hosts.count, shares)) + 2 * n * (8 + 16 * (1 if estimated else shares))
+    network = levels.network + 4 * work.views * whole + counted * counts + 3 * 4 * n * work.given
+    drawing = work.views * runs * pairs * rates.drawn
+    cycles = counted * (rates.estimate * n if estimated else rates.path * paths)
+    core_seconds = levels.core_seconds + work.views * entries * rates.entry + cycles
+    cores = entries * rates.core  # seconds of one task
+    tasks = levels.tasks + work.views * (runs + 1) + counted * (2 + shares)
+    seconds = {
+        "core hours": (core_seconds + drawing + counted * cores) / 3600,
+        "computing": core_seconds / (hosts.count * hosts.cores) + drawing / min(hosts.count, max(1, work.views * runs)),
+        "network": network / hosts.count / hosts.network,
+        "a copy put together": -(-work.views // hosts.count) * 2 * whole / hosts.network,
+        "core numbers": -(-counted // hosts.count) * cores,
+        "tasks": TASK * tasks / hosts.count,
+    }
+    needed = whole + (32 + 16 * hosts.cores) * n if counted and not estimated else 0
+    budget = int(hosts.memory * SHARE)
+    return ClusterPlan(
+        budget >= needed,
+        {"counting": needed, "a host gives": budget},
+        {"noisy copies": work.views, "tasks": tasks, "passes over the edges": levels.passes},
+        {
+            "copies of the graph": work.views * whole,
+            "between levels": levels.written,
+            "network": network,
+            "network of a host": network // hosts.count,
+        },
+        seconds | {"total": sum(spent for name, spent in seconds.items() if name != "core hours")},
+    )
+
+
+@dataclass(frozen=True)
+class _Averaging:
+    """What levels take: how they are cut, tasks, passes, bytes that are written and that travel, core-seconds."""
+
+    cut: Layout
+    parts: int
+    tasks: int
+    passes: int
+    written: int
+    network: int
+    core_seconds: float
+
+
+def _averaging(work: Work, levels: Sequence[tuple[int, int, int]], hosts: Hosts, rates: Rates) -> _Averaging:
+    n, b = work.n_nodes, work.itemsize
+    sizes, budget = _sizes(work), int(hosts.memory * SHARE)
+    cut = layout_for_hosts(max(budget, sizes.least_memory), sizes, max(columns for columns, _, _ in levels))
+    cut = replace(cut, rows=min(cut.rows, n))
+    passes, parts = [len(cut.stripes(columns)) for columns, _, _ in levels], -(-n // cut.rows)
+    means = sum(4 * n * gathered for (_, gathered, _), times in zip(levels, passes, strict=True) if times > 1)
+    written = sum(n * b * (columns + width) for columns, _, width in levels) + means
+    tables = hosts.count * sum(n * b * columns for columns, _, _ in levels)
+    again = sum(n * b * width for _, _, width in levels) + means + 4 * n * work.features  # by the level above
+    made = n * sum(columns for columns, _, _ in levels)
+    gathered = 2 * work.n_edges * sum(columns for _, columns, _ in levels)
+    return _Averaging(
+        cut,
+        parts,
+        parts * sum(2 if times == 1 else 2 + times for times in passes),
+        sum(passes),
+        written,
+        tables + sum(passes) * work.edge_bytes + again + written,
+        rates.row * made + rates.neighbor * gathered,
     )
 
 

@@ -14,6 +14,7 @@ import contextlib
 import json
 import os
 from collections.abc import Callable, Generator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -46,7 +47,7 @@ from rae.progress import Report, counter
 from rae.runtime import device, run_ahead, threads, torch_alone
 from rae.storage.atomic import atomic_path
 from rae.storage.npy import map_array
-from rae.storage.objects import on_disk, place
+from rae.storage.objects import REQUESTS, on_disk, place
 from rae.storage.parts import Parts, digest_of
 from rae.version import versions_of
 
@@ -102,6 +103,7 @@ def embed_to(
     executor: Executor | None = None,
     shared: SharedInputs | None = None,
     between: str | None = None,
+    made: Mapping[str, Parts] | None = None,
     in_folder: bool = False,
     report: Report | None = None,
 ) -> int:
@@ -111,7 +113,8 @@ def embed_to(
     e.g. "4GiB"; `half` stores intermediate rows in half precision; `dtype` is the precision of the file; `model` (a
     checksum) and `blocks` go into its header; `cut` says how to cut the work, whatever `memory` is, and `executor`
     where its tasks run: where they leave this process, `shared` are files of all that they read. `between` is the
-    folder of intermediate rows, by default one beside the path.
+    folder of intermediate rows, by default one beside the path; `made` are parts of models that lie elsewhere already,
+    by the same cut.
 
     With `in_folder` the path is a folder of Parquet files, one per part (`rae.engine.results`).
     """
@@ -125,7 +128,7 @@ def embed_to(
         cut = cut or layout(memory or available_memory() or 0, job_sizes(models, stored.itemsize))
         between = between or f"{os.fspath(path).rstrip('/')}{FOLDER}"
         parts = Parts.open(between, _about(models, cut, stored))
-        job = _described(part_job(models, parts, cut, stored), parts, shared, half)
+        job = _described(part_job(models, parts, cut, stored, made), parts, shared, half)
     if in_folder:
         assert parts is not None
         about = {"dtype": dtype, "model": model, "blocks": blocks}
@@ -133,7 +136,9 @@ def embed_to(
         job = _with_results(job, results)
         for _ in write_results(job, executor=executor, report=report):
             pass
-        results.finish(place(path), job.parts(-1))
+        with ThreadPoolExecutor(REQUESTS) as pool:
+            noted = pool.map(job.store.noted, (Task("write", "", -1, part) for part in range(len(job.parts(-1)))))
+            results.finish(place(path), job.parts(-1), noted)
         parts.remove()
         return job.width
     aside = Path(parts.folder) / GROWING if parts is not None and isinstance(parts.folder, Path) else None
@@ -194,9 +199,15 @@ def _copies() -> Copies | None:
     return None if device() == "cpu" else copies(torch.device(device()))
 
 
-def part_job(models: Mapping[str, Model], parts: Parts, cut: Layout, stored: np.dtype[Any]) -> Job:
+def part_job(
+    models: Mapping[str, Model],
+    parts: Parts,
+    cut: Layout,
+    stored: np.dtype[Any],
+    made: Mapping[str, Parts] | None = None,
+) -> Job:
     """A job whose intermediate rows are part files."""
-    return Job(models, _neighborhoods(models), PartStore(parts, stored, copies=_copies()), cut)
+    return Job(models, _neighborhoods(models), PartStore(parts, stored, copies=_copies(), made=made or {}), cut)
 
 
 def _neighborhoods(models: Mapping[str, Model], nodes: Any = None) -> Neighborhoods:
@@ -229,6 +240,7 @@ class JobDescription:
     fingerprint: str | None = None  # of the parts, where whoever described the job has computed it
     by_edges: bool = False  # whether parts are cut by edges too
     results: dict[str, Any] | None = None  # the fields of `Results`, where the result is a folder
+    made: dict[str, tuple[str, str]] | None = None  # folder and fingerprint of parts that lie elsewhere, by model
     sample: tuple[int, int] | None = None  # how many nodes at most, and the seed, where the result is a fit's sample
 
     def open(self) -> Job:
@@ -238,6 +250,10 @@ class JobDescription:
     def perform(self, task: Task) -> None:
         """Do one task of it, unless its output is there."""
         perform(self.open(), task)
+
+    def close(self) -> None:
+        """Give back what this process has opened for tasks."""
+        _open_job.cache_clear()
 
 
 @lru_cache(maxsize=1)
@@ -259,7 +275,8 @@ def _open_job(fields: str) -> Job:
     else:
         parts = Parts(place(description.parts), description.fingerprint)
     results = None if description.results is None else Results(**description.results)
-    job = replace(part_job(models, parts, cut, stored), description=description, results=results)
+    made = {name: Parts(place(folder), fingerprint) for name, (folder, fingerprint) in (description.made or {}).items()}
+    job = replace(part_job(models, parts, cut, stored, made), description=description, results=results)
     return job if description.sample is None else job_of_sample(job, *description.sample)
 
 
@@ -285,6 +302,7 @@ def _described(job: Job, parts: Parts, shared: SharedInputs | None, half: bool) 
         measures=shared.measures,
         fingerprint=parts.fingerprint,
         by_edges=bool(cut.bounds),
+        made={name: (os.fspath(p.folder), p.fingerprint) for name, p in job.store.made.items()},  # type: ignore[attr-defined]
     )
     return replace(job, description=description)
 
@@ -420,6 +438,8 @@ def _make_rows(job: Job, executor: Executor, model: str, k: int, done: Callable[
 def _missing_tasks(job: Job, model: str, k: int) -> list[list[Task]]:
     """The stages after the rows: means stripe by stripe, where there are several and vectors are missing; vectors."""
     _, *means, vectors = tasks_of_level(job, model, k)
+    if not means:
+        return [vectors]
     missing = {task.part for task in vectors if not job.store.has(task)}
     return [*([task for task in stage if task.part in missing] for stage in means), vectors]
 
@@ -427,8 +447,7 @@ def _missing_tasks(job: Job, model: str, k: int) -> list[list[Task]]:
 def _drop_inputs(job: Job, model: str, k: int) -> None:
     """Remove what the vectors of level k were made of, now that they are there."""
     for stage in tasks_of_level(job, model, k)[:-1]:
-        for task in stage:
-            job.store.drop(task)
+        job.store.drop(stage)
 
 
 def _n_steps(job: Job, levels: list[tuple[str, int]]) -> int:

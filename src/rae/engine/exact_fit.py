@@ -56,7 +56,10 @@ from rae.version import versions_of
 
 FOLDER = ".fit"  # after the name of what is fitted; then the number of the version
 PARTS = ".parts"
-ENTRIES = 1 << 25  # neighbours in a run of rows of a view
+STATISTICS = "statistics"  # a sample of them per version
+OF_GRAPH = f"{STATISTICS}-0"
+ENTRIES = 1 << 25  # neighbours in a run of rows of a view, at least where there are as many
+RUNS = 256  # of rows of a view, at most: each draws all pairs
 CHUNKS = 32  # runs of rows whose sums one task takes
 SUMS = {"words": 1, "columns": 1, "squares": 2}  # of each column
 
@@ -99,6 +102,11 @@ class FitDescription:
         if not fit.has(task):
             with torch_alone():
                 fit.do(task)
+
+    def close(self) -> None:
+        """Give back what this process has opened for tasks."""
+        _opened.cache_clear()
+        _graph.cache_clear()
 
 
 @lru_cache(maxsize=1)
@@ -178,8 +186,7 @@ class FitFiles:
             write_array(hidden / OFFSETS, offsets)
             write_ids(hidden / IDS, graph.id_column)
             write_info(hidden, Counts(), channels=names, weighted=graph.weighted, doubled=graph.doubled)
-        for rows in row_tasks(graph, task.version):
-            self.parts.drop(rows.name)
+        self.parts.drop(*(rows.name for rows in row_tasks(graph, task.version)))
 
     def _count(self, task: FitTask) -> None:
         counts = measures.share_of_counts(self.graph(task.version), task.number, self.description.shares)
@@ -191,6 +198,7 @@ class FitFiles:
 
     def _own(self, task: FitTask) -> None:
         graph = self.graph(task.version)
+        measures.forget_order(graph)
         self.keep_counts(graph, task.version)
         scales = structure.scales_of(graph) if not self.parts.has("unit") else self.unit()[1]
         x = structure.measure(graph, scales)
@@ -236,7 +244,13 @@ class FitFiles:
 
 def row_tasks(graph: Graph, version: int) -> list[FitTask]:
     """The tasks that make the rows of a version, by runs of rows with about equally many neighbours."""
-    return [FitTask("rows", version, i, rows) for i, rows in enumerate(row_runs(graph.offsets, ENTRIES))]
+    most = entries_of_run(len(graph.targets))
+    return [FitTask("rows", version, i, rows) for i, rows in enumerate(row_runs(graph.offsets, most))]
+
+
+def entries_of_run(n_targets: int) -> int:
+    """The neighbours of a run of rows of a view, about."""
+    return max(ENTRIES, -(-n_targets // RUNS))
 
 
 @lru_cache(maxsize=1)
@@ -248,7 +262,8 @@ def _graph(path: str) -> Graph:
 class FitByTasks:
     """The versions of a graph and the passes over its features, for a fit whose tasks an executor runs.
 
-    `cut` says how the levels of a model are cut into parts.
+    `cut` says how the levels of a model are cut into parts; with `keeps_levels` those of the graph itself stay, for
+    embedding it.
     """
 
     files: FitFiles
@@ -257,6 +272,7 @@ class FitByTasks:
     cut: Callable[[Mapping[str, Model]], Layout]
     x: Features | None = None
     progress: Progress | None = None
+    keeps_levels: bool = False
 
     # ------------------------------------------------------------------------- structure
 
@@ -267,7 +283,7 @@ class FitByTasks:
 
     def statistics(self, number: int | None) -> Tensor:
         version, parts = 0 if number is None else number + 1, self.files.parts
-        name, rows = f"statistics-{version}", min(self.graph.n_nodes, structure.SAMPLE)
+        name, rows = f"{STATISTICS}-{version}", min(self.graph.n_nodes, structure.SAMPLE)
         if not parts.has(name):
             parts.write(name, [self._statistics(version, name)])
             if version:
@@ -288,7 +304,7 @@ class FitByTasks:
     def measure(self, versions: Iterable[int]) -> None:
         """Count and measure these versions of the graph, unless that is done."""
         parts, shares = self.files.parts, range(self.files.description.shares)
-        missing = [v for v in versions if not parts.has(f"statistics-{v}") or v == 0]
+        missing = [v for v in versions if not parts.has(f"{STATISTICS}-{v}") or v == 0]
         views = [FitTask("view", v) for v in missing if v]
         absent = [view.version for view in views if not self.files.has(view)]
         self._run([task for v in absent for task in row_tasks(self.graph, v)], "views")
@@ -338,9 +354,7 @@ class FitByTasks:
     ) -> Array:
         """What a fit takes of a sample of at most so many nodes, by the levels of these models."""
         seed, cut = self.files.config.seed, self.cut(models)
-        where = f"{self.files.description.base}-{name}"
-        about = {"fit": self.files.description.fingerprint, "name": name, "rows": cut.rows, "columns": cut.columns}
-        parts = Parts.open(f"{where}{PARTS}", about | {"bounds": cut.bounds})
+        where, parts = f"{self.files.description.base}-{name}", self.parts_of_levels(name, cut)
         with filled(place(where), MODEL) as here:
             save(fitted, here / MODEL)
         description = JobDescription(
@@ -356,9 +370,15 @@ class FitByTasks:
         job = part_job(models, parts, cut, np.dtype(np.float32))
         job = job_of_sample(replace(job, description=description), most, seed)
         out = sampled_vectors(job, self.executor, self._report("levels"))
-        parts.remove()
+        if not (self.keeps_levels and name == OF_GRAPH):
+            parts.remove()
         discard(place(where))
         return out
+
+    def parts_of_levels(self, name: str, cut: Layout) -> Parts:
+        """The parts of the levels of which a sample is taken."""
+        about = {"fit": self.files.description.fingerprint, "name": name, "rows": cut.rows, "columns": cut.columns}
+        return Parts.open(f"{self.files.description.base}-{name}{PARTS}", about | {"bounds": cut.bounds})
 
     def _run(self, tasks: list[FitTask], stage: str) -> None:
         report, missing = self._report(stage), [task for task in tasks if not self.files.has(task)]
@@ -389,6 +409,7 @@ def fit_by_tasks(
     cut: Callable[[Mapping[str, Model]], Layout],
     progress: Progress | None = None,
     unit: tuple[Unit, Tensor | None] | None = None,
+    keeps_levels: bool = False,
 ) -> FitByTasks:
     """What a fit of this graph reads, by tasks; `base` is what names of folders begin with that all hosts see.
 
@@ -422,7 +443,7 @@ def fit_by_tasks(
     files = FitFiles(description, parts)
     if unit is not None:
         files.write_unit(*unit)
-    return FitByTasks(files, graph, executor, cut, x, progress)
+    return FitByTasks(files, graph, executor, cut, x, progress, keeps_levels)
 
 
 def forget_fit(base: str) -> None:
@@ -433,7 +454,7 @@ def forget_fit(base: str) -> None:
 
 def _remove_versions(base: str, count: int) -> None:
     """Remove the folders of so many versions, and the rows between their levels."""
-    names = [*map(str, range(count)), "hops", *(f"statistics-{version}" for version in range(count))]
+    names = [*map(str, range(count)), "hops", *(f"{STATISTICS}-{version}" for version in range(count))]
     for name in names:
         discard(place(f"{base}-{name}"))
         Parts(place(f"{base}-{name}{PARTS}"), "").remove()

@@ -42,6 +42,7 @@ from rae.graph.ids import id_array, is_text
 from rae.io.edges import EdgeFile, open_edges
 from rae.io.files import File, file_errors
 from rae.io.tables import BATCH, ArrowTable
+from rae.progress import Progress, stages
 from rae.reading import EdgeOptions
 from rae.storage.npy import write_array
 from rae.storage.objects import ObjectPath, is_url, place
@@ -97,6 +98,11 @@ class BuildDescription:
         job = _opened(json.dumps(asdict(self)))
         if not job.parts.has(task.name):
             {"ids": job.distinct, "number": job.number, "deal": job.deal, "rows": job.rows}[task.kind](task)
+
+    def close(self) -> None:
+        """Give back what this process has opened for tasks."""
+        _opened.cache_clear()
+        _known.clear()
 
 
 @dataclass(frozen=True)
@@ -243,7 +249,7 @@ def build_graph_on_cluster(
     cluster: Cluster,
     *,
     force: bool = False,
-    report: Report | None = None,
+    progress: Progress | None = None,
     **options: Any,
 ) -> Graph:
     """The graph of many Parquet files, opened from the folder `path` that it was written to; all hosts see both.
@@ -251,6 +257,7 @@ def build_graph_on_cluster(
     `options` say how the files are read, as in `read_edges`.
     """
     with connected(cluster.address, cores=cluster.cores or 1) as executor:
+        report = stages(executor.telling(progress))
         return build_by_parts(edges, path, executor, force=force, report=report, **options)
 
 

@@ -25,6 +25,8 @@ TILE = 2048  # rows worked on at a time by a thread
 PROGRAM = 600_000_000  # bytes of Python, torch and pyarrow, before any data
 PART_BYTES = 128 << 20  # the parts at work, at most: larger ones gain nothing
 WRITING = 3  # row groups that are in memory while one is written: waiting, encoded, on its way
+AT_WORK_SHARE = 16  # of the memory of a task on another host, for the parts at work there
+PARTS = 64  # of a job for several hosts at least, where the graph is large enough
 AT_WORK = 2  # parts at a time: one is computed while the other is written
 LINE = 16  # float32 columns in a cache line: narrower stripes read more than they use
 UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "ki": 2**10, "mi": 2**20, "gi": 2**30, "ti": 2**40}
@@ -90,11 +92,11 @@ def budget_for(passes: int, averaged: int, sizes: Sizes) -> int:
     return sizes.fixed_bytes + max(PART_BYTES, TILE * sizes.row_bytes) + columns * sizes.n_nodes * sizes.itemsize
 
 
-def layout(memory: int | str, sizes: Sizes) -> Layout:
-    """The layout that keeps to `memory`; a budget that none keeps to is refused."""
+def layout(memory: int | str, sizes: Sizes, part_bytes: int = PART_BYTES) -> Layout:
+    """The layout that keeps to `memory`, with parts at work of `part_bytes`; a budget that none keeps to is refused."""
     budget = memory_bytes(memory)
     column_bytes = sizes.n_nodes * sizes.itemsize
-    room = max(0, min(PART_BYTES, (budget - sizes.fixed_bytes) // 4, budget - sizes.fixed_bytes - column_bytes))
+    room = max(0, min(part_bytes, (budget - sizes.fixed_bytes) // 4, budget - sizes.fixed_bytes - column_bytes))
     rows = max(TILE, room // sizes.row_bytes // TILE * TILE)
     rows = min(rows, -(-sizes.n_nodes // TILE) * TILE)
     columns = (budget - sizes.fixed_bytes - rows * sizes.row_bytes) // column_bytes
@@ -106,6 +108,20 @@ def layout(memory: int | str, sizes: Sizes) -> Layout:
             f"got {budget / 2**30:.2f} GiB",
         )
     return Layout(rows, columns)
+
+
+def layout_for_hosts(memory: int | str, sizes: Sizes, averaged: int) -> Layout:
+    """The layout of tasks that take so much memory each, before parts are cut by edges; `averaged` columns at most.
+
+    It is the same for budgets that differ a little, and whatever the number of hosts, so that another cluster goes on
+    with the parts of one that is gone: about PARTS parts where these fit, else parts of a power of two of tiles, and
+    whole stripes of columns. Parts are larger where there is more memory, since each costs some time whatever it holds.
+    """
+    budget = memory_bytes(memory)
+    cut = layout(budget, sizes, max(PART_BYTES, budget // AT_WORK_SHARE))
+    tiles = min(1 << (cut.rows // TILE).bit_length() - 1, -(-sizes.n_nodes // (PARTS * TILE)))
+    stripes = -(-averaged // cut.columns)
+    return Layout(tiles * TILE, -(-averaged // stripes))
 
 
 def by_edges(cut: Layout, offsets: Any) -> Layout:

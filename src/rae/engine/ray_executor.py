@@ -7,29 +7,42 @@ rows that a level averages are then in memory once per host.
 
 from __future__ import annotations
 
+import atexit
 import collections
 import contextlib
+import itertools
 import logging
 import os
 import secrets
 import socket
 import sys
+import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rae.errors import Argument, ClusterError, ConfigError, FileError, MissingExtraError, RaeError, one_line, size
+from rae.errors import Argument, ClusterError, ConfigError, FileError, MissingExtraError, RaeError, one_line
+from rae.progress import Progress, size
 from rae.runtime import set_threads
+from rae.storage.parts import moved
 from rae.version import __version__
 
 log = logging.getLogger("rae.inputs")  # a note that the command line shows
 
 LEAST_VERSION = (2, 59)  # from which on a cluster that Ray starts itself asks for a token
+RECONNECT = "RAY_gcs_rpc_server_reconnect_timeout_s"
+RECONNECT_SECONDS = 60.0  # after which Ray ends a program whose head is gone, unless it is told otherwise
+LISTEN_SECONDS = 2.0  # without a result after which the head is asked for
 RETRIES = 5  # of a task whose worker or host died, or whose disk failed
 CONNECT_SECONDS = 10.0  # in which a cluster takes a connection
-AHEAD = 4  # tasks that wait at the cluster for each one at work
+BATCHES = 8  # that the tasks of a stage make for each worker: what Ray does for one is spent once for its tasks
+AHEAD = 4  # batches that wait at the cluster for each one at work
 LOCAL = "local"
+
+
+class HeadLostError(ClusterError):
+    """The head of the cluster is gone, and with it all that Ray knew of tasks."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +61,7 @@ class RayExecutor:
 
     hosts: Hosts
     cores: int
+    told: dict[str, float] = field(default_factory=dict)  # what progress shows of the cluster
 
     @property
     def at_work(self) -> int:
@@ -69,33 +83,90 @@ class RayExecutor:
             )
         options: dict[str, Any] = {"num_cpus": self.cores, "max_retries": RETRIES, "retry_exceptions": [OSError]}
         there = ray.remote(**options)(perform_there)
-        waiting = collections.deque(tasks)
+        self.told.update(hosts=_hosts(ray).count, bytes=self.told.get("bytes", 0))
+        waiting = collections.deque(batches(tasks, BATCHES * self.at_work))
         sent: collections.deque[Any] = collections.deque()
         while sent or waiting:  # few are sent ahead: those of a job that fails end by themselves, and do no harm
             while waiting and len(sent) < AHEAD * self.at_work:
-                sent.append(there.remote(job.description, waiting.popleft(), self.cores, __version__))
+                batch = waiting.popleft()
+                sent.append((there.remote(job.description, batch, self.cores, __version__), len(batch)))
+            done, count = sent.popleft()
             with errors_of_tasks():
-                ray.get(sent.popleft())
-            yield
+                _wait(ray, done)
+                self.told["bytes"] += ray.get(done)
+            yield from itertools.repeat(None, count)
+
+    def telling(self, progress: Progress | None) -> Progress | None:
+        """The callback that is told of the cluster too: its hosts, and the bytes that tasks have read and written."""
+        if progress is None:
+            return None
+        return lambda stage, done, total, info: progress(stage, done, total, {**info, **self.told})
 
 
-def perform_there(description: Any, task: Any, cores: int, version: str) -> None:
-    """Do one task in a worker process of the cluster."""
+def _wait(ray: Any, result: Any) -> None:
+    """Wait until this result is there; a head that does not answer any more ends the job, before Ray ends it itself."""
+    patience = float(os.environ.get(RECONNECT, RECONNECT_SECONDS)) / 2
+    silent_since = None
+    while not ray.wait([result], timeout=LISTEN_SECONDS)[0]:
+        now = time.monotonic()
+        if _answers(ray):
+            silent_since = None
+        elif now - (silent_since := silent_since or now) >= patience:
+            raise HeadLostError(
+                "the head of the cluster does not answer any more; start Ray again on its hosts, then give the same "
+                "command again: it goes on from the parts that are there"
+            )
+
+
+def _answers(ray: Any) -> bool:
+    """Whether something listens where the head of the cluster is; a client of ray:// hears of it by itself."""
+    if ray.util.client.ray.is_connected():
+        return True
+    try:
+        _check_listener(ray.get_runtime_context().gcs_address)
+    except OSError:
+        return False
+    return True
+
+
+def batches(tasks: Sequence[Any], most: int) -> list[Sequence[Any]]:
+    """The tasks cut into at most so many runs of equal length, but for the last one.
+
+    >>> batches([1, 2, 3, 4, 5], 3)
+    [[1, 2], [3, 4], [5]]
+    """
+    size = -(-len(tasks) // most)
+    return [tasks[i : i + size] for i in range(0, len(tasks), max(1, size))]
+
+
+def perform_there(description: Any, tasks: Sequence[Any], cores: int, version: str) -> int:
+    """Do some tasks in a worker process of the cluster, and keep what is opened for them; bytes read and written."""
     if version != __version__:
         raise ClusterError(
             f"every host must have rae {version}, a worker has {__version__}; install the same one there"
         )
     set_threads(cores)
+    if _opened and _opened[0] != description:
+        _opened.pop().close()
+    _opened[:] = [description]
+    before = moved.bytes
     try:
-        description.perform(task)
-    except (FileNotFoundError, FileError):
+        for task in tasks:
+            description.perform(task)
+        return moved.bytes - before
+    except (FileNotFoundError, FileError) as error:
         named = [value for value in vars(description).values() if isinstance(value, str) and Path(value).is_absolute()]
         if (absent := next((path for path in named if not Path(path).exists()), None)) is None:
+            if isinstance(error, FileError):
+                raise FileError(f"on host {socket.gethostname()}: ", error) from error
             raise
         raise ClusterError(
             f"a worker on {socket.gethostname()} finds no {absent}; the folder of ",
             *(Argument("out"), ", and a graph folder, must be seen by all hosts under the same path"),
         ) from None
+
+
+_opened: list[Any] = []  # the description whose tasks this process did last
 
 
 @contextlib.contextmanager
@@ -142,6 +213,10 @@ def connected(address: str, *, cores: int | None = None) -> Iterator[RayExecutor
             *(chosen, "s" if chosen > 1 else ""),
         )
         yield RayExecutor(hosts, chosen)
+    except HeadLostError:
+        ours = False  # nobody is there to say goodbye to
+        atexit.unregister(ray.shutdown)
+        raise
     finally:
         if ours:
             ray.shutdown()

@@ -10,7 +10,7 @@ whole. Its hidden name has the fingerprint of the job, so that the same command 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from rae.graph.folder import checksum
 from rae.io.embeddings import EmbeddingWriter
 from rae.storage.atomic import atomic_path, write_json, writing
 from rae.storage.objects import ObjectPath, on_disk, place, to_store
+from rae.storage.parts import moved
 
 MANIFEST = "_manifest.json"
 FORMAT, FORMAT_VERSION = "rae embeddings", 1
@@ -45,24 +46,28 @@ class Results:
         """Whether the file of this part is there; a file has its name when it is whole."""
         return self._path(part).is_file()
 
-    def write(self, part: int, ids: pa.Array, vectors: np.ndarray[Any, Any]) -> None:
-        """Write the file of one part, whole or not at all."""
+    def write(self, part: int, ids: pa.Array, vectors: np.ndarray[Any, Any]) -> tuple[int, str]:
+        """Write the file of one part, whole or not at all; its bytes and its SHA-256."""
         blocks = blocks_from(list(self.blocks), self.width) if self.blocks else ()
         about: dict[str, Any] = {"model": self.model, "dtype": self.dtype, "blocks": blocks}
-        with (
-            to_store(self._path(part)) as path,
-            atomic_path(path) as hidden,
-            EmbeddingWriter(hidden, ids, self.width, SUFFIX, **about) as writer,
-        ):
-            writer.append(vectors)
+        with to_store(self._path(part)) as path, atomic_path(path) as hidden:
+            with EmbeddingWriter(hidden, ids, self.width, SUFFIX, **about) as writer:
+                writer.append(vectors)
+            found = hidden.stat().st_size, checksum(hidden)
+        moved.bytes += found[0]
+        return found
 
-    def finish(self, target: Path | ObjectPath, rows: Sequence[tuple[int, int]]) -> None:
-        """Write the manifest and give the folder its name."""
+    def finish(
+        self,
+        target: Path | ObjectPath,
+        rows: Sequence[tuple[int, int]],
+        noted: Iterable[tuple[int, str] | None],
+    ) -> None:
+        """Write the manifest and give the folder its name; `noted` are bytes and SHA-256 of files, None: unknown."""
         folder, files = place(self.folder), []
-        for part, (a, b) in enumerate(rows):
+        for part, ((a, b), known) in enumerate(zip(rows, noted, strict=True)):
             path = self._path(part)
-            with on_disk(path) as copy:
-                size, digest = copy.stat().st_size, checksum(copy)
+            size, digest = known or _measured(path)
             files.append({"file": path.name, "rows": b - a, "bytes": size, "sha256": digest})
         head = {"format": FORMAT, "format_version": FORMAT_VERSION, "rows": rows[-1][1], "width": self.width}
         about = {"dtype": self.dtype, "model": self.model, "blocks": [dict(block) for block in self.blocks]}
@@ -82,6 +87,11 @@ class Results:
 
     def _path(self, part: int) -> Path | ObjectPath:
         return place(self.folder) / f"part-{part:05}{self.mark}{SUFFIX}"
+
+
+def _measured(path: Path | ObjectPath) -> tuple[int, str]:
+    with on_disk(path) as copy:
+        return copy.stat().st_size, checksum(copy)
 
 
 def open_results(

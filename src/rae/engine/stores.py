@@ -10,6 +10,7 @@ PartStore     one file per task, whole or absent, so that a killed job resumes; 
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -48,6 +49,12 @@ class Store(Protocol):
     def write(self, task: Task, output: Array, stripes: list[tuple[int, int]]) -> None:
         """Store the output of a task; a stripe of its columns can be read alone."""
 
+    def note(self, task: Task, size: int, digest: str) -> None:
+        """Keep the bytes and the SHA-256 of the file that a task wrote."""
+
+    def noted(self, task: Task) -> tuple[int, str] | None:
+        """What was noted of a file, None where nothing was."""
+
     def read(self, task: Task, shape: tuple[int, int]) -> Array:
         """The output of one task, float32."""
 
@@ -63,8 +70,8 @@ class Store(Protocol):
     def forget(self, model: str, k: int) -> None:
         """Take note that nothing will read the rows of level k again."""
 
-    def drop(self, task: Task) -> None:
-        """Remove the output of a task."""
+    def drop(self, tasks: list[Task]) -> None:
+        """Remove the outputs of tasks of one level."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +100,12 @@ class MemoryStore:
     def write(self, task: Task, output: Array, stripes: list[tuple[int, int]]) -> None:
         """Nothing: the output was filled in place."""
 
+    def note(self, task: Task, size: int, digest: str) -> None:
+        raise AssertionError("a job in memory writes no files")
+
+    def noted(self, task: Task) -> tuple[int, str] | None:
+        return None
+
     def read(self, task: Task, shape: tuple[int, int]) -> Array:
         raise AssertionError("vectors are not stored in memory")
 
@@ -110,32 +123,45 @@ class MemoryStore:
         self.complete.discard((model, k))
         self.arrays.pop((model, k), None)
 
-    def drop(self, task: Task) -> None:
+    def drop(self, tasks: list[Task]) -> None:
         """Nothing: vectors are computed again from the rows."""
 
 
 @dataclass(frozen=True)
 class PartStore:
-    """Outputs as part files of a folder; `dtype` is the precision of what is stored between levels."""
+    """Outputs as part files of a folder; `dtype` is the precision of what is stored between levels.
+
+    Those of a model that is named in `made` are in other parts, where another job has made some of them.
+    """
 
     parts: Parts
     dtype: np.dtype[Any]
     stores_vectors: bool = True
     copies: Copies | None = None  # on a GPU: stripes are copied there
+    made: Mapping[str, Parts] = field(default_factory=dict)
     _table: dict[tuple[str, int, tuple[int, int]], Tensor] = field(default_factory=dict)
     _loading: Any = field(default_factory=threading.Lock)
 
     def has(self, task: Task) -> bool:
-        return self.parts.has(task.name)
+        return self._of(task).has(task.name)
 
     def empty(self, task: Task, rows: tuple[int, int], n_rows: int, columns: int) -> Array:
         return np.empty((rows[1] - rows[0], columns), np.float32)
 
     def write(self, task: Task, output: Array, stripes: list[tuple[int, int]]) -> None:
-        self.parts.write(task.name, [rounded(output[:, a:b], self._precision(task)) for a, b in stripes])
+        self._of(task).write(task.name, [rounded(output[:, a:b], self._precision(task)) for a, b in stripes])
+
+    def note(self, task: Task, size: int, digest: str) -> None:
+        self.parts.write(task.name, [np.array([size], np.int64), np.frombuffer(bytes.fromhex(digest), np.uint8)])
+
+    def noted(self, task: Task) -> tuple[int, str] | None:
+        if not self.parts.has(task.name):
+            return None
+        raw = self.parts.read(task.name, (self.parts.size(task.name),), np.uint8)
+        return int(raw[:8].view(np.int64)[0]), raw[8:].tobytes().hex()
 
     def read(self, task: Task, shape: tuple[int, int]) -> Array:
-        return self.parts.read(task.name, shape, self._precision(task)).astype(np.float32, copy=False)
+        return self._of(task).read(task.name, shape, self._precision(task)).astype(np.float32, copy=False)
 
     def table(self, tasks: list[Task], bounds: list[tuple[int, int]], stripe: tuple[int, int]) -> Tensor:
         key = tasks[0].model, tasks[0].level, stripe
@@ -149,7 +175,7 @@ class PartStore:
         left, right = stripe
         out = aligned_empty((bounds[-1][1], right - left), self.dtype)
         for task, (a, b) in zip(tasks, bounds, strict=True):
-            self.parts.read_into(task.name, out[a:b], (b - a) * left * self.dtype.itemsize)
+            self._of(task).read_into(task.name, out[a:b], (b - a) * left * self.dtype.itemsize)
         return as_tensor(out) if self.copies is None else as_tensor(out).to(self.copies.device)
 
     def finish(self, model: str, k: int) -> None:
@@ -161,9 +187,13 @@ class PartStore:
     def forget(self, model: str, k: int) -> None:
         """Nothing: `drop` removes the files."""
 
-    def drop(self, task: Task) -> None:
+    def drop(self, tasks: list[Task]) -> None:
         self._table.clear()
-        self.parts.drop(task.name)
+        if tasks:  # of one level
+            self._of(tasks[0]).drop(*(task.name for task in tasks))
+
+    def _of(self, task: Task) -> Parts:
+        return self.made.get(task.model, self.parts)
 
     def _precision(self, task: Task) -> np.dtype[Any]:
         return np.dtype(np.float32) if task.kind == "gather" else self.dtype  # a sum in parts is not rounded twice

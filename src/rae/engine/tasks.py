@@ -32,7 +32,7 @@ from rae.runtime import in_ranges, threads, torch_alone, torch_alone_here
 Array = np.ndarray[Any, Any]
 Tile = Callable[[int, int], Tensor]  # rows i..j of a part
 TILES_IN_ONE = 4  # that a thread works on at a time, at most
-OUTPUTS = {"before": "rows", "gather": "means", "after": "vectors", "sample": "sample"}
+OUTPUTS = {"before": "rows", "gather": "means", "after": "vectors", "sample": "sample", "write": "written"}
 
 
 @dataclass(frozen=True)
@@ -358,7 +358,8 @@ def _write(job: Job, task: Task) -> None:
     if not job.results.has(task.part):
         a, b = job.parts(-1)[task.part]
         vectors = job.output((a, b), np.empty((b - a, job.width), np.float32))
-        job.results.write(task.part, job.neighborhoods.graph.id_column.slice(a, b - a), vectors)
+        written = job.results.write(task.part, job.neighborhoods.graph.id_column.slice(a, b - a), vectors)
+        job.store.note(task, *written)
 
 
 def _sample(job: Job, task: Task) -> None:

@@ -95,6 +95,10 @@ class TrainingDescription:
             with torch_alone():
                 files.draw(task)
 
+    def close(self) -> None:
+        """Give back what this process has opened for tasks."""
+        _opened.cache_clear()
+
 
 @lru_cache(maxsize=1)
 def _opened(fields: str) -> TrainingFiles:

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from rae.errors import FileError, needed_library, size
+from rae.errors import FileError, needed_library
+from rae.progress import size
 from rae.version import __version__
 
 OPSET, IR = 17, 9  # what onnxruntime 1.15 and later read

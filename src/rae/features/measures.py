@@ -91,17 +91,30 @@ def paths_counted(graph: Graph) -> int:
 
 def shares_of_counts(graph: Graph) -> int:
     """Into how many shares counting or estimating the cycles of this graph is cut, where tasks do it."""
-    if is_estimated(graph):
-        return -(-graph.n_nodes // SHARE_ROWS)
-    return max(1, min(MOST_SHARES, paths_counted(graph) // SHARE_PATHS))
+    return number_of_shares(graph.n_nodes, paths_counted(graph), is_estimated(graph))
+
+
+def number_of_shares(n_nodes: int, paths: float, estimated: bool) -> int:
+    """Into how many shares counting so many paths is cut, or estimating for so many nodes."""
+    return -(-n_nodes // SHARE_ROWS) if estimated else max(1, min(MOST_SHARES, int(paths // SHARE_PATHS)))
 
 
 def share_of_counts(graph: Graph, share: int, shares: int) -> tuple[Ints, Ints]:
-    """One share of the triangles and 4-cycles: of all nodes, what to add up, or, estimated, those of a run of rows."""
+    """One share of the triangles and 4-cycles: of all nodes, what to add up, or, estimated, those of a run of rows.
+
+    The rows by degree are kept with the graph until `forget_order`: the next share begins with them.
+    """
     rows = graph.offsets, graph.targets
     if not is_estimated(graph):
-        return structure.share_of_cycles(*rows, share, shares)
+        return structure.share_of_cycles(
+            *rows, share, shares, lambda: cached(graph, "by degree", b"", lambda: structure.by_degree(*rows))
+        )
     return _rounded(structure.estimate_cycles(*rows, DRAWS, key(0, "cycles"), _rows_of_share(graph, share)))
+
+
+def forget_order(graph: Graph) -> None:
+    """Give back what counting a share kept with a graph."""
+    graph.measures.pop("by degree", None)
 
 
 def keep_counts(graph: Graph, shares: Sequence[Any], cores: Ints) -> None:

@@ -58,16 +58,19 @@ def counts_of_nodes(offsets: Ints, targets: Ints) -> tuple[Ints, Ints, Ints]:
     return counts[rank, 0], counts[rank, 1], core[rank]
 
 
-def share_of_cycles(offsets: Ints, targets: Ints, share: int, shares: int) -> tuple[Ints, Ints]:
+def share_of_cycles(
+    offsets: Ints, targets: Ints, share: int, shares: int, ordered: Callable[[], tuple[Ints, Ints, Ints]] | None = None
+) -> tuple[Ints, Ints]:
     """What one of so many shares of the work adds to the triangles and 4-cycles of each node.  -> (n,), (n,) int64
 
-    All shares added up are the counts. A GPU and the reference count everything in the first one.
+    All shares added up are the counts. A GPU and the reference count everything in the first one. `ordered` gives what
+    `by_degree` makes of these rows, for who counts several shares.
     """
     if device() != "cpu" or not is_native(offsets, targets):
         if share == 0:
             return _counted_elsewhere(offsets, targets)
         return np.zeros(len(offsets) - 1, np.int64), np.zeros(len(offsets) - 1, np.int64)
-    rank, starts, ranked = by_degree(offsets, targets)
+    rank, starts, ranked = by_degree(offsets, targets) if ordered is None else ordered()
     counts = _cycles(starts, ranked, share, shares)
     return counts[rank, 0], counts[rank, 1]
 

@@ -65,6 +65,11 @@ class RolesDescription:
             z = check_vectors(_groups(self.vectors).rows(*_bounds(_groups(self.vectors).n_rows, task.part)))
             parts.write(task.name, {"keys": self._keys, "rows": self._rows, "assign": self._assign}[task.kind](z))
 
+    def close(self) -> None:
+        """Give back what this process has opened for tasks."""
+        _groups.cache_clear()
+        _parameters.cache_clear()
+
     def _keys(self, z: Floats) -> list[Array]:
         return list(np.unique(first_numbers(z), return_counts=True))
 

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
 from typing import Any
 
-from rae.errors import size
+from rae.progress import size
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Any]]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
@@ -21,9 +21,12 @@ import pyarrow as pa
 from pyarrow import fs
 
 from rae.errors import FileError, one_line
+from rae.storage.atomic import writing
 from rae.storage.scratch import scratch_folder
 
 SCHEMES = ("s3", "gs", "gcs", "az", "abfs", "abfss", "file")
+REQUESTS = 16  # to a store at the same time
+GS_SECONDS = 30  # for which a request to Google's store is tried again; its library would for a quarter of an hour
 _URL = re.compile(r"([a-z][a-z0-9+]+)://")
 _SECRET = re.compile(r"://[^/@]*@|([?&][^=&]*(?:key|token|secret|sig)[^=&]*=)[^&\s'\"]*", re.IGNORECASE)
 
@@ -65,6 +68,16 @@ def to_store(path: Path | ObjectPath) -> Iterator[Path]:
 def place(path: str | os.PathLike[str]) -> Path | ObjectPath:
     """A place by its name: in an object store, or on a disk of this machine."""
     return ObjectPath(os.fspath(path)) if is_url(path) else Path(path)
+
+
+def unlink_all(paths: Sequence[Path | ObjectPath]) -> None:
+    """Remove files, where they are there: those in a store several at a time."""
+    if paths and isinstance(paths[0], ObjectPath):
+        with ThreadPoolExecutor(REQUESTS) as pool:
+            list(pool.map(lambda path: path.unlink(missing_ok=True), paths))
+        return
+    for path in paths:
+        path.unlink(missing_ok=True)
 
 
 def sizes_below(path: str | os.PathLike[str]) -> dict[str, int]:
@@ -164,7 +177,7 @@ class ObjectPath:
     def download(self, target: Path) -> None:
         """Write the object, or all objects below a prefix, to this file or folder."""
         files, path = _opened(self.url)
-        with store_errors(self):
+        with store_errors(self), writing(target):
             if self.is_dir():
                 target.mkdir(parents=True, exist_ok=True)
             fs.copy_files(path, str(target.resolve()), source_filesystem=files, destination_filesystem=_DISK)
@@ -230,6 +243,8 @@ def store_errors(where: ObjectPath) -> Iterator[None]:
     """Errors of the store become one sentence without credentials."""
     try:
         yield
+    except FileError:  # one sentence already
+        raise
     except (OSError, pa.ArrowException, ValueError) as error:
         reason = without_secrets(one_line(error))
         raise FileError(
@@ -254,7 +269,9 @@ def _opened(url: str) -> tuple[Any, str]:
             return _azure(account, key), name
         if scheme == "s3" and not options:
             return _s3(name.partition("/")[0]), name
-        files, path = fs.FileSystem.from_uri(url if options else f"{scheme}://{name}")
+        if scheme in ("gs", "gcs") and "retry_limit_seconds=" not in options:
+            options = "&".join(filter(None, [options, f"retry_limit_seconds={GS_SECONDS}"]))
+        files, path = fs.FileSystem.from_uri(f"{scheme}://{name}" + (f"?{options}" if options else ""))
         return files, path
 
 

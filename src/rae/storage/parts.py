@@ -27,7 +27,7 @@ from rae.errors import FileError
 from rae.memory import forget
 from rae.storage.atomic import atomic_path, write_json
 from rae.storage.documents import parse_json
-from rae.storage.objects import ObjectPath, place, to_store
+from rae.storage.objects import ObjectPath, place, to_store, unlink_all
 
 log = logging.getLogger("rae")
 
@@ -36,6 +36,16 @@ INFO, SUFFIX, DIGEST = "manifest.json", ".part", 32
 CHUNK = 1 << 22  # bytes read at a time where a part is checked
 
 Array = np.ndarray[Any, Any]
+
+
+@dataclass
+class Moved:
+    """Bytes that this process has read and written of parts and results, for who tells how far a job is."""
+
+    bytes: int = 0
+
+
+moved = Moved()
 
 
 @dataclass(frozen=True)
@@ -90,6 +100,7 @@ class Parts:
                 _write_all(file, data)
             _write_all(file, memoryview(digest.digest()))
         self._verified.add(name)
+        moved.bytes += sum(array.nbytes for array in arrays)
 
     def read_into(self, name: str, out: Array, at: int = 0) -> None:
         """Fill a C-ordered array with the bytes of a part from position `at` on."""
@@ -112,6 +123,7 @@ class Parts:
                     path.unlink(missing_ok=True)
                     raise FileError(f"the part {path} is damaged; run the same command again")
                 self._verified.add(name)
+        moved.bytes += len(data)
 
     def read(self, name: str, shape: tuple[int, ...], dtype: Any = np.float32) -> Array:
         """The array that a part holds."""
@@ -124,10 +136,10 @@ class Parts:
         path = self._path(name)
         return (path.size() if isinstance(path, ObjectPath) else path.stat().st_size) - DIGEST
 
-    def drop(self, name: str) -> None:
-        """Remove a part."""
-        self._verified.discard(name)
-        self._path(name).unlink(missing_ok=True)
+    def drop(self, *names: str) -> None:
+        """Remove parts."""
+        self._verified.difference_update(names)
+        unlink_all([self._path(name) for name in names])
 
     def remove(self, last: str = "") -> None:
         """Remove the folder with all its parts, the file `last` last; a folder that holds anything else is refused."""
@@ -139,7 +151,8 @@ class Parts:
         if foreign:
             raise FileError(f"{self.folder} must be free for intermediate files, it holds {foreign[0]}; move it away")
         ends = [n for n in (INFO, last) if n in names]  # the files that mark the folder as ours
-        for name in [n for n in names if n not in ends] + ends:
+        unlink_all([self.folder / name for name in names if name not in ends])
+        for name in ends:
             (self.folder / name).unlink()
         self.folder.rmdir()
         self._verified.clear()
