@@ -15,7 +15,7 @@ import pytest
 
 import rae.__main__
 from rae.cli import main
-from rae.cli.demo import _subject, _wrapped
+from rae.cli.demo import _subject, _wrap
 from rae.io.embeddings import EmbeddingWriter
 
 pty = pytest.importorskip("pty", reason="there are no pseudo-terminals on Windows")
@@ -165,8 +165,8 @@ def test_the_demo_shows_look_alikes_and_says_where_things_are(here, capsys):
 
 
 def test_names_that_do_not_fit_go_on_in_the_next_line():
-    assert _wrapped("a", "one.two, three.four, five.six", 20) == [("a", "one.two, three.four,"), ("", "five.six")]
-    assert _wrapped("a", "", 20) == [("a", "")]
+    assert _wrap("a", "one.two, three.four, five.six", 20) == [("a", "one.two, three.four,"), ("", "five.six")]
+    assert _wrap("a", "", 20) == [("a", "")]
 
 
 def test_the_demo_labels_modules_by_package_and_single_ones_by_none():

@@ -118,7 +118,10 @@ def test_a_small_page_has_coarser_coordinates_and_says_what_that_costs(monkeypat
 
     assert coarse.blocks[0]["step"] > fine.blocks[0]["step"]
     assert coarse.agreement < fine.agreement
-    assert coordinates._deflated([coordinates._turned(z, np.ones(400, int), BLOCKS[0], np.arange(9))], 1.0) < 400 * 12
+    assert (
+        coordinates._deflated_bytes([coordinates._rotate(z, np.ones(400, int), BLOCKS[0], np.arange(9))], 1.0)
+        < 400 * 12
+    )
 
 
 def test_weights_of_the_roles_are_where_the_sliders_begin():

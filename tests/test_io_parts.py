@@ -102,7 +102,7 @@ def test_a_part_that_shrinks_while_it_is_checked_is_refused(work, monkeypatch):
 
 
 def again_checked(work, path):
-    return Parts(work.folder, work.fingerprint)._checked("a", path)
+    return Parts(work.folder, work.fingerprint)._verify("a", path)
 
 
 @pytest.mark.parametrize("manifest", ["", "{}", "[]", '{"format": "rae parts", "format_version": 99}', "\x00"])

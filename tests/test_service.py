@@ -345,7 +345,7 @@ def test_what_cannot_be_answered_is_refused_and_changes_nothing(answers, verb, a
 
 def test_new_nodes_and_updates_come_between_the_trials_of_a_reason(run, answers, monkeypatch):
     """Nothing waits for the whole of it; the reason is that of the run unless edges of the node itself change."""
-    answer, between, computed = answers.why("u5"), iter(range(10_000)), EdgeTrials._computed
+    answer, between, computed = answers.why("u5"), iter(range(10_000)), EdgeTrials._compute
     assert answer.measured == run.why("u5").as_dict()
 
     def with_others(self, edges):
@@ -354,7 +354,7 @@ def test_new_nodes_and_updates_come_between_the_trials_of_a_reason(run, answers,
             answers.edges(added=[["u590", f"far away {number}"]])
         return computed(self, edges)
 
-    monkeypatch.setattr(EdgeTrials, "_computed", with_others)
+    monkeypatch.setattr(EdgeTrials, "_compute", with_others)
     with answers._embedding:
         assert not answers._embedding.acquire(blocking=False)
     again = answers.why("u5")
@@ -371,7 +371,7 @@ def test_new_nodes_and_updates_come_between_the_trials_of_a_reason(run, answers,
         answers.edges(added=[["u5", f"near {next(between)}"]])
         return computed(self, edges)
 
-    monkeypatch.setattr(EdgeTrials, "_computed", moving)
+    monkeypatch.setattr(EdgeTrials, "_compute", moving)
     with pytest.raises(RunError, match="the edges of 'u5' change faster than reasons are found"):
         answers.why("u5")
 

@@ -204,7 +204,7 @@ def drift_of(
     first = Moment(graph.id_column, model.transform(graph, features, units=units, whole=True, progress=False), graph)
     number = _enough_views(rate, graph.n_edges) if views is None else views
     sizes = Noise(*_changes(first, after, model, noise), number, noise is None and after.graph is not None)
-    return _compared(roles, model, first, features, after, sizes, rate, units, run.names(), progress)
+    return _compare(roles, model, first, features, after, sizes, rate, units, run.names(), progress)
 
 
 def _check(views: Any, noise: Any, rate: Any, units: Any) -> None:
@@ -309,7 +309,7 @@ def edges_without(graph: Graph, other: Graph) -> int:
     return int(one.sum()) - common
 
 
-def _compared(
+def _compare(
     roles: Roles, model: Any, before: Moment, features: Any, after: Moment, noise: Noise, rate: float, units: str,
     names: pa.Array | None, progress: Progress | None,
 ) -> Drift:  # fmt: skip

@@ -59,7 +59,7 @@ class EdgeTrials:
         key = tuple(sorted(edges))
         if key not in self._vectors:
             self.count += bool(key)
-            self._vectors[key] = self._computed(key)
+            self._vectors[key] = self._compute(key)
         return self._vectors[key]
 
     def vectors(self, rows: Ints) -> Floats | None:
@@ -75,10 +75,10 @@ class EdgeTrials:
         out: Doubles = ((parameters.project(self.vector(edges)[None]) - parameters.centers) ** 2).sum(1)
         return out
 
-    def _computed(self, edges: tuple[Edge, ...]) -> Floats:
+    def _compute(self, edges: tuple[Edge, ...]) -> Floats:
         if self.follows:
             with self.lock:
-                return self._tried(edges)
+                return self._try_edges(edges)
         changed = with_edges(self.graph, self.row, edges) if edges else self.graph
         node = [self.graph.id_column[self.row].as_py()]
         z: Floats = self.model.transform(
@@ -86,7 +86,7 @@ class EdgeTrials:
         )
         return np.asarray(z[0], np.float32)
 
-    def _tried(self, edges: tuple[Edge, ...]) -> Floats:
+    def _try_edges(self, edges: tuple[Edge, ...]) -> Floats:
         """The vector with these changes, tried in the current tables of the run."""
         live = self._live()
         if not edges:
@@ -118,11 +118,14 @@ def search_change(
         effects[end] = float(lead - (after[other] - after[own]))
     if to == own:
         return effects, None
-    candidates = [*((end, False) for end in left_out.tolist()), *((end, True) for end in _ends(trials, labels, n_in))]
-    greedy_edges = _greedy(trials, candidates, own, to, most_edges)
+    candidates = [
+        *((end, False) for end in left_out.tolist()),
+        *((end, True) for end in _possible_ends(trials, labels, n_in)),
+    ]
+    greedy_edges = _greedy_edges(trials, candidates, own, to, most_edges)
     if greedy_edges is None:
         return effects, None
-    edges = _smaller(trials, greedy_edges, own, to)
+    edges = _needed_edges(trials, greedy_edges, own, to)
     return effects, (edges, trials.roles.assign(trials.vector(edges)[None]))
 
 
@@ -144,7 +147,7 @@ def with_edges(graph: Graph, row: int, edges: Sequence[Edge]) -> Graph:
     return Graph.from_rows(us, vs, graph.id_column)
 
 
-def _ends(trials: EdgeTrials, labels: Ints, most: int) -> list[int]:
+def _possible_ends(trials: EdgeTrials, labels: Ints, most: int) -> list[int]:
     """Nodes that an edge could lead to: friends of friends, hubs, and members of every role."""
     graph, row = trials.graph, trials.row
     near = np.unique(graph.neighbors(row)).astype(np.int64)
@@ -158,19 +161,21 @@ def _ends(trials: EdgeTrials, labels: Ints, most: int) -> list[int]:
     return list(candidates)[:most]
 
 
-def _reached(squared: Doubles, own: int, to: int | None) -> float:
+def _beyond_border(squared: Doubles, own: int, to: int | None) -> float:
     """How far beyond the border of its role, or inside the role that was asked for; above 0 it has changed."""
     if to is not None:
         return float(np.delete(squared, to).min() - squared[to])
     return float(squared[own] - np.delete(squared, own).min())
 
 
-def _greedy(trials: EdgeTrials, candidates: list[Edge], own: int, to: int | None, most_edges: int) -> list[Edge] | None:
+def _greedy_edges(
+    trials: EdgeTrials, candidates: list[Edge], own: int, to: int | None, most_edges: int
+) -> list[Edge] | None:
     """Edges chosen greedily, each the one that moves the node farthest; None where they do not suffice."""
     chosen: list[Edge] = []
     for _ in range(most_edges):
         reached = {
-            edge: _reached(trials.squared([*chosen, edge]), own, to) for edge in candidates if edge not in chosen
+            edge: _beyond_border(trials.squared([*chosen, edge]), own, to) for edge in candidates if edge not in chosen
         }
         if not reached:
             return None
@@ -182,12 +187,12 @@ def _greedy(trials: EdgeTrials, candidates: list[Edge], own: int, to: int | None
     return None
 
 
-def _smaller(trials: EdgeTrials, edges: list[Edge], own: int, to: int | None) -> list[Edge]:
+def _needed_edges(trials: EdgeTrials, edges: list[Edge], own: int, to: int | None) -> list[Edge]:
     """The change without edges that it does not need: without any one of the others the role stays."""
     for edge in list(edges):
         fewer = [other for other in edges if other != edge]
-        if fewer and _reached(trials.squared(fewer), own, to) > 0:
-            return _smaller(trials, fewer, own, to)
+        if fewer and _beyond_border(trials.squared(fewer), own, to) > 0:
+            return _needed_edges(trials, fewer, own, to)
     return edges
 
 

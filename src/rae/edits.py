@@ -193,8 +193,8 @@ def check_edits(
     now = ids.with_new(new_ids)
     rows_to_add = [now.find(column) for column in to_add[:2]]
     _refuse_absent(to_remove, rows_to_remove)
-    arcs = _merged(rows_to_remove, to_remove, form), _merged(rows_to_add, to_add, form)
-    changes = _compiled(ids, rows, form, *arcs, with_weights=to_remove.weight is not None)
+    arcs = _merge(rows_to_remove, to_remove, form), _merge(rows_to_add, to_add, form)
+    changes = _compile_edits(ids, rows, form, *arcs, with_weights=to_remove.weight is not None)
     feature_rows = _feature_rows(table, now, len(ids), new_ids, reading, width)
     adds = form.weighted and form.values.doubled in ("add", "count") and _is_table(added)
     return Edits(
@@ -238,9 +238,9 @@ def edges_of_new_node(
         out = np.array([value == OUT for value in way], bool)
     n = len(ids)
     ends = pa.array(np.where(out, n, near)), pa.array(np.where(out, near, n))
-    batch, _ = _checked(Batch(*ends, weight, kind), form)
-    arcs = _merged((batch.source.to_numpy(), batch.target.to_numpy()), batch, form)
-    changes = _compiled(ids, rows, form, _merged((near[:0], near[:0]), batch, form), arcs)
+    batch, _ = _checked_rows(Batch(*ends, weight, kind), form)
+    arcs = _merge((batch.source.to_numpy(), batch.target.to_numpy()), batch, form)
+    changes = _compile_edits(ids, rows, form, _merge((near[:0], near[:0]), batch, form), arcs)
     values: Any = changes["values"]
     return changes["us"], values[:, ::-1]  # the new node is the second of each pair, having the largest number
 
@@ -295,14 +295,14 @@ def _read(edges: Any, reading: Reading, ids: Ids, form: EdgeForm, what: str) -> 
             refuse_others(edges, form.channels, form.weighted)
         edges, reading = edges.to_arrow(), Reading()
     if isinstance(edges, (str, os.PathLike)):
-        batch = _read_file(edges, _named(reading, form, what, lambda: _columns_of_file(edges, reading)), ids)
+        batch = _read_file(edges, _column_reading(reading, form, what, lambda: _columns_of_file(edges, reading)), ids)
     elif is_frame(edges):
-        named = _named(reading, form, what, lambda: as_table(edges).column_names)
+        named = _column_reading(reading, form, what, lambda: as_table(edges).column_names)
         batch = frame_columns(edges, named)
     else:
         batch = _read_tuples(edges, form, what)
     batch = batch._replace(source=ids.as_own_kind(batch.source, what), target=ids.as_own_kind(batch.target, what))
-    return _checked(batch, form)
+    return _checked_rows(batch, form)
 
 
 def _is_table(edges: Any) -> bool:
@@ -316,7 +316,7 @@ def _digest(batch: Batch) -> str:
     return rows_digest(batch.source, batch.target, *weights, *kinds)
 
 
-def _named(reading: Reading, form: EdgeForm, what: str, columns: Callable[[], Sequence[str]]) -> Reading:
+def _column_reading(reading: Reading, form: EdgeForm, what: str, columns: Callable[[], Sequence[str]]) -> Reading:
     """The reading that names the columns of this form; edges to remove may have no column of weights."""
     weight, kind = (getattr(reading, name) or name if name in form.columns else None for name in ("weight", "kind"))
     if what == GONE and weight is not None and weight not in columns():
@@ -365,7 +365,7 @@ def _read_tuples(edges: Any, form: EdgeForm, what: str) -> Batch:
     return Batch(*ends, more.get("weight"), more.get("kind"))
 
 
-def _checked(batch: Batch, form: EdgeForm) -> tuple[Batch, int]:
+def _checked_rows(batch: Batch, form: EdgeForm) -> tuple[Batch, int]:
     """The rows with checked weights and kinds, without those of weight 0; and how many those are."""
     if batch.kind is not None:
         batch = batch._replace(kind=kind_column(batch.kind))
@@ -377,7 +377,7 @@ def _checked(batch: Batch, form: EdgeForm) -> tuple[Batch, int]:
     return (batch, 0) if positive.all() else (batch.where(positive), int(len(positive) - positive.sum()))
 
 
-def _merged(rows: Sequence[Ints], batch: Batch, form: EdgeForm) -> Arcs:
+def _merge(rows: Sequence[Ints], batch: Batch, form: EdgeForm) -> Arcs:
     """Edges whose ends are these rows, doubled ones merged, as the graph builder does it."""
     us, vs = rows
     if not len(us):
@@ -390,7 +390,7 @@ def _merged(rows: Sequence[Ints], batch: Batch, form: EdgeForm) -> Arcs:
     return Arcs(nodes[arcs.source], nodes[arcs.target], arcs.weight, kind_codes[arcs.kind], small.counts.self_loops)
 
 
-def _compiled(
+def _compile_edits(
     ids: Ids, rows: EditedRows, form: EdgeForm, removed: Arcs, added: Arcs, with_weights: bool = False
 ) -> dict[str, Any]:
     """The edit of each pair of nodes, with weights; `with_weights`: edges to remove came with theirs."""

@@ -165,7 +165,7 @@ class RAE(GraphTransformer):
                 lambda: embed(models_of(model, graph, features), nodes=rows, report=of_stage(report, "embed")),
                 by_cpu=rows is not None,
             )
-        framed: Floats = self._framed(graph.id_column if rows is None else graph.id_column.take(pa.array(rows)), z)
+        framed: Floats = self._as_frame(graph.id_column if rows is None else graph.id_column.take(pa.array(rows)), z)
         return framed
 
     def to_arrow(

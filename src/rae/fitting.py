@@ -80,12 +80,12 @@ def fit_exact(
     if cluster is None:
         folder = None if scratch is None else Path(scratch)
         empty = np.empty if views_in_memory(graph, x, config, memory) else partial(scratch_array, folder=folder)
-        actions, structure = _solved(graph, x, config, progress, None, VersionsHere(graph, config, empty))
+        actions, structure = _solve_parts(graph, x, config, progress, None, VersionsHere(graph, config, empty))
     else:
         from rae.engine.cluster import fit_on_cluster
 
         with fit_on_cluster(graph, x, config, cluster, memory, progress) as tasks:
-            actions, structure = _solved(graph, x, config, progress, tasks, tasks)
+            actions, structure = _solve_parts(graph, x, config, progress, tasks, tasks)
             if structure is not None:
                 tasks.keep_own()
     names = None if x is None else x.names
@@ -105,7 +105,7 @@ def fit_exact(
     return model
 
 
-def _solved(
+def _solve_parts(
     graph: Graph,
     x: Features | None,
     config: ExactConfig,

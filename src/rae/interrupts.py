@@ -94,7 +94,7 @@ _active: Interrupts | None = None
 
 
 @contextlib.contextmanager
-def _installed(interrupts: Interrupts) -> Iterator[None]:
+def _install(interrupts: Interrupts) -> Iterator[None]:
     """Handle the signals that have their default effect; those with a handler, or that are ignored, stay."""
     global _active
     defaults = (signal.SIG_DFL, signal.default_int_handler)
@@ -121,7 +121,7 @@ def interruptible() -> Iterator[Interrupts]:
     if threading.current_thread() is not threading.main_thread():  # in others Python sets no handler
         yield interrupts
         return
-    with _installed(interrupts):
+    with _install(interrupts):
         yield interrupts
 
 

@@ -281,7 +281,7 @@ def _axes_seconds(graph: Graph, x: Features, config: ExactConfig) -> float:
         if small is graph
         else np.sort(generator(config.seed, "plan", "rows").choice(graph.n_nodes, small.n_nodes, replace=False))
     )
-    part = _taken(x, small, rows)
+    part = _take_rows(x, small, rows)
     began = time.perf_counter()
     actions.fit_actions(part, config)
     return (time.perf_counter() - began) * max(1.0, graph.n_nodes / small.n_nodes)
@@ -379,7 +379,7 @@ def _embedding_seconds(models: Mapping[str, Model], seed: int, dtype: str) -> tu
     graph = next(iter(models.values())).reads.graph
     n, small = graph.n_nodes, _small_graph(graph, seed)
     rows = np.sort(generator(seed, "plan", "rows").choice(n, small.n_nodes, replace=False))
-    part = {name: replace(model, reads=_taken(model.reads, small, rows)) for name, model in models.items()}
+    part = {name: replace(model, reads=_take_rows(model.reads, small, rows)) for name, model in models.items()}
     for _ in stream(part):  # once to warm up
         pass
     began = time.perf_counter()
@@ -399,7 +399,7 @@ def _embedding_seconds(models: Mapping[str, Model], seed: int, dtype: str) -> tu
     return spent * n / len(z) + fresh, writing
 
 
-def _taken(x: Features, small: Graph, rows: Any) -> Features:
+def _take_rows(x: Features, small: Graph, rows: Any) -> Features:
     """Features of a small graph: those of these rows, the structural columns among them."""
     return Features.of(small, x.take(rows), x.config.replace(add_structure=False), check=False)
 

@@ -141,7 +141,7 @@ class Why:
 
     def sentences(self) -> list[str]:
         """The answer as sentences."""
-        said = [f"{self._called(self.id)} plays role {self.role}{_in_brackets(self.about)}, sure {self.confidence:.2f}"]
+        said = [f"{self._title(self.id)} plays role {self.role}{_in_brackets(self.about)}, sure {self.confidence:.2f}"]
         if self.next_role is None:
             return [printable(f"{said[0]}: there is one role alone")]
         said.append(
@@ -154,7 +154,7 @@ class Why:
     def __str__(self) -> str:
         return "\n".join(self.sentences())
 
-    def _called(self, id: Any) -> str:
+    def _title(self, id: Any) -> str:
         return str(self.names.get(id, id))
 
     def _telling(self) -> list[Reason]:
@@ -169,7 +169,7 @@ class Why:
         holding = [n for n in self.neighbours if n.share >= LEAST_SHARE][:NAMED]
         if not holding:
             return f"of {count} edges, left out in turn, none holds it there alone"
-        named = [f"{self._called(n.id)} ({100 * n.share:.0f} % of the lead)" for n in holding]
+        named = [f"{self._title(n.id)} ({100 * n.share:.0f} % of the lead)" for n in holding]
         return f"of {count} edges, left out in turn, these hold it there most: {', '.join(named)}"
 
     def _change_in_words(self) -> str:
@@ -183,7 +183,7 @@ class Why:
             (self.change.added, "with an edge to", "with edges to"),
         )
         parts = [
-            f"{one if len(ids) == 1 else several} {', '.join(map(self._called, ids))}"
+            f"{one if len(ids) == 1 else several} {', '.join(map(self._title, ids))}"
             for ids, one, several in said
             if ids
         ]
@@ -253,7 +253,7 @@ def _why(run: StoredRun, node: Any, to: int | None, most_edges: int, labels: Any
         degree=int(degrees(graph)[row]), most_edges=most_edges, to=to,
     )  # fmt: skip
     if next_role is None:
-        return _named(answer, graph, names, [row])
+        return _with_names(answer, graph, names, [row])
     labels = labels[: graph.n_nodes]
     members = sampled(np.flatnonzero((labels == next_role) & (np.arange(len(labels)) != row)), MEMBERS, row)
     z = trials.vectors(np.concatenate([[row], members]))
@@ -266,7 +266,7 @@ def _why(run: StoredRun, node: Any, to: int | None, most_edges: int, labels: Any
         gained=gained, reasons=reasons, trials=trials.count,
         neighbours=_neighbours(graph, labels, left_out, lead), change=_as_ids(graph, change),
     )  # fmt: skip
-    return _named(answer, graph, names, [row, *left_out, *((end for end, _ in change[0]) if change else ())])
+    return _with_names(answer, graph, names, [row, *left_out, *((end for end, _ in change[0]) if change else ())])
 
 
 def _present(run: StoredRun) -> tuple[Any, Graph, Any, Any]:
@@ -307,7 +307,7 @@ def _as_ids(graph: Graph, change: tuple[list[Edge], Any] | None) -> Change | Non
     return Change(tuple(removed), tuple(added), int(assignment.labels[0]), float(assignment.confidence[0]))
 
 
-def _named(answer: Why, graph: Graph, names: pa.Array | None, rows: Sequence[int]) -> Why:
+def _with_names(answer: Why, graph: Graph, names: pa.Array | None, rows: Sequence[int]) -> Why:
     """The answer with the display names of the nodes that it speaks of."""
     if names is None:
         return answer

@@ -64,7 +64,7 @@ class GraphTransformer:
 
         return str(get_config()["transform_output"])
 
-    def _framed(self, ids: pa.Array, z: Any) -> Any:
+    def _as_frame(self, ids: pa.Array, z: Any) -> Any:
         """The vectors as they are, or as the frame that is asked for."""
         kind = self._output()
         return z if kind == "default" else vector_frame(kind, ids, z, self.get_feature_names_out().tolist())

@@ -86,7 +86,7 @@ def update_run(
     began_to_change = False
     with contextlib.nullcontext() if run._session.is_alone else folder.alone():
         try:
-            state = _prepared(run, folder, progress)
+            state = _prepare_state(run, folder, progress)
             live = current_live(run, folder, state)
             graph = live.base if live is not None else folder.graph(state)
             ids = Ids(graph, run._session.later_ids if live is not None else graph.id_column.slice(0, 0))
@@ -217,14 +217,14 @@ def embed_new(
     feature_row = one_row(features, 0 if matrix is None else matrix.shape[1], model.feature_names, matrix)
     edited.replace(np.full(len(near), n), near, np.full(len(near), COMES), values)
     grown = edited_graph(graph, edited, pa.array(np.arange(n + 1)))
-    patched = None if matrix is None else _patched(matrix, (np.array([n]), feature_row), n + 1)
+    patched = None if matrix is None else _patch_features(matrix, (np.array([n]), feature_row), n + 1)
     return model.transform(grown, patched, nodes=[n], units="fit", whole=True)[0]
 
 
 # ------------------------------------------------------------------------------------- the state
 
 
-def _prepared(run: StoredRun, folder: UpdateFolder, progress: Progress | None) -> State:
+def _prepare_state(run: StoredRun, folder: UpdateFolder, progress: Progress | None) -> State:
     """The current state; the first update of a run writes the tables of the levels, in a full pass."""
     state = folder.state()
     if state is not None:
@@ -279,7 +279,7 @@ def _like(values: Any, matrix: Any) -> Any:
     return np.ascontiguousarray(dense, np.float32)
 
 
-def _patched(matrix: Any, features: tuple[Any, Any], n_rows: int) -> Any:
+def _patch_features(matrix: Any, features: tuple[Any, Any], n_rows: int) -> Any:
     from rae.engine.exact_levels import PLAIN
     from rae.features.edited import EditedFeatures
 
@@ -300,7 +300,7 @@ def _update_in_full(
     changed = edited_graph(graph, rows, column)
     matrix = run.features()
     if matrix is not None and edits.features is not None:
-        matrix = _patched(matrix, edits.features, len(column))
+        matrix = _patch_features(matrix, edits.features, len(column))
     run.drop_page("the state before this update")
     base, model = folder.new_base(state), run.model()
     write_graph(base / GRAPH, changed)

@@ -95,7 +95,7 @@ def _report(alike: Sequence[Similar], folder: Path, files: dict[str, int]) -> st
     """The table, where things are, and what to try next; no line wider than 60 columns."""
     rows = [(a.id, ", ".join(name for name, _ in a.matches)) for a in alike]
     wide = max((len(name) for name, _ in rows), default=0)
-    table = [(name, line) for name, text in rows for name, line in _wrapped(name, text, 60 - wide - 4)]
+    table = [(name, line) for name, text in rows for name, line in _wrap(name, text, 60 - wide - 4)]
     written = [(name, what) for name, what in _FILES if name in files]
     return "\n".join(
         [
@@ -125,7 +125,7 @@ _FILES = (
 )
 
 
-def _wrapped(name: str, text: str, width: int) -> list[tuple[str, str]]:
+def _wrap(name: str, text: str, width: int) -> list[tuple[str, str]]:
     import textwrap
 
     lines = textwrap.wrap(text, max(20, width), break_long_words=False, break_on_hyphens=False) or [""]

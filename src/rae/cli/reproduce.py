@@ -73,7 +73,7 @@ def reproduce(
     from rae.runtime import threads
 
     names = [name for group, names in GROUPS.items() if what in (group, "all") for name in names]
-    tables = [TABLES[name] for name in _chosen(names, only)]
+    tables = [TABLES[name] for name in _choose_tables(names, only)]
     wanted = _wanted(tables, rows)
     folder, effort = Path(out), Effort(steps, _present(device))
     ledger = Ledger(folder / "results")
@@ -93,7 +93,7 @@ def reproduce(
         raise RaeError(f"{len(outcome.failed):,} runs failed, the first: {job}: {error}; the others are in the ledger")
 
 
-def _chosen(names: Sequence[str], only: Sequence[str]) -> list[str]:
+def _choose_tables(names: Sequence[str], only: Sequence[str]) -> list[str]:
     """The tables of this name, all where none is named."""
     if missing := [name for name in only if name not in names]:
         raise RaeError(f"--table must be one of {', '.join(names)}, got {missing[0]!r}")

@@ -118,18 +118,18 @@ def _roles(where: Any, ids: list[Any]) -> dict[Any, int]:
     return {id: int(role[row]) for id, row in zip(ids, rows, strict=True) if row is not None}
 
 
-def _named(id: Any, name: str | None) -> str:
+def _with_name(id: Any, name: str | None) -> str:
     return printable(str(id) if name is None or name == str(id) else f"{name} ({id})")
 
 
 def _as_text(answer: Similar, roles: dict[Any, int], *, inside: bool) -> str:
     played = f" (role {roles[answer.id]})" if inside and answer.id in roles else ""
-    head = f"most alike to {_named(answer.id, answer.name)}{played}"
+    head = f"most alike to {_with_name(answer.id, answer.name)}{played}"
     if answer.method != "exact":
         head += f", by an index that finds {100 * answer.recall:.1f} % of the true nearest"
     width = min(ID_WIDTH, text_width() - 18)
     rows = [
-        (shorten(_named(id, name), width), f"{distance:.3f}" + (f"  role {roles[id]}" if id in roles else ""))
+        (shorten(_with_name(id, name), width), f"{distance:.3f}" + (f"  role {roles[id]}" if id in roles else ""))
         for id, distance, name in _matches(answer)
     ]
     return f"{head}\n{columns(rows, indent='  ')}"

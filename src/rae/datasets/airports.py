@@ -37,17 +37,17 @@ def load(name: str, *, home: Home | None = None) -> Dataset:
     header, _, body = read_bytes(labels_path, _MOST_LABEL_BYTES).partition(b"\n")
     if header.split() != [b"node", b"label"]:
         raise DatasetError(f"{labels_path} must start with the line 'node label', got {header[:60].decode('latin1')!r}")
-    return _labelled(name, edges, labels_path, body)
+    return _label(name, edges, labels_path, body)
 
 
 def load_actor(*, home: Home | None = None) -> Dataset:
     """Actors who played together, labelled by influence from 0 (least) to 3 (most); some have no label."""
     home = home or Home.from_environment()
     edges, labels = home.get("rone/actor.edge"), home.get("rone/actor.lbl")
-    return _labelled("actor", edges, labels, read_bytes(labels, _MOST_LABEL_BYTES))
+    return _label("actor", edges, labels, read_bytes(labels, _MOST_LABEL_BYTES))
 
 
-def _labelled(name: str, edges: Path, labels_path: Path, text: bytes) -> Dataset:
+def _label(name: str, edges: Path, labels_path: Path, text: bytes) -> Dataset:
     """The graph of an edge list, with the classes of a text of lines `node class`."""
     pairs = parse_integers(text, labels_path.name)[0]
     ids, classes = pairs[::2], pairs[1::2]

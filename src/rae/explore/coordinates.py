@@ -38,7 +38,7 @@ class Coordinates:
 
 
 @dataclass(frozen=True, eq=False)
-class _Turned:
+class _RotatedBlock:
     """A block at the scale at which it is weighed, turned onto its principal axes, the longest first."""
 
     block: Block
@@ -72,11 +72,11 @@ def block_coordinates(
     counts = np.bincount(marks.of)
     trials = np.sort(generator(0, "coordinates").permutation(len(vectors))[:TRIALS])
     with libraries_alone("blas"):
-        parts = [_turned(vectors, counts, block, trials) for block in blocks]
+        parts = [_rotate(vectors, counts, block, trials) for block in blocks]
         turned = [part for part in parts if part is not None]
         if len(turned) < 2:
             return Coordinates([], _arrays([], len(vectors)))
-        fits = bisect_left(ERRORS, -float(MOST_BYTES), key=lambda e: -_deflated(turned, e))
+        fits = bisect_left(ERRORS, -float(MOST_BYTES), key=lambda e: -_deflated_bytes(turned, e))
         error = ERRORS[min(fits, len(ERRORS) - 1)]
         chosen = {b.name: b.weight if weights is None else weights.get(b.name, b.weight) for b in blocks}
         agreement = _agreement(turned, error, chosen, marks, trials)
@@ -102,7 +102,7 @@ def block_coordinates(
     return Coordinates(described, _arrays(codes, len(vectors)), agreement)
 
 
-def _turned(vectors: Floats, counts: Ints, block: Block, trials: Ints) -> _Turned | None:
+def _rotate(vectors: Floats, counts: Ints, block: Block, trials: Ints) -> _RotatedBlock | None:
     """The block on its axes; None where it is the same for all nodes."""
     x = vectors[:, block.start : block.stop].astype(np.float64) / math.sqrt(block.variance or 1.0)
     x -= np.average(x, axis=0, weights=counts)
@@ -115,7 +115,7 @@ def _turned(vectors: Floats, counts: Ints, block: Block, trials: Ints) -> _Turne
     near = np.sqrt(np.partition(squared, k := min(NEAR, len(x) - 1), axis=1)[:, k])
     near = near[near > 1e-6 * math.sqrt(values.sum())]
     typical = float(np.median(near)) if len(near) else math.sqrt(values.sum()) / NEAR
-    return _Turned(block, x - x.min(axis=0), np.sqrt(values), typical)
+    return _RotatedBlock(block, x - x.min(axis=0), np.sqrt(values), typical)
 
 
 def _squared_distances(x: Doubles, rows: Ints) -> Doubles:
@@ -125,7 +125,7 @@ def _squared_distances(x: Doubles, rows: Ints) -> Doubles:
     return out
 
 
-def _deflated(turned: Sequence[_Turned], error: float) -> float:
+def _deflated_bytes(turned: Sequence[_RotatedBlock], error: float) -> float:
     """About how many bytes the codes take once deflated: their entropy."""
     bits = 0.0
     for part in turned:
@@ -137,7 +137,7 @@ def _deflated(turned: Sequence[_Turned], error: float) -> float:
 
 
 def _agreement(
-    turned: Sequence[_Turned], error: float, weights: Mapping[str, float], marks: Marks, trials: Ints
+    turned: Sequence[_RotatedBlock], error: float, weights: Mapping[str, float], marks: Marks, trials: Ints
 ) -> float:
     """The share of the exact nearest of some marks that are nearest by the codes too."""
     squared: Any = sum(

@@ -35,7 +35,7 @@ def find_marks(vectors: Floats, k: int) -> Marks:
     everyone = np.arange(len(first))
     marks = Marks(of, first, *_nearest(vectors, first, everyone, k))
     while ((marks.neighbors >= 0) & (marks.distance == 0)).any():
-        marks = _joined(vectors, marks)
+        marks = _merge_equal(vectors, marks)
     return marks
 
 
@@ -48,7 +48,7 @@ def _nearest(vectors: Floats, first: Ints, queries: Ints, k: int) -> tuple[Ints,
     return neighbors, np.asarray(distance, np.float32)
 
 
-def _joined(vectors: Floats, marks: Marks) -> Marks:
+def _merge_equal(vectors: Floats, marks: Marks) -> Marks:
     """Marks at a distance of 0 merged; only lists that hold one of those are searched again."""
     m, k = marks.neighbors.shape
     equal = (marks.neighbors >= 0) & (marks.distance == 0)

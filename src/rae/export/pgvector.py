@@ -33,7 +33,7 @@ def write(run: Run, target: str, options: Options) -> Written:
     psycopg, table = needed_library("psycopg", "pgvector", "a table of PostgreSQL"), check_table(options.table)
     address = _from_environment(target)
     parts = _parts(psycopg, address)
-    where, patience = _described(parts), parts.get("connect_timeout", SECONDS)
+    where, patience = _describe(parts), parts.get("connect_timeout", SECONDS)
     with (
         _errors(psycopg, where, parts.get("password")),
         psycopg.connect(address, connect_timeout=patience) as connection,
@@ -79,7 +79,7 @@ def _parts(psycopg: Any, address: str) -> dict[str, Any]:
     return parts
 
 
-def _described(parts: Mapping[str, Any]) -> str:
+def _describe(parts: Mapping[str, Any]) -> str:
     """The database in words, without its password."""
     host = parts.get("host") or os.environ.get("PGHOST") or "this machine"
     name = parts.get("dbname") or os.environ.get("PGDATABASE") or "the default database"

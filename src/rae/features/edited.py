@@ -28,7 +28,7 @@ class EditedFeatures(Features):
         stays = ~np.isin(self.changed, rows)
         changed = np.concatenate([self.changed[stays], np.asarray(rows, np.int64)])
         order = np.argsort(changed)
-        return replace(self, changed=changed[order], patch=_stacked(self.patch[stays], values)[order])
+        return replace(self, changed=changed[order], patch=_stack(self.patch[stays], values)[order])
 
     def take(self, index: Any) -> Matrix:
         index = np.asarray(index)
@@ -36,10 +36,10 @@ class EditedFeatures(Features):
             return super().take(index)
         place = np.searchsorted(self.changed, index)
         patched = self.changed[np.minimum(place, len(self.changed) - 1)] == index
-        rows = _stacked(self.matrix[index[~patched]], self.patch[place[patched]])
+        rows = _stack(self.matrix[index[~patched]], self.patch[place[patched]])
         order = np.empty(len(index), np.int64)
         order[np.concatenate([np.flatnonzero(~patched), np.flatnonzero(patched)])] = np.arange(len(index))
-        return self._joined(None, rows[order], "the rows asked for")
+        return self._join(None, rows[order], "the rows asked for")
 
     def rows(self, a: int, b: int) -> Matrix:
         return super().rows(a, b) if self.patch is None else self.take(np.arange(a, b))
@@ -58,10 +58,10 @@ class EditedFeatures(Features):
             return out
         order = np.arange(n_rows)
         order[self.changed] = self.matrix.shape[0] + np.arange(len(self.changed))
-        return sp.csr_array(_stacked(sp.csr_array(self.matrix), self.patch)[order])
+        return sp.csr_array(_stack(sp.csr_array(self.matrix), self.patch)[order])
 
 
-def _stacked(first: Any, second: Any) -> Any:
+def _stack(first: Any, second: Any) -> Any:
     """Rows of two matrices of one kind, one below the other."""
     if sp.issparse(first) or sp.issparse(second):
         return sp.csr_array(sp.vstack([sp.csr_array(first), sp.csr_array(second)]))

@@ -143,7 +143,7 @@ class Features:
             computed: Matrix = structure
             return computed
         matrix: Any = self.matrix[a:b] if self.is_dense else csr_rows(self.matrix, a, b)
-        return self._joined(structure, matrix, f"rows {a:,} to {b - 1:,}")
+        return self._join(structure, matrix, f"rows {a:,} to {b - 1:,}")
 
     def take(self, index: Any) -> Matrix:
         """The rows that an index names, in its order, float32.  (b,) -> (b, width)"""
@@ -152,7 +152,7 @@ class Features:
         if self.matrix is None:
             computed: Matrix = structure
             return computed
-        return self._joined(structure, self.matrix[index], "the rows asked for")
+        return self._join(structure, self.matrix[index], "the rows asked for")
 
     def digest(self) -> str:
         """The SHA-256 of the given features, "structural" where there are none."""
@@ -176,7 +176,7 @@ class Features:
             self.graph, cap=c.degree_cap, above_cap=c.degree_above_cap, scale=c.degree_scale, seed=c.seed, rows=rows
         )
 
-    def _joined(self, structure: Any, matrix: Any, where: str) -> Matrix:
+    def _join(self, structure: Any, matrix: Any, where: str) -> Matrix:
         if not self.is_dense:
             matrix = sp.csr_array(matrix)
         else:

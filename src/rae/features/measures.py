@@ -37,23 +37,23 @@ log = logging.getLogger("rae")
 def degrees(graph: Graph) -> Ints:
     """The number of neighbours of each node.  -> (n,)"""
     if graph.reach is not None:
-        return _counted(graph, "degrees")
+        return _cached_count(graph, "degrees")
     return np.ascontiguousarray(graph.degrees, np.int64)
 
 
 def triangles(graph: Graph) -> Ints:
     """The triangles each node is a corner of.  -> (n,)"""
-    return _counted(graph, "triangles")
+    return _cached_count(graph, "triangles")
 
 
 def four_cycles(graph: Graph) -> Ints:
     """The cycles of four different nodes that each node is on, with or without a chord.  -> (n,)"""
-    return _counted(graph, "four_cycles")
+    return _cached_count(graph, "four_cycles")
 
 
 def core_numbers(graph: Graph) -> Ints:
     """The largest k such that the node is in the k-core.  -> (n,)"""
-    return _counted(graph, "core_numbers")
+    return _cached_count(graph, "core_numbers")
 
 
 def strengths(graph: Graph, channel: str) -> tuple[Ints, Doubles]:
@@ -109,7 +109,7 @@ def share_of_counts(graph: Graph, share: int, shares: int) -> tuple[Ints, Ints]:
         return structure.share_of_cycles(
             *rows, share, shares, lambda: cached(graph, "by degree", b"", lambda: structure.by_degree(*rows))
         )
-    return _rounded(structure.estimate_cycles(*rows, DRAWS, key(0, "cycles"), _rows_of_share(graph, share)))
+    return _round(structure.estimate_cycles(*rows, DRAWS, key(0, "cycles"), _rows_of_share(graph, share)))
 
 
 def forget_order(graph: Graph) -> None:
@@ -155,7 +155,7 @@ def cached(graph: Graph, name: str, key: bytes, compute: Callable[[], Any]) -> A
     return cache[name][1]
 
 
-def _counted(graph: Graph, name: str) -> Ints:
+def _cached_count(graph: Graph, name: str) -> Ints:
     """A count per node; all of them are made at the first call for this graph and kept with it.  -> (n,)"""
     cache = graph.measures
     if name not in cache:
@@ -179,10 +179,10 @@ def _estimates(graph: Graph) -> tuple[Ints, Ints, Ints]:
             *(DRAWS, paths_counted(graph)),
         )
     rows = graph.offsets, graph.targets
-    return *_rounded(structure.estimate_cycles(*rows, DRAWS, key(0, "cycles"))), structure.core_numbers(*rows)
+    return *_round(structure.estimate_cycles(*rows, DRAWS, key(0, "cycles"))), structure.core_numbers(*rows)
 
 
-def _rounded(estimates: tuple[Doubles, Doubles]) -> tuple[Ints, Ints]:
+def _round(estimates: tuple[Doubles, Doubles]) -> tuple[Ints, Ints]:
     triangle_counts, cycle_counts = (np.rint(x).astype(np.int64) for x in estimates)
     return triangle_counts, cycle_counts
 

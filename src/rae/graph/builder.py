@@ -109,7 +109,7 @@ def build_rows(
         refuse_doubled(ids)
         numbering = GivenNumbering(ends, ids)
     left_out = Counts()
-    for some in _gathered(batches, _batch_size(ids), value_buffer, same=ids is None):
+    for some in _join_batches(batches, _batch_size(ids), value_buffer, same=ids is None):
         left_out = replace(
             left_out,
             rows=left_out.rows + some.zeros + some.outside,
@@ -226,7 +226,7 @@ def refuse_doubled(ids: pa.Array) -> None:
         raise GraphError(f"every id must occur once, got {len(twice):,} more than once, first {shown(twice)}")
 
 
-class _Gathered(NamedTuple):
+class _JoinedBatches(NamedTuple):
     """Rows of several batches, and how many were left out."""
 
     sources: Columns
@@ -237,12 +237,14 @@ class _Gathered(NamedTuple):
     outside: int = 0
 
 
-def _gathered(batches: Iterable[Batch], size: int, value_buffer: _Values | None, same: bool) -> Iterator[_Gathered]:
+def _join_batches(
+    batches: Iterable[Batch], size: int, value_buffer: _Values | None, same: bool
+) -> Iterator[_JoinedBatches]:
     """The batches that are not empty, joined to about `size` rows; rows of weight 0 are left out and counted.
 
     The kind of their ids must be one throughout: of the sources, of the targets, and of both if `same`.
     """
-    out, rows, before, kinds = _Gathered([], [], [], []), 0, 0, None
+    out, rows, before, kinds = _JoinedBatches([], [], [], []), 0, 0, None
     for item in batches:
         batch = item if isinstance(item, Batch) else Batch(*item)
         source, target = batch.source, batch.target
@@ -266,7 +268,7 @@ def _gathered(batches: Iterable[Batch], size: int, value_buffer: _Values | None,
             rows += len(source)
         if rows >= size:
             yield out
-            out, rows = _Gathered([], [], [], []), 0
+            out, rows = _JoinedBatches([], [], [], []), 0
     if rows or out.zeros or out.outside:
         yield out
 

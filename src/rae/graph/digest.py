@@ -51,8 +51,8 @@ def rows_digest(*columns: pa.Array) -> str:
     """
     rows = np.zeros(len(columns[0]), np.uint64)
     for column in columns:
-        rows = _mixed(rows) + _hashes_of_ids(column)
-    return f"{len(rows)}-{int(_mixed(rows).sum(dtype=np.uint64)):016x}"
+        rows = _mix(rows) + _hashes_of_ids(column)
+    return f"{len(rows)}-{int(_mix(rows).sum(dtype=np.uint64)):016x}"
 
 
 def _size(graph: Graph) -> tuple[int, int]:
@@ -77,7 +77,7 @@ def _hash(graph: Graph) -> int:
                     weights += graph.channels[name][starts[0] : starts[-1]].view(np.uint32) * of_channel
                 near *= weights
             sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(near, dtype=np.uint64)])[starts - starts[0]]
-            totals[run] = _mixed(ids[first:last] + _mixed(np.diff(sums))).sum(dtype=np.uint64)
+            totals[run] = _mix(ids[first:last] + _mix(np.diff(sums))).sum(dtype=np.uint64)
             forget(graph.targets, *graph.channels.values())
 
     in_ranges(work, len(runs))
@@ -88,7 +88,7 @@ def _hashes_of_ids(column: pa.Array) -> Hashes:
     """A hash for each id; whole numbers of any width are hashed by value, everything else by its bytes or its text."""
     column = as_plain(column)
     if pa.types.is_integer(column.type):
-        return _mixed(column.to_numpy(zero_copy_only=False).astype(np.uint64))
+        return _mix(column.to_numpy(zero_copy_only=False).astype(np.uint64))
     per_chunk = max(1, AT_ONCE * len(column) // max(1, column.nbytes))
     chunks = [_hashes_of_bytes(_in_bytes(column.slice(a, b - a))) for a, b in row_chunks(len(column), per_chunk)]
     return np.concatenate(chunks or [np.empty(0, np.uint64)])
@@ -107,12 +107,12 @@ def _hashes_of_bytes(column: pa.Array) -> Hashes:
     content = np.frombuffer(data or b"", np.uint8)[offsets[0] : offsets[-1]].astype(np.uint64)
     offsets, lengths = offsets - offsets[0], np.diff(offsets)
     positions = np.arange(len(content), dtype=np.uint64) - np.repeat(offsets[:-1], lengths).astype(np.uint64)
-    hashes = _mixed(content + (positions << np.uint64(8)))
+    hashes = _mix(content + (positions << np.uint64(8)))
     sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(hashes, dtype=np.uint64)])[offsets]
-    return _mixed(np.diff(sums) + lengths.astype(np.uint64))
+    return _mix(np.diff(sums) + lengths.astype(np.uint64))
 
 
-def _mixed(numbers: Hashes) -> Hashes:
+def _mix(numbers: Hashes) -> Hashes:
     """Each number hashed (SplitMix64)."""
     out = numbers + np.uint64(0x9E3779B97F4A7C15)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):

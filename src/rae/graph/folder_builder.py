@@ -99,7 +99,7 @@ def check_free_store(folder: ObjectPath, force: bool) -> None:
 @contextlib.contextmanager
 def new_folder(folder: Path) -> Iterator[Path]:
     """A hidden folder that no other build writes to; it becomes `folder` if the block succeeds, else it is removed."""
-    hidden, lock = _hidden(folder)
+    hidden, lock = _hidden_path(folder)
     with writing(folder):
         folder.parent.mkdir(parents=True, exist_ok=True)
     with exclusive_lock(lock) as ours:
@@ -109,23 +109,23 @@ def new_folder(folder: Path) -> Iterator[Path]:
             with writing(folder):
                 hidden.mkdir(exist_ok=True)
             _clear(hidden)  # of a build that was killed
-            _take_back(folder)
+            _restore_backup(folder)
             yield hidden
             if folder.exists():
-                folder.replace(_replaced(folder))
+                folder.replace(_backup_path(folder))
             hidden.replace(folder)
-            _remove(_replaced(folder))
+            _remove(_backup_path(folder))
         except BaseException:
             _remove(hidden)
             raise
 
 
-def _replaced(folder: Path) -> Path:
+def _backup_path(folder: Path) -> Path:
     """The hidden path of the old graph, until the new one is in its place."""
     return folder.with_name(f".{folder.name}.replaced")
 
 
-def _hidden(folder: Path) -> tuple[Path, Path]:
+def _hidden_path(folder: Path) -> tuple[Path, Path]:
     """The hidden folder of a build, and its lock file."""
     hidden = folder.with_name(f".{folder.name}.building")
     return hidden, hidden.with_name(f"{hidden.name}.{LOCK}")
@@ -134,25 +134,25 @@ def _hidden(folder: Path) -> tuple[Path, Path]:
 def discard_folder(folder: Path) -> None:
     """Remove a graph folder and the leftovers of a killed build of it, unless a build is running."""
     discard_build(folder)
-    if folder.exists() and not _hidden(folder)[1].exists():
+    if folder.exists() and not _hidden_path(folder)[1].exists():
         _remove(folder)
 
 
 def discard_build(folder: Path) -> None:
     """Remove the leftovers of a killed build of this graph folder, its lock file too, unless a build is running."""
-    hidden, lock = _hidden(folder)
-    if hidden.exists() or lock.exists() or _replaced(folder).exists():
+    hidden, lock = _hidden_path(folder)
+    if hidden.exists() or lock.exists() or _backup_path(folder).exists():
         with exclusive_lock(lock) as ours:
             if ours:
-                _take_back(folder)
+                _restore_backup(folder)
                 _remove(hidden)
 
 
-def _take_back(folder: Path) -> None:
+def _restore_backup(folder: Path) -> None:
     """Restore the old graph of a build that was killed before it replaced it, else remove the old graph."""
-    if _replaced(folder).exists() and not folder.exists():
-        _replaced(folder).replace(folder)
-    _remove(_replaced(folder))
+    if _backup_path(folder).exists() and not folder.exists():
+        _backup_path(folder).replace(folder)
+    _remove(_backup_path(folder))
 
 
 def _remove(folder: Path) -> None:

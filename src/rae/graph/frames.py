@@ -22,7 +22,7 @@ Floats = np.ndarray[Any, np.dtype[np.float32]]
 def as_table(df: Any) -> pa.Table:
     """The columns of a data frame as an Arrow table; an index is left out."""
     try:
-        table = pa.table(df) if hasattr(df, "__arrow_c_stream__") else _exchanged(df)
+        table = pa.table(df) if hasattr(df, "__arrow_c_stream__") else _from_exchange_protocol(df)
     except (pa.ArrowException, ValueError, TypeError, NotImplementedError, RuntimeError) as error:
         reason = one_line(error)
         raise GraphError(f"the table has a column that Arrow cannot hold ({reason}); mend it or leave it out") from None
@@ -32,7 +32,7 @@ def as_table(df: Any) -> pa.Table:
     return table.drop_columns(index) if index else table
 
 
-def _exchanged(df: Any) -> pa.Table | None:
+def _from_exchange_protocol(df: Any) -> pa.Table | None:
     """The table of a frame that has the older exchange protocol alone, None where it has neither."""
     if not hasattr(df, "__dataframe__"):
         return None

@@ -153,7 +153,7 @@ def one_kind(first: pa.Array, second: pa.Array) -> tuple[pa.Array, pa.Array] | N
     elif is_text(a) and is_text(b):
         kinds = [pa.large_string()]
     elif a.id == b.id and (pa.types.is_decimal(a) or pa.types.is_temporal(a)):
-        kinds = _promoted(a, b)
+        kinds = _promote(a, b)
     return _cast_both(first, second, kinds)
 
 
@@ -326,7 +326,7 @@ def _cast_both(first: pa.Array, second: pa.Array, kinds: list[pa.DataType]) -> t
     return None
 
 
-def _promoted(a: pa.DataType, b: pa.DataType) -> list[pa.DataType]:
+def _promote(a: pa.DataType, b: pa.DataType) -> list[pa.DataType]:
     try:
         both = pa.unify_schemas([pa.schema({"id": kind}) for kind in (a, b)], promote_options="permissive")
     except pa.ArrowException:

@@ -75,7 +75,7 @@ class TimeWindow:
     def _times(self, column: Any) -> pa.Array:
         """The times of a column, parsed where they are text."""
         times = usable(column)
-        return self._parsed(times) if is_text(times.type) else times
+        return self._parse(times) if is_text(times.type) else times
 
     def contains(self, column: Any) -> pa.Array:
         """Whether each time of the column counts.  (r,) -> (r,)"""
@@ -109,7 +109,7 @@ class TimeWindow:
             return pa.scalar(round((instant - EPOCH) / datetime.timedelta(microseconds=1)), pa.int64())
         return pa.scalar(instant)
 
-    def _parsed(self, text: pa.Array) -> pa.Array:
+    def _parse(self, text: pa.Array) -> pa.Array:
         """Times that are written out: numbers where the bounds are, else timestamps."""
         bound = next(value for value in (self.since, self.until) if value is not None)
         wants_time = isinstance(_instant("since", bound), datetime.datetime)

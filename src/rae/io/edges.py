@@ -125,7 +125,7 @@ class EdgeFile:
                 with contextlib.suppress(NotPlain):
                     return build(self._batches(kind, as_text))
         except (_BadRow, FeatureError) as error:
-            raise self._located(error) from None
+            raise self._locate(error) from None
         except GraphError:
             pass
         source, target = read_ids(self.table, self._positions, as_text=as_text)
@@ -172,7 +172,7 @@ class EdgeFile:
         try:
             batch = self._batch(columns[0], columns[1], list(columns[2:]), before)
         except (_BadRow, FeatureError) as error:
-            raise self._located(error) from None
+            raise self._locate(error) from None
         return batch if batch.weight is None or batch.weight.all() else batch.where(batch.weight != 0)
 
     def _batch(self, source: pa.Array, target: pa.Array, others: list[Any], before: int) -> Batch:
@@ -213,7 +213,7 @@ class EdgeFile:
         columns = self.table.read(list(types)) if isinstance(self.table, ArrowTable) else self.table.read(types)
         return [column.combine_chunks() for column in columns]
 
-    def _located(self, error: _BadRow | FeatureError) -> GraphError:
+    def _locate(self, error: _BadRow | FeatureError) -> GraphError:
         """The error with the file and the line, or row, that it is about."""
         table = self.table
         if isinstance(error, FeatureError):  # text among the weights

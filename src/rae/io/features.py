@@ -96,7 +96,7 @@ def read_features(
                 ),
                 Argument("columns", ...),
             )
-        chosen = _chosen(table, key, columns, drop or ())
+        chosen = _choose_columns(table, key, columns, drop or ())
         chosen = [chosen[i] for i in columns_of_model([table.names[i] for i in chosen], like)]
         by_value = {table.names[column_number(name, table.names)] for name in categories or ()}
         return _read_wide(table, key, chosen, by_value, like, as_text)
@@ -105,7 +105,7 @@ def read_features(
 # ------------------------------------------------------------------------------------- wide
 
 
-def _chosen(table: Table, key: int, columns: Sequence[str] | None, drop: Sequence[str]) -> list[int]:
+def _choose_columns(table: Table, key: int, columns: Sequence[str] | None, drop: Sequence[str]) -> list[int]:
     """The positions of the columns that are features."""
     dropped = {column_number(name, table.names) for name in drop}
     among = range(len(table.names)) if columns is None else [column_number(name, table.names) for name in columns]

@@ -79,15 +79,15 @@ def is_number(cell: str) -> bool:
 
 def _header(first: Row, *, doubtful: bool) -> Verdict:
     advice = (Argument("header", False), " if it is data")
-    return Verdict(True, Sentence(f"the first row ({_quoted(first)}) was taken as a header; pass ", *advice), doubtful)
+    return Verdict(True, Sentence(f"the first row ({_quote(first)}) was taken as a header; pass ", *advice), doubtful)
 
 
 def _data(first: Row, *, doubtful: bool) -> Verdict:
     advice = (Argument("header", True), " if it is a header")
-    return Verdict(False, Sentence(f"the first row ({_quoted(first)}) was taken as data; pass ", *advice), doubtful)
+    return Verdict(False, Sentence(f"the first row ({_quote(first)}) was taken as data; pass ", *advice), doubtful)
 
 
-def _quoted(first: Row) -> str:
+def _quote(first: Row) -> str:
     return ", ".join(first[:4]) + (", ..." if len(first) > 4 else "")
 
 

@@ -95,7 +95,7 @@ def _add(api: FastAPI, verb: Verb, answers: Answers, few: asyncio.Semaphore | No
     At most `few` requests that take long run or wait.
     """
     answer = getattr(answers, verb.name)
-    endpoint = _posted(answer, verb, few) if verb.method == "POST" else _asked(answer, answers, few)
+    endpoint = _post_endpoint(answer, verb, few) if verb.method == "POST" else _get_endpoint(answer, answers, few)
     api.add_api_route(
         verb.path.replace("{id}", "{id:id}"),
         endpoint,
@@ -118,7 +118,7 @@ async def _one_of(few: asyncio.Semaphore, what: str) -> AsyncIterator[None]:
         yield
 
 
-def _asked(answer: Callable[..., Any], answers: Answers, few: asyncio.Semaphore | None) -> Callable[..., Any]:
+def _get_endpoint(answer: Callable[..., Any], answers: Answers, few: asyncio.Semaphore | None) -> Callable[..., Any]:
     """An endpoint with the arguments of a verb; a quick one is answered in the event loop, without a thread."""
     from starlette.concurrency import run_in_threadpool
 
@@ -132,7 +132,7 @@ def _asked(answer: Callable[..., Any], answers: Answers, few: asyncio.Semaphore 
     return endpoint
 
 
-def _posted(answer: Callable[..., Any], verb: Verb, few: asyncio.Semaphore | None) -> Callable[..., Any]:
+def _post_endpoint(answer: Callable[..., Any], verb: Verb, few: asyncio.Semaphore | None) -> Callable[..., Any]:
     """An endpoint whose body has the arguments of a verb.
 
     Each verb has one thread: its calls run one after the other and reuse the memory that the last one freed.

@@ -73,7 +73,7 @@ class Present:
 
     def _take(self, run: Run, state: State, update: Update, later: State) -> None:
         """Write the rows that one update of the log changed."""
-        rows, values = self._changed(run, state, update, self.neighbors.vectors)
+        rows, values = self._changed_rows(run, state, update, self.neighbors.vectors)
         a = update.arrays
         roles = [a[f"roles.{part}"] for part in ("rows", *ROLE_PARTS) if "roles.rows" in a]
         self._put(rows, values, update.new_ids, roles, later)
@@ -96,7 +96,7 @@ class Present:
             rows = Rows.of((weighted(z, run.blocks, self.weights) for z in batches), len(ids))
             if state is not None:
                 for update in folder.updates(state):
-                    rows.put(*self._changed(run, state, update, rows))
+                    rows.put(*self._changed_rows(run, state, update, rows))
             return state, counts, ids, rows, list(run.role_table()[1:]) if run.has_roles else []
 
         while True:
@@ -104,7 +104,7 @@ class Present:
             if folder.state() == snapshot[0]:  # else an update came between
                 return snapshot
 
-    def _changed(self, run: Run, state: State, update: Update, vectors: Rows) -> tuple[Ints, Any]:
+    def _changed_rows(self, run: Run, state: State, update: Update, vectors: Rows) -> tuple[Ints, Any]:
         """The rows of vectors that an update changes, ascending, and their new values."""
         path = UpdateFolder(run.path).file(state, EMBEDDINGS)
         factors = column_factors(run.blocks, self.weights, run.counts["width"])

@@ -65,7 +65,7 @@ def _hidden_file(target: Path) -> Iterator[Path]:
     While another process or thread writes the same target, or where files cannot be locked, it has a random name.
     """
     hidden = target.with_name(f".{hashlib.blake2b(os.fsencode(target.name), digest_size=16).hexdigest()}.tmp")
-    lock = _locked(hidden)
+    lock = _open_locked(hidden)
     try:
         yield hidden if lock is not None else target.with_name(f".{uuid.uuid4().hex}.tmp")
     finally:
@@ -73,7 +73,7 @@ def _hidden_file(target: Path) -> Iterator[Path]:
             os.close(lock)
 
 
-def _locked(hidden: Path) -> int | None:
+def _open_locked(hidden: Path) -> int | None:
     """An open file of this path, empty and locked until it is closed; None where another has it."""
     if fcntl is None:  # pragma: no cover  # Windows
         return None

@@ -56,21 +56,21 @@ def expect(value: Any, pattern: Any, name: str = "it") -> None:
     """
     if isinstance(pattern, tuple):
         if not any(_has(value, one) for one in pattern):
-            raise ValueError(f"{name} must be {' or '.join(map(_in_words, pattern))}, got {_quoted(value)}")
+            raise ValueError(f"{name} must be {' or '.join(map(_in_words, pattern))}, got {_quote(value)}")
     elif isinstance(pattern, list):
         if not isinstance(value, list):
-            raise ValueError(f"{name} must be a list, got {_quoted(value)}")
+            raise ValueError(f"{name} must be a list, got {_quote(value)}")
         for i, item in enumerate(value):
             expect(item, pattern[0], f"{name}[{i}]")
     elif isinstance(pattern, dict):
         _expect_object(value, pattern, name)
     elif not _is(value, pattern):
-        raise ValueError(f"{name} must be {_in_words(pattern)}, got {_quoted(value)}")
+        raise ValueError(f"{name} must be {_in_words(pattern)}, got {_quote(value)}")
 
 
 def _expect_object(value: Any, pattern: Mapping[Any, Any], name: str) -> None:
     if not isinstance(value, dict):
-        raise ValueError(f"{name} must be an object, got {_quoted(value)}")
+        raise ValueError(f"{name} must be an object, got {_quote(value)}")
     if str in pattern:
         for key, item in value.items():
             expect(item, pattern[str], _inside(name, key))
@@ -115,6 +115,6 @@ _WORDS: dict[Any, str] = {
 }
 
 
-def _quoted(value: Any) -> str:
+def _quote(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."

@@ -46,10 +46,10 @@ def read_header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     text = file.read(length) if length <= LONGEST_HEADER else b""
     if len(text) != length:
         raise ValueError("the header of its array is cut short or too long")
-    return _parsed(text.decode("latin1"))
+    return _parse_header(text.decode("latin1"))
 
 
-def _parsed(header: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+def _parse_header(header: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     body = header.strip()
     fields: dict[str, str] = {}
     at = 1

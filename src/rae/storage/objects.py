@@ -150,20 +150,20 @@ class ObjectPath:
 
     def iterdir(self) -> list[ObjectPath]:
         """The objects and prefixes right below it, sorted by name."""
-        files, path = _opened(self.url)
+        files, path = _open_store(self.url)
         with store_errors(self):
             entries = files.get_file_info(fs.FileSelector(path))
         return [self / name for name in sorted(info.base_name for info in entries)]
 
     def open(self) -> pa.NativeFile:
         """The object, to be read at any position; only what is asked for is fetched."""
-        files, path = _opened(self.url)
+        files, path = _open_store(self.url)
         with store_errors(self):
             return files.open_input_file(path)
 
     def create(self) -> pa.NativeFile:
         """A stream to write the object by; it is there when the stream is closed, with what was written until then."""
-        files, path = _opened(self.url)
+        files, path = _open_store(self.url)
         with store_errors(self):
             if isinstance(files, fs.LocalFileSystem):  # a disk has folders
                 files.create_dir(str(PurePosixPath(path).parent), recursive=True)
@@ -176,7 +176,7 @@ class ObjectPath:
 
     def download(self, target: Path) -> None:
         """Write the object, or all objects below a prefix, to this file or folder."""
-        files, path = _opened(self.url)
+        files, path = _open_store(self.url)
         with store_errors(self), writing(target):
             if self.is_dir():
                 target.mkdir(parents=True, exist_ok=True)
@@ -184,7 +184,7 @@ class ObjectPath:
 
     def upload(self, source: Path) -> None:
         """Write a file to this object; it is there when it is complete."""
-        files, path = _opened(self.url)
+        files, path = _open_store(self.url)
         with store_errors(self):
             if isinstance(files, fs.LocalFileSystem):  # a disk has folders
                 files.create_dir(str(PurePosixPath(path).parent), recursive=True)
@@ -201,7 +201,7 @@ class ObjectPath:
 
     def unlink(self, missing_ok: bool = False) -> None:
         """Remove the object."""
-        files, path = _opened(self.url)
+        files, path = _open_store(self.url)
         if missing_ok and not self.is_file():
             return
         with store_errors(self):
@@ -209,12 +209,12 @@ class ObjectPath:
 
     def rmdir(self) -> None:
         """Remove the marker of an empty prefix: some stores have an object of that name."""
-        files, path = _opened(self.url)
+        files, path = _open_store(self.url)
         with store_errors(self), contextlib.suppress(FileNotFoundError):
             files.delete_dir(path)
 
     def _info(self) -> Any:
-        files, path = _opened(self.url)
+        files, path = _open_store(self.url)
         with store_errors(self):
             return files.get_file_info(path)
 
@@ -234,7 +234,7 @@ def _send(source: Path, files: Any, path: str) -> None:
 def filesystem_of(where: Path | ObjectPath) -> tuple[fs.FileSystem, str]:
     """Arrow's filesystem of a place, and its name in it."""
     if isinstance(where, ObjectPath):
-        return _opened(where.url)
+        return _open_store(where.url)
     return _DISK, str(where.resolve())
 
 
@@ -253,7 +253,7 @@ def store_errors(where: ObjectPath) -> Iterator[None]:
 
 
 @lru_cache(maxsize=16)
-def _opened(url: str) -> tuple[Any, str]:
+def _open_store(url: str) -> tuple[Any, str]:
     """The store of a URL, and the name in it."""
     base, _, options = url.partition("?")
     scheme, name = scheme_of(url), base.partition("://")[2].rstrip("/")

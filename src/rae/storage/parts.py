@@ -83,7 +83,7 @@ class Parts:
         path = self._path(name)
         if not path.is_file():
             return False
-        if not self._checked(name, path):
+        if not self._verify(name, path):
             log.warning("%s is damaged or foreign and will be made anew", path)
             path.unlink(missing_ok=True)
             return False
@@ -93,7 +93,7 @@ class Parts:
     def write(self, name: str, arrays: Sequence[Array]) -> None:
         """Write these arrays as one part, atomically."""
         digest, path = self._hash(name), self._path(name)
-        with _created(path) as file:
+        with _open_new(path) as file:
             for array in arrays:
                 data = _bytes(array)
                 digest.update(data)
@@ -163,7 +163,7 @@ class Parts:
     def _hash(self, name: str) -> Any:
         return hashlib.sha256(f"{self.fingerprint} {name}\n".encode())
 
-    def _checked(self, name: str, path: Path | ObjectPath) -> bool:
+    def _verify(self, name: str, path: Path | ObjectPath) -> bool:
         left = self.size(name)
         digest, buffer = self._hash(name), memoryview(bytearray(CHUNK))
         with _opened(path) as file:
@@ -181,7 +181,7 @@ def _opened(path: Path | ObjectPath) -> Any:
 
 
 @contextlib.contextmanager
-def _created(path: Path | ObjectPath) -> Iterator[Any]:
+def _open_new(path: Path | ObjectPath) -> Iterator[Any]:
     """A file to write; one in a store that was not written to its end lacks its checksum, and counts as absent."""
     if isinstance(path, ObjectPath):
         with path.create() as stream:
