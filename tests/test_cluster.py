@@ -25,10 +25,10 @@ from rae import RAE, Config, ExactConfig, Graph, build_graph, embed_file, fit_ru
 from rae.cli.program import main
 from rae.engine import TILE, cluster_plan, embed_to, graph_build, models_of
 from rae.engine import ray_executor as on_ray
+from rae.engine.executors import Threads
 from rae.engine.layout import Layout, Sizes, by_edges, layout_for_hosts
 from rae.engine.results import MANIFEST, Results
 from rae.engine.shared import discard, share
-from rae.engine.tasks import perform
 from rae.errors import ClusterError, ConfigError, FileError, GraphError, MissingExtraError
 from rae.graph.folder import checksum, folder_of, open_graph, write_graph
 from rae.storage.parts import Parts
@@ -261,7 +261,7 @@ def test_weights_directions_kinds_and_times_are_built_by_parts(tmp_path, monkeyp
     one = build_graph(edges, tmp_path / "one", **options)
     monkeypatch.setattr(graph_build, "PART", 600)
     monkeypatch.setattr(graph_build, "STRIPES", 50)
-    graph = graph_build.build_by_parts(edges, tmp_path / "parts", Here(), unit=800, **options)
+    graph = graph_build.build_by_parts(edges, tmp_path / "parts", Threads(2), unit=800, **options)
 
     assert {p.name for p in (tmp_path / "parts").iterdir()} == {p.name for p in (tmp_path / "one").iterdir()}
     for path in (tmp_path / "one").iterdir():
@@ -408,7 +408,7 @@ def test_a_worker_with_another_version_or_without_the_folder_says_so(tmp_path):
                 ClusterError, match=r"finds no .*nowhere.npy; the folder of out, and a graph folder, must"
             ):
                 on_ray.perform_there(gone, tasks[:1], 1, on_ray.__version__)
-            return (perform(job, task) for task in tasks)
+            return (job.perform(task) for task in tasks)
 
     embed_to(tmp_path / "z.parquet", models, cut=CUT, executor=Elsewhere(), shared=shared)
 

@@ -21,6 +21,7 @@ from rae import RAE, Config, ExactConfig, Graph, Roles, fit_run
 from rae.cli.program import main
 from rae.engine import cluster_plan
 from rae.engine.exact_fit import fit_by_tasks, forget_fit
+from rae.engine.executors import Serial
 from rae.engine.layout import Layout, by_edges
 from rae.engine.trained_fit import fit_by_draws, train
 from rae.errors import ClusterError, ConfigError, FileError, RunError
@@ -108,7 +109,7 @@ def test_a_fit_by_tasks_reads_weights_and_directions(tmp_path, monkeypatch, mix)
 def test_the_files_of_a_fit_may_lie_in_a_store(tmp_path):
     config, store = ExactConfig(), f"file://{tmp_path}"
     expected = on_one_machine(new_graph("channels"), GIVEN["words"], config)
-    assert_equal(by_tasks(new_graph("channels"), GIVEN["words"], config, store, Here()), expected)
+    assert_equal(by_tasks(new_graph("channels"), GIVEN["words"], config, store, Serial()), expected)
     forget_fit(f"{store}/z.fit")
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
     training, given = Config(**SMALL), GIVEN["words"]

@@ -18,13 +18,13 @@ import pytest
 import scipy.sparse as sp
 
 import elsewhere
+from executors import Processes
 from plain import random_graph
 from rae import RAE, Config, FeatureTable, Run, read_embeddings, read_features, set_threads, write_embeddings
 from rae.cli.program import main
 from rae.engine import TILE, embed_to, embedding, memory_bytes, models_of
 from rae.engine.embedding import JobDescription
 from rae.engine.layout import PROGRAM, Layout, Sizes, layout
-from rae.engine.tasks import Task, perform
 from rae.errors import ConfigError, FeatureError, FileError, GraphError, NotFittedError
 from rae.features import Features
 from rae.graph.folder import open_graph, write_graph
@@ -178,24 +178,6 @@ def test_features_in_memory_count_against_the_budget():
 
 
 # ------------------------------------------------------------------------------ other processes
-
-
-def perform_elsewhere(description: JobDescription, task: Task) -> int:
-    """Do a task in a process that has nothing but the description."""
-    perform(description.open(), task)
-    return os.getpid()
-
-
-class Processes:
-    """An executor that leaves this process: what it ships is plain data."""
-
-    def __init__(self, pool):
-        self.pool, self.ids = pool, set()
-
-    def run(self, job, tasks):
-        for process in self.pool.map(perform_elsewhere, [job.description] * len(tasks), tasks):
-            self.ids.add(process)
-            yield
 
 
 @pytest.mark.parametrize(("given", "cut"), [("structure", MANY), ("dense", THIN)], ids=["one stripe", "stripes"])

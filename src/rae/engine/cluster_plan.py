@@ -42,10 +42,10 @@ import numpy as np
 from rae.config import ExactConfig, Settings
 from rae.engine.embedding import embed_to
 from rae.engine.exact_fit import entries_of_run
+from rae.engine.executors import Performable
 from rae.engine.layout import Layout, Sizes, layout_for_hosts
 from rae.engine.levels import LevelSteps
 from rae.engine.models import blank_models
-from rae.engine.tasks import Job, perform
 from rae.errors import ConfigError
 from rae.features import measures
 from rae.graph import Graph
@@ -199,10 +199,10 @@ class _Timed:
     def __init__(self) -> None:
         self.seconds = {"before": 0.0, "gather": 0.0, "after": 0.0, "write": 0.0}
 
-    def run(self, job: Job, tasks: Any) -> Any:
+    def run(self, job: Performable, tasks: Any) -> Any:
         for task in tasks:
             began = time.perf_counter()
-            perform(job, task)
+            job.perform(task)
             self.seconds[task.kind] += time.perf_counter() - began
             yield
 

@@ -32,7 +32,7 @@ from rae.engine.models import models_of
 from rae.engine.results import Results, open_results
 from rae.engine.shared import SharedInputs
 from rae.engine.stores import MemoryStore, PartStore
-from rae.engine.tasks import Job, Task, perform
+from rae.engine.tasks import Job, Task
 from rae.features.measures import CACHED_BYTES
 from rae.graph import Graph
 from rae.graph.folder import open_graph
@@ -249,7 +249,7 @@ class JobDescription:
 
     def perform(self, task: Task) -> None:
         """Do one task of it, unless its output is there."""
-        perform(self.open(), task)
+        self.open().perform(task)
 
     def close(self) -> None:
         """Give back what this process has opened for tasks."""

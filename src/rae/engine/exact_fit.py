@@ -98,10 +98,7 @@ class FitDescription:
 
     def perform(self, task: FitTask) -> None:
         """Do one task, unless its output is there."""
-        fit = _opened(json.dumps(asdict(self)))
-        if not fit.has(task):
-            with torch_alone():
-                fit.do(task)
+        _opened(json.dumps(asdict(self))).perform(task)
 
     def close(self) -> None:
         """Give back what this process has opened for tasks."""
@@ -154,14 +151,12 @@ class FitFiles:
             return (self.folder(task.version) / GRAPH / INFO).is_file()
         return self.parts.has(task.name)
 
-    def do(self, task: FitTask) -> None:
-        """Make the output of a task."""
-        if task.kind in SUMS:
-            self._sums(task)
-        else:
-            {"rows": self._rows, "view": self._view, "count": self._count, "core": self._core, "own": self._own}[
-                task.kind
-            ](task)
+    def perform(self, task: FitTask) -> None:
+        """Do one task, unless its output is there."""
+        kinds = {"rows": self._rows, "view": self._view, "count": self._count, "core": self._core, "own": self._own}
+        if not self.has(task):
+            with torch_alone():
+                kinds.get(task.kind, self._sums)(task)
 
     def _rows(self, task: FitTask) -> None:
         lengths, entries, weights = structure.rows_of_view(self.graph(0), self.config, task.version - 1, *task.rows)

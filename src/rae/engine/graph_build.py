@@ -95,9 +95,7 @@ class BuildDescription:
 
     def perform(self, task: BuildTask) -> None:
         """Do one task, unless its output is there."""
-        job = _opened(json.dumps(asdict(self)))
-        if not job.parts.has(task.name):
-            {"ids": job.distinct, "number": job.number, "deal": job.deal, "rows": job.rows}[task.kind](task)
+        _opened(json.dumps(asdict(self))).perform(task)
 
     def close(self) -> None:
         """Give back what this process has opened for tasks."""
@@ -122,6 +120,11 @@ class BuildJob:
         """The channels of the graph; none where edges have their ends alone."""
         values = self.edges.values
         return channel_names(values.directions, self.description.kinds or ()) if values else ()
+
+    def perform(self, task: BuildTask) -> None:
+        """Do one task, unless its output is there."""
+        if not self.parts.has(task.name):
+            {"ids": self.distinct, "number": self.number, "deal": self.deal, "rows": self.rows}[task.kind](task)
 
     def distinct(self, task: BuildTask) -> None:
         """The distinct ids of a unit, ascending, with the kinds of its edges."""

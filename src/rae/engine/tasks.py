@@ -98,6 +98,15 @@ class Job:
         """Whether the averaged rows of level k have to be made: the first level may average the features themselves."""
         return k > 0 or self.models[model].levels[k].maps_rows or self._whole_features(model) is None
 
+    def perform(self, task: Task) -> None:
+        """Do one task, unless its output is there."""
+        if task.kind == "write":
+            _write(self, task)
+        elif not self.store.has(task):
+            {"before": _before, "gather": _gather, "after": _after, "sample": _sample}[task.kind](self, task)
+            if self.store.stores_vectors and task.model:  # memory is short
+                self.models[task.model].reads.release()
+
     def output(self, rows: RowSet, out: Array) -> Array:
         """Fill `out` with the vectors of these rows, model beside model.  -> (b, width)"""
         if self.store.copies is None:
@@ -308,16 +317,6 @@ class Job:
 def _as_read(tile: Tensor) -> Any:
     """The vectors of a level as the next one reads them: an array, or a tensor on its device."""
     return tile if tile.is_cuda else tile.numpy()
-
-
-def perform(job: Job, task: Task) -> None:
-    """Do one task, unless its output is there."""
-    if task.kind == "write":
-        _write(job, task)
-    elif not job.store.has(task):
-        {"before": _before, "gather": _gather, "after": _after, "sample": _sample}[task.kind](job, task)
-        if job.store.stores_vectors and task.model:  # memory is short
-            job.models[task.model].reads.release()
 
 
 def _before(job: Job, task: Task) -> None:

@@ -90,10 +90,7 @@ class TrainingDescription:
 
     def perform(self, task: DrawTask) -> None:
         """Do one task, unless its output is there."""
-        files = _opened(json.dumps(asdict(self)))
-        if not files.parts.has(task.name):
-            with torch_alone():
-                files.draw(task)
+        _opened(json.dumps(asdict(self))).perform(task)
 
     def close(self) -> None:
         """Give back what this process has opened for tasks."""
@@ -129,6 +126,12 @@ class TrainingFiles:
         """The features that the encoder reads."""
         path, graph = self.description.features, open_graph(self.description.graph, checked=True)
         return Features.of(graph, None if path is None else read_features(path), self.config, check=False)
+
+    def perform(self, task: DrawTask) -> None:
+        """Do one task, unless its output is there."""
+        if not self.parts.has(task.name):
+            with torch_alone():
+                self.draw(task)
 
     def draw(self, task: DrawTask) -> None:
         """Draw what a step reads, and keep it."""

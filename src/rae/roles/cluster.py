@@ -122,6 +122,10 @@ class VectorsByParts:
         """The number of vectors."""
         return _groups(self.description.vectors).n_rows
 
+    def perform(self, task: RolesTask) -> None:
+        """Do one task, unless its output is there."""
+        self.description.perform(task)
+
     def sample(self, size: int, seed: int) -> Floats:
         """What `sample_rows` gives of all vectors.  -> (m, d)"""
         positions = sampled_positions(self.n_rows, size, seed)
