@@ -49,7 +49,7 @@ def numbered(graph: Any) -> Any:
 
 def false_alarms(run: Any, graph: Any, trials: int, units: str) -> dict[str, float]:
     """Shares over trials without movers: any alarm, nodes that are alarms, nodes with p at most 0.01."""
-    drifts = [run.drift(moment(graph, 1000 + i), units=units) for i in range(trials)]
+    drifts = [run.drift(moment(graph, 1000 + i), units=units, whole=True) for i in range(trials)]
     return {
         "any_alarm": rounded(np.mean([d.alarms.num_rows > 0 for d in drifts])),
         "alarms_share": rounded(np.mean([d.alarms.num_rows for d in drifts]) / graph.n_nodes, 7),
@@ -63,7 +63,7 @@ def alarmed_movers(run: Any, graph: Any, trials: int, units: str, noise: float |
     for i in range(trials):
         movers = np.random.default_rng(i).choice(graph.n_nodes, MOVERS, replace=False)
         after = moment(graph, 5000 + i, movers)
-        alarms = run.drift(after, units=units, noise=noise).alarms.column("id").to_numpy()
+        alarms = run.drift(after, units=units, noise=noise, whole=True).alarms.column("id").to_numpy()
         new = {int(v) for u in movers for v in np.setdiff1d(after.neighbors(u), graph.neighbors(u))}
         near = {*movers.tolist(), *new}
         near |= {int(v) for u in near for v in after.neighbors(u)}

@@ -483,8 +483,9 @@ def test_text_in_a_column_of_weights_is_named(tmp_path):
         read_edges(path, weight="amount")
     with pytest.raises(GraphError, match=r"weight must hold numbers, got string such as 'card'|'cash'|'wire'"):
         Graph.from_dataframe(table(), weight="type")
-    with pytest.raises(GraphError, match="weight must hold one number per edge"):
-        checked_weights([1, "two", object()])
+    for mixed in ([1, "two", object()], ["two", 1], np.array([None, 1, "two"], object)):
+        with pytest.raises(GraphError, match="weight must hold one number per edge, got 'two' among others"):
+            checked_weights(mixed)
 
 
 def test_weights_of_any_number_type_are_read():

@@ -38,6 +38,13 @@ def test_edges_come_and_go(here, rae):
     assert "after update 1" in rae("info", "runs/edges")[1]
 
 
+def test_edges_without_a_known_end_are_said(here, rae):
+    (here / "today.csv").write_text("caller,called\nu0,newcomer\nnewcomer,another\nfar,away\n")
+    code, out, _ = rae("update", "runs/edges", "--add", "today.csv", "--quiet")
+    assert code == 0
+    assert "3 added, 0 removed; 2 have no end that was a node of the run\n" in out
+
+
 def test_json_and_folding(here, rae, monkeypatch):
     monkeypatch.setattr(updates, "FOLD_NUMBERS", 0)
     code, out, _ = rae("update", "runs/edges", "--add", "today.csv", "--no-fold", "--json")

@@ -90,3 +90,17 @@ def test_graphs_of_another_size_are_not_read():
     assert "digest" not in other.measures
     assert not is_digest_of("", other)
     assert is_digest_of(digest, rae.Graph.from_edges([(1, 2), (1, 0)]))
+
+
+def test_parts_that_go_from_one_graph_to_another_count():
+    def graphs(*edges):
+        return [rae.Graph.from_edges([pair.split() for pair in one]) for one in edges]
+
+    around = ["c d", "d e"], ["c d2", "d2 y"]
+    first = graphs(["a b", "b c", "a z", *around[0]], ["a2 b", "b c", *around[1]])
+    recombined = graphs(["a b", "b c", "a z", *around[1]], ["a2 b", "b c", *around[0]])
+    assert [(g.n_nodes, g.n_edges) for g in first] == [(g.n_nodes, g.n_edges) for g in recombined]
+    assert graph_digest(*first) == graph_digest(*first[::-1]) != graph_digest(*recombined)
+    one, other = (sum(graph.measures["digest"][2] for graph in some) for some in (first, recombined))
+    assert (one - other) % 2**64 == 0
+    assert not is_digest_of(graph_digest(*first), *recombined)

@@ -15,7 +15,7 @@ from rae.cli import app
 from rae.cli.console import Console
 from rae.config import ExactConfig
 from rae.drift import chance_of_all, chances, edges_without, like_degrees, moderated, scores
-from rae.errors import ConfigError, FeatureError, FileError, RunError
+from rae.errors import ConfigError, CutWarning, FeatureError, FileError, RunError
 from rae.model.structure import view
 
 
@@ -71,13 +71,15 @@ def test_the_order_of_the_second_moment_does_not_matter(run, graph):
     after = with_mover(graph, 3)
     shuffled = np.random.default_rng(0).permutation(graph.n_nodes)
     other = rae.Graph.from_edges(after.edges().tolist(), ids=shuffled.tolist())
-    one, two = (run.drift(g, views=19) for g in (after, other))
+    one, two = (run.drift(g, views=19, whole=True) for g in (after, other))
     assert one.table.select(["id", "from", "to", "alarm"]).equals(two.table.select(["id", "from", "to", "alarm"]))
     assert np.allclose(one.table.column("score").to_numpy(), two.table.column("score").to_numpy(), atol=1e-3)
 
 
 def test_the_same_call_gives_the_same_bytes(run, graph):
-    assert run.drift(with_mover(graph, 3), views=19).table.equals(run.drift(with_mover(graph, 3), views=19).table)
+    assert run.drift(with_mover(graph, 3), views=19, whole=True).table.equals(
+        run.drift(with_mover(graph, 3), views=19, whole=True).table
+    )
 
 
 def test_changes_are_counted_at_nodes_of_both():
@@ -106,7 +108,7 @@ def test_each_comparison_has_views_of_its_own(run, graph, monkeypatch):
         drift_module, "noisy_vectors", lambda **arguments: seeds.append(arguments["seed"]) or real(**arguments)
     )
     for seed in (1, 2, 1):
-        run.drift(rewired(graph, seed), views=19)
+        run.drift(rewired(graph, seed), views=19, whole=True)
     first, second, again = seeds[::2]
     assert first == again != second
     assert first != run.model().config.seed
@@ -150,7 +152,7 @@ def test_nodes_of_like_degree_are_classes_of_fifty_or_more():
 
 
 def test_with_noise_alone_alarms_are_as_rare_as_stated(run, graph):
-    drifts = [run.drift(rewired(graph, 100 + seed), views=19) for seed in range(12)]
+    drifts = [run.drift(rewired(graph, 100 + seed), views=19, whole=True) for seed in range(12)]
     assert sum(d.alarms.num_rows > 0 for d in drifts) <= 3  # 0.6 expected; four or more once in 400 tests
     assert np.mean([d.alarms.num_rows for d in drifts]) / graph.n_nodes <= 0.005
     small = np.mean([(d.table.column("p").to_numpy() <= 0.05).mean() for d in drifts])
@@ -162,7 +164,7 @@ def test_with_noise_alone_alarms_are_as_rare_as_stated(run, graph):
 def test_a_planted_mover_is_found(run, graph):
     hits = []
     for seed in range(3):
-        drift = run.drift(with_mover(graph, seed), noise=0.01, views=39)
+        drift = run.drift(with_mover(graph, seed), noise=0.01, views=39, whole=True)
         hits.append(5 in drift.alarms.column("id").to_pylist())
         if hits[-1]:
             row = drift.alarms.to_pylist()[0]
@@ -179,7 +181,7 @@ def test_growth_as_a_whole_moves_everybody_in_units_of_the_fit_alone(folder):
     run = rae.fit_run(graph, out=folder / "growth", page=False)
     run.fit_roles(3)
     far, near = (
-        float(np.median(run.drift(more, units=u, views=19).table.column("distance").to_numpy()))
+        float(np.median(run.drift(more, units=u, views=19, whole=True).table.column("distance").to_numpy()))
         for u in ("fit", "graph")
     )
     assert far > 2 * near
@@ -190,7 +192,7 @@ def test_growth_as_a_whole_moves_everybody_in_units_of_the_fit_alone(folder):
 
 def test_new_and_gone_ids_are_counted(run, graph):
     edges = [e for e in graph.edges().tolist() if 0 not in e]
-    drift = run.drift(rae.Graph.from_edges([*edges, (5, 9001), (6, 9001), (7, 9002)]), views=19)
+    drift = run.drift(rae.Graph.from_edges([*edges, (5, 9001), (6, 9001), (7, 9002)]), views=19, whole=True)
     facts = drift.as_dict()
     assert facts["new"] == 2
     assert facts["gone"] == 1
@@ -202,8 +204,20 @@ def test_a_run_of_another_model_is_embedded_by_the_first(run, graph, folder):
     after = with_mover(graph, 3)
     other = rae.fit_run(after, out=folder / "other", page=False)
     assert other.model_checksum != run.model_checksum
-    assert run.drift(other, views=19).table.equals(run.drift(after, views=19).table)
-    assert run.drift(folder / "other", views=19).table.equals(run.drift(after, views=19).table)
+    assert run.drift(other, views=19, whole=True).table.equals(run.drift(after, views=19, whole=True).table)
+    assert run.drift(folder / "other", views=19, whole=True).table.equals(run.drift(after, views=19, whole=True).table)
+
+
+def test_a_graph_of_another_fit_is_warned_of(run, graph, folder):
+    part = graph.subgraph(graph.ids[:200])
+    of_part = rae.fit_run(part, out=folder / "part", page=False)
+    for second in (part, of_part, folder / "part", of_part.graph()):
+        with pytest.warns(CutWarning) as caught:
+            run.drift(second, views=19)
+        assert [w.filename for w in caught] == [__file__]
+        run.drift(second, views=19, whole=True)
+    run.drift(graph, views=19)
+    run.drift(rae.fit_run(graph, out=folder / "again", page=False), views=19)
 
 
 def test_vectors_of_the_model_are_compared_and_others_refused(run, graph, folder):
@@ -304,7 +318,9 @@ def test_two_moments_are_needed(run):
 def test_the_command_prints_writes_and_refuses(run, graph, folder):
     other = rae.fit_run(with_mover(graph, 3), out=folder / "tomorrow", page=False)
     out, page = folder / "moved.parquet", folder / "drift.html"
-    words = ("drift", run.path, other.path, "--noise", 0.01, "--out", out, "--page", page)
+    with pytest.warns(CutWarning, match="not the graph of the fit"):
+        assert invoke("drift", run.path, other.path, "--noise", 0.01).exit_code == 0
+    words = ("drift", run.path, other.path, "--whole", "--noise", 0.01, "--out", out, "--page", page)
     result = invoke(*words)
     assert result.exit_code == 0, result.output
     assert "moved more than noise explains" in result.output
@@ -329,7 +345,7 @@ def test_names_are_shown_and_escaped(graph, folder):
     run.set_names(names)
     run.fit_roles(4)
     far = [(5, int(v)) for v in range(40, 160)]
-    drift = run.drift(rewired(graph, 3, far, share=0.0001), noise=0.01)
+    drift = run.drift(rewired(graph, 3, far, share=0.0001), noise=0.01, whole=True)
     assert drift.as_dict()["alarms"][0]["name"].startswith("<b>")
     drift.write_page(folder / "named.html", title="a < b")
     text = (folder / "named.html").read_text()

@@ -137,6 +137,55 @@ def test_a_cut_graph_stays_cut(tmp_path):
             refused()
 
 
+DRAWING = {
+    "the paper's": (rae.PAPER.replace(steps=2, dims=(8, 4), fanout=(5, 5), degree_cap=5), "degree_above_cap='random'"),
+    "sampled": (rae.Config(steps=2, dims=(8, 4), fanout=(2, 2), inference="sampled"), "inference='sampled'"),
+}
+
+
+@pytest.mark.parametrize("name", DRAWING)
+def test_a_model_that_draws_gives_rows_of_the_whole_graph_and_refuses_parts(name, tmp_path):
+    (config, setting), graph = DRAWING[name], with_hub()
+    rae.RAE(config).fit(graph).save(tmp_path / "model.safetensors")
+    model = rae.RAE.load(tmp_path / "model.safetensors")
+    z = model.transform(graph)
+    assert same_bytes(model.transform(graph, nodes=[7, 299]), z[[7, 299]])
+    for hops in (model.hops - 1, model.hops):
+        with pytest.raises(GraphError, match=rf"fitted with {setting} and draws .* pass the whole graph, and nodes="):
+            model.transform(rae.ego_graph(graph, [7], hops), nodes=[7], whole=True)
+    if name == "sampled":  # with features too, for which the cap draws nothing
+        model = rae.RAE(config).fit(graph, features=dense())
+        ego = rae.ego_graph(graph, [7], model.hops)
+        with pytest.raises(GraphError, match=setting):
+            model.transform(ego, dense()[graph.rows(ego.ids)], nodes=[7])
+
+
+def with_hub():
+    ends = random_graph().edges().tolist()
+    return rae.Graph.from_edges([*ends, *((0, v) for v in range(1, 60))], ids=range(300))
+
+
+def test_a_model_with_features_does_not_draw_degrees():
+    graph, x = with_hub(), dense()
+    model = rae.RAE(rae.PAPER.replace(steps=2, dims=(8, 4), fanout=(5, 5))).fit(graph, features=x)
+    ego = rae.ego_graph(graph, [7], model.hops)
+    part = x[graph.rows(ego.ids)]
+    assert same_bytes(model.transform(ego, part, nodes=[7]), model.transform(graph, x, nodes=[7]))
+
+
+def test_degrees_of_neighbours_are_refused_near_a_cut():
+    graph = with_hub()
+    ego, full = rae.ego_graph(graph, [7], 4), rae.structural_features(graph)
+    inside = np.flatnonzero(ego.reach >= 2)
+    assert same_bytes(rae.structural_features(ego, rows=inside), full[graph.rows(ego.ids)[inside]])
+    near = np.flatnonzero(ego.reach == 1)[0]
+    for rows in (None, [near], (0, ego.n_nodes)):
+        with pytest.raises(GraphError, match=r"degrees of neighbours lie two edges away, and .* pass rows= with those"):
+            rae.structural_features(ego, rows=rows)
+    with pytest.raises(GraphError, match="drawn by row number"):
+        rae.structural_features(ego, rows=inside, above_cap="random")
+
+
 # ------------------------------------------------------------------------------------- cut by hand
 
 
@@ -312,6 +361,48 @@ def test_the_graph_of_a_run_is_known_after_its_updates(tmp_path):
         run.update(added=[(1, f + 1000) for f in range(3)] if fold else [(1, 2000)], fold=fold)
         assert not is_warned_of(run.model(), run.graph(), units="fit")[0]
         assert is_warned_of(run.model(), run.graph().with_nodes([5000]), units="fit")[0]
+
+
+def test_the_graph_of_a_run_is_known_to_models_of_its_fit_alone(tmp_path):
+    graph = random_graph()
+    model, part = rae.RAE().fit(graph), cut_by_hand(graph, [3], 3)
+    z = model.transform(part, whole=True)
+    of_part = rae.fit_run(part, out=tmp_path / "part", page=False)
+    foreign = rae.Run.create(tmp_path / "foreign", model, part.id_column, z, graph=part)
+    for run in (of_part, foreign):
+        assert is_warned_of(model, run.graph())[0]
+        assert is_warned_of(model, rae.ego_graph(run.graph(), [3], 4), nodes=[3], units="fit")[0]
+        run.update(added=[(3, 5000)])
+        assert is_warned_of(model, run.graph(), units="fit")[0]
+        assert not is_warned_of(model, run.graph().as_whole(), units="fit")[0]
+    assert not is_warned_of(of_part.model(), of_part.graph(), units="fit")[0]
+    own = rae.Run.create(tmp_path / "own", model, graph.id_column, model.transform(graph), graph=graph)
+    own.update(added=[(3, 5000)])
+    ego = rae.ego_graph(own.graph(), [3], 4)
+    for same in (model, rae.Run.open(own.path).model(), rae.RAE(seed=1).fit(graph)):
+        assert not is_warned_of(same, own.graph(), units="fit")[0]
+        assert not is_warned_of(same, ego, nodes=[3], units="fit")[0]
+
+
+def test_every_call_warns_at_the_line_of_its_caller(tmp_path):
+    graph = random_graph()
+    model = rae.RAE().fit(graph)
+    model.save(tmp_path / "model.safetensors")
+    calls = {
+        "transform": lambda part, out: model.transform(part),
+        "to_arrow": lambda part, out: model.to_arrow(part),
+        "embed_to": lambda part, out: model.embed_to(out, part),
+        "embed_file": lambda part, out: rae.embed_file(tmp_path / "model.safetensors", part, out=out),
+    }
+    for name, call in calls.items():
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("default")  # what Python does unless it is asked otherwise: once at a line
+            for node in (3, 5, 7):
+                call(cut_by_hand(graph, [node], 2), tmp_path / f"{name}{node}.parquet")
+        assert [(w.category, w.filename) for w in caught] == [(CutWarning, __file__)] * 3
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", category=CutWarning, module=__name__)
+        model.transform(cut_by_hand(graph, [3], 2))
 
 
 # ------------------------------------------------------------------------------------- looking ids up

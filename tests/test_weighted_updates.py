@@ -221,7 +221,7 @@ def test_features_follow_along_directions_and_kinds(mix, words, few, monkeypatch
 
 
 @pytest.mark.parametrize("form", ["weighted", "counted", "all"])
-def test_a_node_that_is_not_there_yet(form, tmp_path, small_steps):
+def test_a_node_that_is_not_there_yet(form, tmp_path, small_steps, caplog):
     rng = np.random.default_rng(5)
     payments = Payments(rng, form)
     run = rae.fit_run(payments.graph(), out=tmp_path / "run", page=False)
@@ -233,7 +233,9 @@ def test_a_node_that_is_not_there_yet(form, tmp_path, small_steps):
     asked = {"weights": "weight", "directions": "directed", "kinds": "kind"}
     arguments = {name: value for name, value in values.items() if payments.form.get(asked[name])}
     for _ in range(2):
+        caplog.clear()
         vector = run.embed("new", neighbours=[f"n{u:03d}" for u in near], **arguments)
+        assert ("1 of 4 neighbours have an edge of weight 0" in caplog.text) == (0.0 in arguments.get("weights", []))
         grown = Payments(rng, form, N, 1)
         grown.n, grown.edges = N + 1, dict(payments.edges)
         rows = zip(near, weights, directions, kinds, strict=True)

@@ -185,6 +185,7 @@ def drift_of(
     views: int | None = None,
     rate: float = RATE,
     units: str | None = None,
+    whole: bool = False,
     progress: Progress | None = None,
 ) -> Drift:
     """What changed from a run to another moment; see `Run.drift`."""
@@ -200,7 +201,7 @@ def drift_of(
         other = run
     else:
         graph, features = run.graph(), run.features()
-    after, units = _second(run, other, units)
+    after, units = _second(run, other, units, whole or other is run)
     first = Moment(graph.id_column, model.transform(graph, features, units=units, whole=True, progress=False), graph)
     number = _enough_views(rate, graph.n_edges) if views is None else views
     sizes = Noise(*_changes(first, after, model, noise), number, noise is None and after.graph is not None)
@@ -243,16 +244,16 @@ def _at_update(run: StoredRun, number: int) -> tuple[Graph, Any]:
     return folder.graph(earlier), folder.features(earlier, run.base_features(state))
 
 
-def _second(run: StoredRun, other: Any, units: str | None) -> tuple[Moment, str]:
+def _second(run: StoredRun, other: Any, units: str | None, whole: bool) -> tuple[Moment, str]:
     """The second moment by the model of the run, and the units of its vectors."""
     model = run.cached_model
     if isinstance(other, Graph):
         units = units or "fit"
-        return Moment(other.id_column, model.transform(other, units=units, whole=True, progress=False), other), units
+        return Moment(other.id_column, model.transform(other, units=units, whole=whole, progress=False), other), units
     if getattr(other, "has_graph", False):
         units = units or "fit"
         graph, features = other.graph(), _features(run, other)
-        z = model.transform(graph, features, units=units, whole=True, progress=False)
+        z = model.transform(graph, features, units=units, whole=whole, progress=False)
         return Moment(graph.id_column, z, graph), units
     own = "graph" if getattr(model.config, "relative", False) else "fit"
     if units not in (None, own):

@@ -7,6 +7,7 @@ whole, with its weight; that of one direction and kind goes alone.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -36,6 +37,8 @@ from rae.reading import Reading
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 Floats = np.ndarray[Any, np.dtype[np.float32]]
+
+log = logging.getLogger("rae")
 
 STRANGE = 10  # edges without one known end that are refused as those of another graph
 GONE, COME = "edges to remove", "edges to add"
@@ -150,6 +153,7 @@ class Edits:
     n_already_there: int = 0
     n_self_loops: int = 0
     n_zeros: int = 0
+    n_apart: int = 0  # edges to add of which no end was a node
     table: str = ""  # digest of the table to add, where weights of equal edges are added
 
     @property
@@ -202,6 +206,7 @@ def check_edits(
         new_ids=new_ids,
         features=feature_rows,
         n_zeros=zeros,
+        n_apart=int((rows_of_ids[: 2 * len(to_add[0])].reshape(2, -1) < 0).all(0).sum()),
         table=_digest(to_add) if adds and len(to_add[0]) else "",
     )
 
@@ -238,7 +243,9 @@ def edges_of_new_node(
         out = np.array([value == OUT for value in way], bool)
     n = len(ids)
     ends = pa.array(np.where(out, n, near)), pa.array(np.where(out, near, n))
-    batch, _ = _checked_rows(Batch(*ends, weight, kind), form)
+    batch, zeros = _checked_rows(Batch(*ends, weight, kind), form)
+    if zeros:
+        log.warning("%d of %d neighbours have an edge of weight 0, which is none: it is left out", zeros, len(near))
     arcs = _merge((batch.source.to_numpy(), batch.target.to_numpy()), batch, form)
     changes = _compile_edits(ids, rows, form, _merge((near[:0], near[:0]), batch, form), arcs)
     values: Any = changes["values"]

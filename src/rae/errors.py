@@ -10,12 +10,17 @@ A sentence that names arguments of the library keeps them as `Argument`s: Python
 from __future__ import annotations
 
 import importlib
+import os
 import sys
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from rae.version import DISTRIBUTION
+
+_HERE = f"{Path(__file__).parent}{os.sep}"
 
 
 @dataclass(frozen=True)
@@ -160,6 +165,15 @@ class CollapseWarning(RaeWarning):
 
 class CutWarning(RaeWarning):
     """Vectors of a graph that may be cut out of a larger one, without `whole=True`."""
+
+
+def warn_caller(warning: RaeWarning) -> None:
+    """Warn at the line that called this library: every time, since the next graph at that line is another one."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_HERE):
+        frame = frame.f_back
+    name = frame.f_globals.get("__name__", "__main__")
+    warnings.warn_explicit(warning, type(warning), frame.f_code.co_filename, frame.f_lineno, name, registry={})
 
 
 class IgnoredWarning(RaeWarning):

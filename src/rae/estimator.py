@@ -6,7 +6,6 @@ import copy
 import inspect
 import logging
 import os
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
@@ -26,6 +25,7 @@ from rae.errors import (
     FeatureError,
     GraphError,
     NotFittedError,
+    warn_caller,
 )
 from rae.fitting import fit_exact, fit_trained
 from rae.graph import Graph
@@ -34,7 +34,7 @@ from rae.graph.frames import vector_table
 from rae.io.json_features import read_names
 from rae.memory import row_runs
 from rae.model import checkpoint
-from rae.model.checkpoint import Fitted
+from rae.model.checkpoint import Checkpoint, Fitted
 from rae.model.encoder import Encoder
 from rae.model.exact import ExactModel
 from rae.progress import Asked, Progress, of_stage, shown
@@ -151,8 +151,9 @@ class RAE(GraphTransformer):
         whose units an exact model measures in: "graph", each graph in its own, or "fit", those of the graph of the
         fit, in which what one edge changes stays near that edge; by default as the setting `relative` says. Edges do
         not tell a part of a graph from a whole one, and in a part vectors lack what they read, so a CutWarning comes
-        with those of any graph that is not the graph of the fit, a run's or an ego graph, unless `whole` says that
-        nothing is missing. After `set_output(transform="pandas")` the vectors are a frame with the ids as its index.
+        with those of any graph that is not the graph of the fit, that of a run of this fit, or an ego graph of one of
+        these, unless `whole` says that nothing is missing. After `set_output(transform="pandas")` the vectors are a
+        frame with the ids as its index.
         """
         graphs = graphs_in(graph)
         graph, features = joined(graph, self._expected(features))
@@ -270,6 +271,7 @@ class RAE(GraphTransformer):
     ) -> Floats:
         """One vector per graph: the sum (the paper), mean or max over its nodes.  -> (len(graphs), width)
 
+        Each is read as a whole graph: a part of one gives the vector of the part, without a warning.
         `readout="all"`, the default of an exact model, gives the number of nodes, its logarithm, means and sums side by
         side, of the blocks that are meant for readers: own, near, around. An exact model measures all graphs in the
         units of its fit.
@@ -455,13 +457,20 @@ class RAE(GraphTransformer):
         """Refuse vectors that read beyond the cut of an ego graph; warn of graphs that may be parts of others."""
         if graph.reach is not None:
             self._refuse_cut(graph.reach if rows is None else graph.reach[rows], units)
-        whole_graph = whole or all(one.is_whole for one in graphs) or is_digest_of(self.fitted.fitted_on, *graphs)
-        if graph.n_nodes and not whole_graph:
-            warnings.warn(self._cut_warning(graph.reach is not None), stacklevel=3)
+        fitted_on = self.fitted.fitted_on
+        known = whole or all(one.is_whole or one.fitted_on == fitted_on != "" for one in graphs)
+        if graph.n_nodes and not known and not is_digest_of(fitted_on, *graphs):
+            warn_caller(self._cut_warning(graph.reach is not None))
 
     def _refuse_cut(self, reach: Any, units: str | None) -> None:
         """Refuse vectors that read farther than this, or in units that the whole graph need not have."""
         model = in_units_of(self.fitted, units)
+        if isinstance(model, Checkpoint) and model.draws:
+            raise GraphError(
+                f"this model was fitted with {' and '.join(model.draws)} and draws neighbours by row number, which a "
+                "part of a graph does not have; pass the whole graph, and ",
+                *(Argument("nodes", ...), " to get some of its vectors"),
+            )
         if isinstance(model, ExactModel) and model.structure is not None and model.config.relative:
             raise GraphError(
                 "a part of a graph does not have the units of the graph it was cut from; pass ",

@@ -98,8 +98,10 @@ class Run(StoredRun):
         ids, a Parquet file of one, which is moved into the run, or a function of a path and the model's checksum
         that writes such a file and returns the width of the vectors; its duration is the timing "embed".
         `names` are display names in the order of ids; `asked` is what tells this fit from others, for `fit_run`;
-        `reading` how its tables were read (`Reading.record`), for updates.
+        `reading` how its tables were read (`Reading.record`), for updates. Where `graph` is the graph of the fit of
+        `model`, it stays known to it after updates.
         """
+        from rae.graph.digest import is_digest_of
         from rae.graph.folder import checksum, write_graph
         from rae.storage.atomic import write_json
         from rae.storage.npy import write_matrix
@@ -136,6 +138,8 @@ class Run(StoredRun):
                 "reading": dict(reading or {}),
                 **model.edges_read,
             }
+            if graph is not None and is_digest_of(fitted_on := model.fitted.fitted_on, graph):
+                info["fitted_on"] = fitted_on
             info = json.loads(json.dumps(info, sort_keys=True))  # as `open` will read it
             write_json(new / INFO, info)
         return cls(folder, info)
@@ -283,6 +287,7 @@ class Run(StoredRun):
         views: int | None = None,
         rate: float = 0.05,
         units: str | None = None,
+        whole: bool = False,
         progress: Asked = None,
     ) -> Drift:
         """What changed from this run to `other`: which roles grew, and who moved more than noise explains. Print it.
@@ -298,6 +303,9 @@ class Run(StoredRun):
         `units="fit"`, the default where graphs are known, measures both moments with one ruler: what happens elsewhere
         moves nobody, and in a graph that grows as a whole everybody moves. `units="graph"` measures each in its own:
         where a node stands among the others.
+
+        A graph that is not that of the fit, and that of a run of another fit, come with a CutWarning unless `whole`
+        says that no edge is missing in it: nodes at the cut of a part would be alarms.
         """
         from rae.drift import drift_of
         from rae.progress import shown
@@ -305,7 +313,8 @@ class Run(StoredRun):
         if isinstance(other, (str, Path)):
             other = open_vectors(other) if Path(other).is_file() else Run.open(other)
         with shown(progress) as report:
-            return drift_of(self, other, since=since, noise=noise, views=views, rate=rate, units=units, progress=report)
+            how: dict[str, Any] = {"noise": noise, "views": views, "rate": rate, "units": units, "whole": whole}
+            return drift_of(self, other, since=since, progress=report, **how)
 
     def fit_roles(
         self,

@@ -182,7 +182,7 @@ class StoredRun:
     def graph(self) -> Graph:
         """The graph, with all updates; memory-mapped where none is in the log. Its rows are those of the embeddings.
 
-        It counts as whole for `RAE.transform`.
+        It counts as whole for models of the fit of this run; see `RAE.transform`.
         """
         from rae.graph.folder import open_graph
 
@@ -194,7 +194,7 @@ class StoredRun:
         graph: Graph = self._as_it_is(
             lambda state: open_graph(self.path / GRAPH) if state is None else self._updates.graph(state)
         )
-        return graph.as_whole()
+        return graph.as_known_to(self.info.get("fitted_on", ""))
 
     def features(self) -> Matrix | None:
         """The features, with all updates, one row per node, or None where the run has none."""

@@ -58,6 +58,7 @@ class Updated:
     changed: int = 0  # edges to add that were in the graph and got another weight
     self_loops: int = 0
     zeros: int = 0  # rows of weight 0, which are left out
+    apart: int = 0  # rows to add of which no end was a node of the run
     in_full: bool = False  # whether a full pass was cheaper, or the only way
     folded: bool = False  # whether the log was folded into embeddings.parquet
     seconds: float = 0.0
@@ -105,7 +106,7 @@ def update_run(
             out = Updated(
                 state.number, edits.n_added, edits.n_removed, len(edits.new_ids),
                 0 if edits.features is None else len(edits.features[0]), ids.column.slice(0, 0),
-                edits.n_already_there, edits.n_changed, edits.n_self_loops, edits.n_zeros,
+                edits.n_already_there, edits.n_changed, edits.n_self_loops, edits.n_zeros, edits.n_apart,
             )  # fmt: skip
             if edits.is_empty:
                 outcome = replace(out, moved=ids.column.slice(0, 0))

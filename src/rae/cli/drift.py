@@ -56,6 +56,7 @@ SHOWN, ROOM = 20, 42  # alarms in the terminal, and columns beside an id
     type=click.Choice(["fit", "graph"]),
     help="measure both in units of the fit, or each graph in its own  [default: fit]",
 )
+@click.option("--whole", is_flag=True, help="no edge of OTHER is missing, as in a part of a graph: do not warn")
 @click.option("--page", metavar="FILE", help="an HTML file to write")
 @click.option("--out", metavar="FILE", help="a .parquet table to write: a row per node")
 @click.option("--force", is_flag=True, help="replace files that are there")
@@ -71,6 +72,9 @@ def drift(
     RUN` wrote. With --since it is RUN itself, now, and the first moment is RUN after that update;
     0 is the fit.
 
+    In a part of a graph nodes at the cut would be alarms, and edges do not say that they are a part: a
+    run of another graph is warned of, unless --whole says that none of its edges is missing.
+
     Noise is as many changes as there are between the two, at random places, tried --views times. A
     node is an alarm if it moved farther than its own spread explains. About a share --rate of the
     alarms is due to chance, at most; where nothing but noise happened there is any alarm at all in
@@ -81,10 +85,10 @@ def drift(
     where a node stands among the others.
 
     \b
-    rae drift runs/monday runs/tuesday
+    rae drift runs/monday runs/tuesday --whole
     rae drift runs/web tomorrow.parquet --noise 0.01
     rae drift runs/calls --since 0 --rate 0.01 --out moved.parquet
-    rae drift runs/monday runs/tuesday --page drift.html --json
+    rae drift runs/monday runs/tuesday --whole --page drift.html --json
     """
     from rae.run import Run
 

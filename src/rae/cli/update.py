@@ -89,6 +89,7 @@ def update(console: Console, /, run: str, fold: bool | None, again: bool, **opti
         "changed": outcome.changed,
         "self_loops": outcome.self_loops,
         "zeros": outcome.zeros,
+        "apart": outcome.apart,
         "new_nodes": outcome.new_nodes,
         "features": outcome.features,
         "moved": len(outcome.moved),
@@ -108,6 +109,7 @@ def _edges(outcome: Updated) -> str:
         (outcome.already_there, "were there already"),
         (outcome.self_loops, "join a node with itself"),
         (outcome.zeros, "of weight 0 left out"),
+        (outcome.apart, "have no end that was a node of the run"),
     )
     more = [f"{count:,} {what}" for count, what in counts if count]
     return "; ".join([f"{outcome.added:,} added, {outcome.removed:,} removed", *more])

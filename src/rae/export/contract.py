@@ -16,6 +16,7 @@ from rae.version import __version__
 
 TARGET, FORCE, TABLE = Argument("target"), Argument("force", True), Argument("table")
 MARK = "rae"  # the key of a table's metadata
+PART_OF_A_GRAPH = "in a part of a larger graph vectors are wrong, and nothing warns: give all edges of the graph"
 
 
 @dataclass(frozen=True)

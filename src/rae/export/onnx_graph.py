@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from rae.errors import FileError, needed_library
+from rae.export.contract import PART_OF_A_GRAPH
 from rae.progress import size
 from rae.version import __version__
 
@@ -73,7 +74,7 @@ class GraphBuilder:
             list(self._inputs.values()),
             self._outputs,
             list(self._constants.values()),
-            doc_string=self._about,
+            doc_string=f"{self._about}\n{PART_OF_A_GRAPH}",
         )
         model = helper.make_model(
             graph,

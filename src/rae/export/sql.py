@@ -8,7 +8,7 @@ from pathlib import Path
 from rae.errors import Argument, ConfigError, RaeError
 from rae.estimator import UNITS
 from rae.export import sql_exact, sql_text, sql_trained
-from rae.export.contract import Options, Written, check_new_file
+from rae.export.contract import PART_OF_A_GRAPH, Options, Written, check_new_file
 from rae.graph.channels import kinds_of
 from rae.model.channels import in_words
 from rae.model.checkpoint import Fitted
@@ -100,6 +100,7 @@ def header(model: Fitted, units: str) -> str:
     if isinstance(model, ExactModel) and model.structure is not None:
         whose = "the graph in `edges`" if units == "graph" else "the graph of the fit"
         lines.append(f"units    of {whose}")
+    lines.append(f"cut      {PART_OF_A_GRAPH}")
     lines += [
         "",
         'run it   duckdb my.duckdb -c ".read model.sql" -c "COPY rae_vectors TO \'vectors.parquet\'"',

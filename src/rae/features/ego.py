@@ -25,6 +25,7 @@ def ego_graph(graph: Graph, nodes: Any, hops: int) -> Graph:
     The measures of a node are those of the whole graph, since a core number cannot be counted in a part of it. Each
     row knows how far around it nothing of that graph is missing (`Graph.reach`): `RAE.transform` refuses rows whose
     vectors read farther than that, and embeds the others as in the whole graph. `RAE.hops` says how far a model reads.
+    A model that draws neighbours when it embeds (the presets paper and toy) draws by row number, and refuses all.
 
     >>> path = Graph.from_edges([(i, i + 1) for i in range(9)])
     >>> ego = ego_graph(path, [4], hops=2)
@@ -46,7 +47,7 @@ def ego_graph(graph: Graph, nodes: Any, hops: int) -> Graph:
         counts[f"strengths {name}"] = tuple(values[rows] for values in measures.strengths(graph, name))
     graph_digest(graph)
     part.measures.update(counts | {DIGEST: graph.measures[DIGEST]})
-    return part.as_whole() if graph.is_whole else part
+    return part.as_known_as(graph)
 
 
 def _rings(graph: Graph, rows: Ints, hops: int) -> list[Ints]:

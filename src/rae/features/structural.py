@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from rae.config import Config
-from rae.errors import ConfigError
+from rae.errors import Argument, ConfigError, GraphError
 from rae.graph import Graph
 from rae.ops.structure import neighbor_degrees
 from rae.runtime import key
@@ -34,7 +34,8 @@ def structural_features(
     Above the cap, `above_cap="even"` takes evenly spaced order statistics, so equal positions get
     equal features; `"random"` samples neighbours, as the paper does. `scale="log"` gives
     log(1 + degree), `"raw"` the degrees. Defaults are Config's. `rows` = (a, b), or an array of row
-    numbers, gives those rows alone.
+    numbers, gives those rows alone. In an ego graph only rows that are two edges or more from its cut have any, and
+    none where neighbours are drawn, by row number.
 
     >>> structural_features(Graph.from_edges([(0, 1), (1, 2)]), cap=2, scale="raw").tolist()
     [[1.0, 2.0, 0.0], [2.0, 1.0, 1.0], [1.0, 2.0, 0.0]]
@@ -47,5 +48,21 @@ def structural_features(
     if cap < 1 or above_cap not in ("even", "random"):
         raise ConfigError(f"cap must be 1 or more and above_cap 'even' or 'random', got {cap} and {above_cap!r}")
     sample, salt = above_cap == "random", key(seed, "degrees")
+    _refuse_cut(graph, chosen, sample)
     out = neighbor_degrees(graph.offsets, graph.targets, chosen, cap, sample=sample, key=salt)
     return np.log1p(out, out=out) if scale == "log" else out
+
+
+def _refuse_cut(graph: Graph, rows: Any, sample: bool) -> None:
+    """Refuse rows of an ego graph whose degree, or that of a neighbour, is another one than in the whole graph."""
+    if graph.reach is None:
+        return
+    reach = graph.reach[slice(*rows) if isinstance(rows, tuple) else rows]
+    if sample:
+        raise GraphError("neighbours are drawn by row number, which a part of a graph does not have; pass the whole")
+    if len(reach) and int(reach.min()) < 2:
+        raise GraphError(
+            f"degrees of neighbours lie two edges away, and {int((reach < 2).sum()):,} of {len(reach):,} rows of this "
+            "part of a graph are nearer to the cut; pass ",
+            *(Argument("rows", ...), " with those inside, or the whole graph"),
+        )

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -196,8 +197,9 @@ def _doubles(column: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
         try:
             column = pa.chunked_array(column) if hasattr(column, "__arrow_c_stream__") else pa.array(column)
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-            reason = one_line(error)
-            raise GraphError(Argument("weight"), f" must hold one number per edge ({reason})") from None
+            strange = _no_number(column)
+            got = one_line(error) if strange is None else f"{strange!r} among others"
+            raise GraphError(Argument("weight"), f" must hold one number per edge, got {got}") from None
     kind = column.type
     if pa.types.is_dictionary(kind):
         column, kind = column.cast(kind.value_type), kind.value_type
@@ -216,6 +218,12 @@ def _doubles(column: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
         zero_copy_only=False
     )
     return doubles
+
+
+def _no_number(column: Any) -> Any:
+    """The first value that is no number, None where there is none to be found."""
+    values = column if isinstance(column, Iterable) else ()
+    return next((value for value in values if not isinstance(value, (Real, np.ndarray, type(None)))), None)
 
 
 class KindCodes:

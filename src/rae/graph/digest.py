@@ -23,7 +23,8 @@ def graph_digest(*graphs: Graph) -> str:
     """Nodes, edges, and a hash of ids, edges and weights; that of several graphs is the same in any order.
 
     A node is hashed with the sum over its neighbours of their hashes, and the nodes are summed: two graphs that differ
-    in an id, an edge, a weight, a direction or a kind have the same digest once in 2^64.
+    in an id, an edge, a weight, a direction or a kind have the same digest once in 2^64. Of several graphs the sums are
+    hashed again and summed, so that a node or an edge that goes from one to another is a difference.
 
     >>> graph = Graph.from_edges([("ann", "bob"), ("bob", "cid")])
     >>> digest = graph_digest(graph)
@@ -33,8 +34,9 @@ def graph_digest(*graphs: Graph) -> str:
     for graph in graphs:
         if DIGEST not in graph.measures:
             graph.measures[DIGEST] = (*_size(graph), _hash(graph))
-    nodes, edges, total = map(sum, zip(*(graph.measures[DIGEST] for graph in graphs), strict=True))
-    return f"{nodes}-{edges}-{total % (1 << 64):016x}"
+    nodes, edges, hashes = zip(*(graph.measures[DIGEST] for graph in graphs), strict=True)
+    total = sum(_mix(np.array(hashes, np.uint64)).tolist()) if len(graphs) > 1 else hashes[0]
+    return f"{sum(nodes)}-{sum(edges)}-{total % (1 << 64):016x}"
 
 
 def is_digest_of(digest: str, *graphs: Graph) -> bool:

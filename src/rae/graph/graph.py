@@ -79,6 +79,7 @@ class Graph:
     doubled: str | None = None  # how doubled edges were merged where weights were not added: "count" or "max"
     reach: Ints | None = None  # (n,) of an ego graph: within so many edges of a row nothing is missing
     is_whole: bool = field(default=False, init=False)  # complete, but for what `reach` says; see `as_whole`
+    fitted_on: str = field(default="", init=False)  # digest of the fit of its run: complete for models of that fit
 
     def __post_init__(self) -> None:
         """Refuse arrays that do not make a graph: the hot loops do not check what they read."""
@@ -140,9 +141,21 @@ class Graph:
 
     def as_whole(self) -> Graph:
         """This graph, known to be no part of a larger one but for what `reach` says; what is made of it is not."""
-        whole = copy.copy(self)
-        object.__setattr__(whole, "is_whole", True)
-        return whole
+        return self._known(is_whole=True)
+
+    def as_known_to(self, fitted_on: str) -> Graph:
+        """This graph, known to the models whose fit has this digest to be no part of a larger one."""
+        return self._known(fitted_on=fitted_on)
+
+    def as_known_as(self, graph: Graph) -> Graph:
+        """This graph, known to be no part of a larger one wherever another one is."""
+        return self._known(is_whole=graph.is_whole, fitted_on=graph.fitted_on)
+
+    def _known(self, **fields: Any) -> Graph:
+        graph = copy.copy(self)
+        for name, value in fields.items():
+            object.__setattr__(graph, name, value)
+        return graph
 
     def reverse(self) -> Graph:
         """The graph with every edge the other way round; an undirected one as it is.

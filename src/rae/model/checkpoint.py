@@ -59,6 +59,16 @@ class Checkpoint:
         """How many edges away from a node its vector reads; degrees of neighbours are two edges more."""
         return self.config.depth + (2 if self.structural or self.config.add_structure else 0)
 
+    @property
+    def draws(self) -> list[str]:
+        """The settings for which it draws neighbours when it embeds, by row number."""
+        config, settings = self.config, []
+        if config.inference == "sampled":
+            settings.append("inference='sampled'")
+        if config.degree_above_cap == "random" and (self.structural or config.add_structure):
+            settings.append("degree_above_cap='random'")
+        return settings
+
     def tensors(self) -> dict[str, torch.Tensor]:
         """The weights of all encoders, by name."""
         return {
