@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from rae.config import ExactConfig, Settings
 from rae.errors import Argument, ConfigError, FeatureError, FileError, MemoryWarning, Sentence, is_there
 from rae.inputs import Inputs, check_output, dataset_inputs, is_table, read_inputs
-from rae.progress import Asked, Progress, shown, size
+from rae.progress import Asked, Progress, shown, size, stages
 from rae.reading import Reading
 from rae.resume import VectorCache, fit_key, vectors_key
 from rae.run import Run, load_model, model_checksum
@@ -136,8 +136,10 @@ def fit_run(
         VectorCache(folder).remove()
         if with_page:
             from rae.explore import write_page
+            from rae.explore.page import STAGES
 
-            if ray is not None and not run.has_roles:
+            stages(report)("page", 0, STAGES)  # roles are its first part
+            if not run.has_roles:
                 run.fit_roles(ray=ray, ray_cores=ray_cores)
             write_page(run, subject=subject, force=True, progress=report)
         if isinstance(remote, ObjectPath):
