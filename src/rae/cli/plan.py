@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ from rae.config import Settings
 from rae.progress import seconds
 
 if TYPE_CHECKING:
+    from rae.engine.cluster_plan import Hosts
     from rae.reading import Reading
 
 
@@ -83,8 +83,10 @@ def plan(
     check_output(memory, half, dtype, None if hosts is None else "hosts")
     console.use_threads()
     if hosts is not None:
-        cluster = {"hosts": hosts, "memory": host_memory, "cores": host_cores, "network": host_network}
-        _plan_cluster(console, edges, features, feature_width, reading, config, half, dtype, cluster)
+        from rae.engine.cluster_plan import Hosts
+
+        machines = Hosts.of(hosts, host_memory, host_cores, host_network)
+        _plan_cluster(console, edges, features, feature_width, reading, config, half, dtype, machines)
         return
     with console.progress() as progress:
         inputs = read_inputs(edges, features, reading, memory=memory, progress=progress)
@@ -127,11 +129,10 @@ def _plan_cluster(
     config: Settings,
     half: bool,
     dtype: str,
-    cluster: Mapping[str, Any],
+    hosts: Hosts,
 ) -> None:
     """Print the table that one reads before renting machines."""
-    from rae.engine.cluster_plan import Hosts, measured_rates, parsed_size, plan_cluster, plan_fit, work_of
-    from rae.engine.layout import memory_bytes
+    from rae.engine.cluster_plan import parsed_size, plan_on_hosts
     from rae.inputs import read_inputs
 
     sizes, width = parsed_size(edges), feature_width
@@ -139,9 +140,7 @@ def _plan_cluster(
         with console.progress() as progress:
             counts = read_inputs(edges, features, reading, progress=progress).counts
         sizes, width = (counts["nodes"], counts["edges"]), counts["features"] or feature_width
-    hosts = Hosts(cluster["hosts"], memory_bytes(cluster["memory"]), cluster["cores"], cluster["network"] / 8 * 1e9)
-    work, rates = work_of(config, *sizes, width, half=half, dtype=dtype), measured_rates(config)
-    expected, fit = plan_cluster(work, hosts, rates), plan_fit(work, hosts, rates)
+    expected, fit = plan_on_hosts(config, hosts, *sizes, width, half=half, dtype=dtype)
     about = {"nodes": sizes[0], "edges": sizes[1], "feature columns": width, "hosts": hosts.count, **expected.counts}
     needs = (
         "" if expected.fits else f"\n\nthis does not fit: a host must give {size(expected.memory['least'])} to a task"

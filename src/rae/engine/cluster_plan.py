@@ -43,7 +43,7 @@ from rae.config import ExactConfig, Settings
 from rae.engine.embedding import embed_to
 from rae.engine.exact_fit import entries_of_run
 from rae.engine.executors import Performable
-from rae.engine.layout import Layout, Sizes, layout_for_hosts
+from rae.engine.layout import Layout, Sizes, layout_for_hosts, memory_bytes
 from rae.engine.levels import LevelSteps
 from rae.engine.models import blank_models
 from rae.errors import ConfigError
@@ -71,6 +71,15 @@ class Hosts:
     memory: int
     cores: int = 16
     network: float = 1.25e9
+
+    @classmethod
+    def of(cls, count: int, memory: int | str, cores: int, gbits: float) -> Hosts:
+        """So many machines, of each its memory as a size, its cores and its network in Gbit/s.
+
+        >>> Hosts.of(4, "8GiB", 16, 1)
+        Hosts(count=4, memory=8589934592, cores=16, network=125000000.0)
+        """
+        return cls(count, memory_bytes(memory), cores, gbits * 1e9 / 8)
 
 
 @dataclass(frozen=True)
@@ -216,6 +225,24 @@ class ClusterPlan:
     counts: Mapping[str, int]
     bytes: Mapping[str, int]
     seconds: Mapping[str, float]
+
+
+def plan_on_hosts(
+    config: Settings,
+    hosts: Hosts,
+    n_nodes: int,
+    n_edges: int,
+    features: int = 0,
+    *,
+    half: bool = False,
+    dtype: str = "float32",
+) -> tuple[ClusterPlan, ClusterPlan | None]:
+    """The plans of embedding a graph of this size on these hosts, and of the fit before it, by rates measured here.
+
+    There is no plan of the fit of a trained model.
+    """
+    work, rates = work_of(config, n_nodes, n_edges, features, half=half, dtype=dtype), measured_rates(config)
+    return plan_cluster(work, hosts, rates), plan_fit(work, hosts, rates)
 
 
 def plan_cluster(work: Work, hosts: Hosts, rates: Rates) -> ClusterPlan:
