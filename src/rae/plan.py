@@ -54,8 +54,9 @@ from rae.io import write_embeddings
 from rae.io.embeddings import GROUP_BYTES
 from rae.memory import aligned_empty, number_in
 from rae.memory import available_memory as available_memory
-from rae.model import actions, structure
-from rae.model.training import fit
+from rae.model import actions, checkpoint, structure
+from rae.model.pairs import PAIRINGS
+from rae.model.training import fit, n_shuffled
 from rae.ops.gather import mean
 from rae.progress import size
 from rae.runtime import chosen_device, device_bytes, generator, threads
@@ -324,13 +325,18 @@ def _exact_bytes(graph: Graph, models: Mapping[str, Model], config: ExactConfig,
 
 
 def _step_bytes(graph: Graph, n_features: int, row_bytes: float, config: Config) -> int:
+    """Bytes of a step of the loss that takes most."""
+    return max(_step_bytes_of(loss, graph, n_features, row_bytes, config) for loss in checkpoint.losses(config))
+
+
+def _step_bytes_of(loss: str, graph: Graph, n_features: int, row_bytes: float, config: Config) -> int:
     b = min(config.batch_size, graph.n_nodes)
-    within, agree = config.loss != "neighbor", config.loss == "agree"
-    shuffled = (
-        round(config.shuffled * config.negatives) if within and not agree and config.shuffle == "neighbors" else 0
-    )
+    if loss == "agree":
+        others, shuffled = 2, 0  # a view of anchors and of ends of walks
+    else:
+        others = config.positives + PAIRINGS[loss].encodes_batch
+        shuffled = n_shuffled(config, loss) if config.shuffle == "neighbors" else 0
     anchor = rows_by_level(graph, b, config)
-    others = 2 if agree else config.positives + (0 if within else 1)  # a view of anchors and ends of walks, or pairs
     context = rows_by_level(graph, b * others, config)
     context[-1] += b * shuffled
     resident = sum(LIVE_ARRAYS * (r + s) * d for r, s, d in zip(anchor[1:], context[1:], config.dims, strict=True))

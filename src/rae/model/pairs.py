@@ -7,6 +7,8 @@ uniform draw from all w != u.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -49,3 +51,19 @@ def any_other(graph: Graph, nodes: Ints, k: int, key: Any) -> Ints:
 def non_neighbor(graph: Graph, nodes: Ints, k: int, key: Any) -> Ints:
     """P(u): positions of batch nodes w != u not adjacent to u; -1 where no draw finds one.  (b,) -> (b, k)"""
     return non_neighbors(graph.offsets, graph.targets, graph.checked_rows(nodes), k, key, exclude=True)
+
+
+@dataclass(frozen=True)
+class Pairing:
+    """The pairs of a loss that contrasts them: with other pairs the same formula is another loss."""
+
+    positive: Callable[[Graph, Ints, int, Any], Ints]
+    negative: Callable[[Graph, Ints, int, Any], Ints]
+    shuffles: bool  # whether some negatives are made by neighbour shuffling
+    encodes_batch: bool  # whether the batch is encoded behind the positives, to be the negatives; else these are
+
+
+PAIRINGS = {
+    "within": Pairing(same_node, any_other, shuffles=True, encodes_batch=False),
+    "neighbor": Pairing(random_neighbor, non_neighbor, shuffles=False, encodes_batch=True),
+}

@@ -294,17 +294,16 @@ class Drawn(NamedTuple):
 
 
 class _Draw:
-    """The random choices of one step of "within" or "neighbor"; each is a hash of (seed, loss, step)."""
+    """The random choices of one step of a loss that contrasts pairs; each is a hash of (seed, loss, step)."""
 
     def __init__(self, graph: Graph, features: Any, config: Config, loss: str, step: int) -> None:
-        self.graph, self.features, self.config, self.within = graph, features, config, loss == "within"
+        self.graph, self.features, self.config, self.pairing = graph, features, config, pairs.PAIRINGS[loss]
         self.stream = (config.seed, loss, step)
         b = min(config.batch_size, graph.n_nodes)
         self.n_shuffled = n_shuffled(config, loss)
         self.nodes = generator(*self.stream, "batch").choice(graph.n_nodes, b, replace=False, shuffle=False)
-        draw_positive = pairs.same_node if self.within else pairs.random_neighbor
-        encoded = draw_positive(graph, self.nodes, config.positives, key(*self.stream, "positive"))
-        self.encoded = encoded if self.within else np.concatenate([encoded, self.nodes[None]])
+        encoded = self.pairing.positive(graph, self.nodes, config.positives, key(*self.stream, "positive"))
+        self.encoded = np.concatenate([encoded, self.nodes[None]]) if self.pairing.encodes_batch else encoded
         self.size, self.n_encoded = b, self.encoded.size
 
     def anchors(self) -> tuple[Any, list[Block]]:
@@ -312,7 +311,7 @@ class _Draw:
         return _inputs(self.graph, self.features, self.nodes, self.config, (*self.stream, "anchor"))
 
     def context(self) -> tuple[Any, list[Block]]:
-        """p positives per anchor, and for J_neighbor the batch itself, to be negatives; then shuffled ones."""
+        """p positives per anchor, and where the loss asks for it the batch, to be negatives; then shuffled ones."""
         views = np.repeat(np.arange(len(self.encoded)), len(self.nodes))
         stream = (*self.stream, "context")
         rows, blocks = _inputs(self.graph, self.features, self.encoded.ravel(), self.config, stream, views)
@@ -327,18 +326,18 @@ class _Draw:
         n_random = config.negatives - self.n_shuffled
         if not n_random and config.shuffle != "rows":
             return None
-        draw_negative = pairs.any_other if self.within or not config.exclude_neighbors else pairs.non_neighbor
+        draw_negative = self.pairing.negative if config.exclude_neighbors else pairs.any_other
         count = n_random if config.shuffle == "neighbors" else config.negatives
         return draw_negative(self.graph, self.nodes, count, key(*self.stream, "negative"))
 
 
 def n_shuffled(config: Config, loss: str) -> int:
     """Negatives per anchor that are made by neighbour shuffling."""
-    return round(config.shuffled * config.negatives) if loss == "within" else 0
+    return round(config.shuffled * config.negatives) if pairs.PAIRINGS[loss].shuffles else 0
 
 
 def draw(graph: Graph, features: Any, config: Config, loss: str, step: int) -> Drawn:
-    """What a step of "within" or "neighbor" reads; the same for the same seed, on any device."""
+    """What a step of a loss that contrasts pairs reads; the same for the same seed, on any device."""
     drawing = _Draw(graph, features, config, loss, step)
     anchors, context = drawing.anchors(), drawing.context()
     return Drawn(anchors, context, drawing.size, drawing.n_encoded, drawing.negatives())  # type: ignore[arg-type]
@@ -374,11 +373,11 @@ def step_loss(
         features = Features.of(graph, features, config).in_memory()
     if loss == "agree" and isinstance(context, Decoder):
         return agree_loss(encoder, context, graph, features, config, step)
-    if loss not in ("within", "neighbor") or not isinstance(context, Encoder):
+    if loss not in pairs.PAIRINGS or not isinstance(context, Encoder):
         raise ConfigError(
             Argument("loss"),
-            f" must be 'within' or 'neighbor' with two encoders or 'agree' with an encoder and a decoder, got {loss!r} "
-            f"with {type(context).__name__}",
+            f" must be {' or '.join(map(repr, pairs.PAIRINGS))} with two encoders or 'agree' with an encoder and a "
+            f"decoder, got {loss!r} with {type(context).__name__}",
         )
     if drawn is not None:
         return contrast_loss(encoder, context, drawn, config, loss, step)
@@ -388,7 +387,7 @@ def step_loss(
 def contrast_loss(
     encoder: Encoder, context: Encoder, drawing: Drawn | _Draw, config: Config, loss: str, step: int
 ) -> Tensor:
-    """The loss "within" or "neighbor" of what was drawn for a step, or is drawn now."""
+    """The contrast of the pairs of what was drawn for a step, or is drawn now."""
     stream = config.seed, loss, step
 
     def encode_anchors() -> Tensor:
@@ -411,7 +410,7 @@ def _negatives(drawing: Drawn | _Draw, config: Config, loss: str, step: int) -> 
     column, valid = None, []
     negatives = drawing.negatives if isinstance(drawing, Drawn) else drawing.negatives()
     if negatives is not None:
-        n_views = (n_encoded if loss == "within" else n_encoded - p * b) // b
+        n_views = (n_encoded - p * b if pairs.PAIRINGS[loss].encodes_batch else n_encoded) // b
         place = torch.from_numpy(negatives)
         view = generator(config.seed, loss, step, "view").integers(n_views, size=place.shape)
         column = place.clamp(min=0) + b * torch.from_numpy(view)
@@ -423,12 +422,13 @@ def _negatives(drawing: Drawn | _Draw, config: Config, loss: str, step: int) -> 
 
 def _contrasted(anchor: Tensor, z: Tensor, column: Tensor | None, exists: Tensor, config: Config, loss: str) -> Tensor:
     """The loss of anchors and of their context: positives first, then what else was encoded, then shuffled ones."""
-    (b, d), p, within, shuffles = anchor.shape, config.positives, loss == "within", n_shuffled(config, loss)
-    n_encoded = p * b if within else (p + 1) * b
+    (b, d), p, shuffles = anchor.shape, config.positives, n_shuffled(config, loss)
+    encodes_batch = pairs.PAIRINGS[loss].encodes_batch
+    n_encoded = (p + 1) * b if encodes_batch else p * b
     positive = (z[: p * b].view(p, b, d) * anchor).sum(-1)
     scores = []
     if column is not None:
-        pool = z[:n_encoded] if within else z[p * b : n_encoded]
+        pool = z[p * b : n_encoded] if encodes_batch else z[:n_encoded]
         if has(z):  # the gradient of `gather` is added up in any order there
             scores.append((pool[column] * anchor[:, None, :]).sum(-1).ravel())
         else:
