@@ -661,9 +661,9 @@ def read_edges(name: str, **options: Any) -> Callable[[Path], object]:
 
 def build(name: str) -> Callable[[Path], object]:
     def read(folder: Path) -> None:
-        from rae.io.build import build_graph
+        from rae.io.build import build_graph_folder
 
-        list(build_graph(folder / name, folder / "built", force=True).ids)
+        list(build_graph_folder(folder / name, folder / "built", force=True).ids)
 
     return read
 

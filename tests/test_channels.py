@@ -18,7 +18,7 @@ from rae.errors import ConfigError, FileError, GraphError
 from rae.graph.channels import checked_weights
 from rae.graph.folder_builder import build_folder
 from rae.inputs import Reading, read_inputs
-from rae.io import build_graph, open_graph, read_edges, write_graph
+from rae.io import build_graph_folder, open_graph, read_edges, write_graph
 from rae.io.edges import EdgeOptions, open_edges
 from rae.ops.library import reference_only
 
@@ -249,12 +249,12 @@ def test_in_memory_out_of_core_and_any_threads_give_the_same_bytes(options, ids,
     pq.write_table(table(ids), path) if suffix == "parquet" else pa.csv.write_csv(table(ids), path)
     names = {"weight": None, "kind": None, "directed": False, "doubled": None} | options
     in_memory = written(path, tmp_path / "memory", **options)
-    build_graph(path, tmp_path / "built", **options)
+    build_graph_folder(path, tmp_path / "built", **options)
     opened = open_edges(path, options=EdgeOptions(**names))
     build_folder(opened.feed, tmp_path / "spilled", memory=0, values=opened.values)
     set_threads(3)
     try:
-        build_graph(path, tmp_path / "threads", **options)
+        build_graph_folder(path, tmp_path / "threads", **options)
     finally:
         set_threads(1)
 
@@ -267,8 +267,8 @@ def test_in_memory_out_of_core_and_any_threads_give_the_same_bytes(options, ids,
 
 def test_another_order_of_the_rows_is_the_same_graph(tmp_path, small_pieces):
     pq.write_table(table(), tmp_path / "t.parquet")
-    plain = build_graph(tmp_path / "t.parquet", tmp_path / "plain", **ALL)
-    near = build_graph(tmp_path / "t.parquet", tmp_path / "near", order="locality", **ALL)
+    plain = build_graph_folder(tmp_path / "t.parquet", tmp_path / "plain", **ALL)
+    near = build_graph_folder(tmp_path / "t.parquet", tmp_path / "near", order="locality", **ALL)
 
     assert list(near.ids) != list(plain.ids)
     assert arcs_of(near) == arcs_of(plain)
@@ -464,7 +464,7 @@ def test_weights_that_cannot_be_used_are_refused_with_their_row(value, says, tmp
     with pytest.raises(GraphError, match=f"t.csv: weight.*{says} in line 4; mend or drop it"):
         read_edges(tmp_path / "t.csv", weight="amount")
     with pytest.raises(GraphError, match="in line 4"):
-        build_graph(tmp_path / "t.csv", tmp_path / "g", weight="amount")
+        build_graph_folder(tmp_path / "t.csv", tmp_path / "g", weight="amount")
     assert not (tmp_path / "g").exists()
 
 
@@ -564,7 +564,7 @@ def test_columns_that_speak_for_themselves_are_suggested_and_not_read(tmp_path, 
         "edges go from column 'sender' to 'receiver', weight from 'amount', kind from 'type'; ignored: 'when'"
         in caplog.text
     )
-    build_graph(path, tmp_path / "g")
+    build_graph_folder(path, tmp_path / "g")
     assert said in caplog.text
     caplog.clear()
     (tmp_path / "plain.csv").write_text("source,target,colour\na,b,red\nb,c,blue\n")

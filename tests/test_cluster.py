@@ -319,6 +319,8 @@ def test_what_only_one_machine_builds_is_refused(tmp_path, capsys):
     with pytest.raises(GraphError, match="must be of one kind"):
         graph_build.build_by_parts(tmp_path / "e.parquet", tmp_path / "graph", Here())
     arguments = ["graph", "build", str(tmp_path / "e.parquet"), "--out", str(tmp_path / "g"), "--ray", "local"]
+    with pytest.raises(ConfigError, match="order='locality' is for a build on one machine; leave ray out"):
+        build_graph(tmp_path / "e.parquet", tmp_path / "g", order="locality", ray="local")
     assert main([*arguments, "--order", "locality"]) == 2
     assert "--order locality is for a build on one machine; leave --ray out" in capsys.readouterr().err
 

@@ -25,7 +25,7 @@ from rae.graph import Counts, Graph, csr_writer
 from rae.graph.csr_writer import FileSink, write_rows
 from rae.graph.folder import row_order
 from rae.graph.id_numbering import IntegerNumbering, TextNumbering
-from rae.io import build_graph, open_graph, read_edges, write_graph
+from rae.io import build_graph_folder, open_graph, read_edges, write_graph
 from rae.io.edges import open_edges
 from rae.storage.spill_buffer import MemoryBudget, SpillBuffer
 
@@ -88,7 +88,7 @@ def _check_against_sets(graph, table):
 
 
 def _both(path, tmp_path, **options):
-    build_graph(path, tmp_path / "built", **options)
+    build_graph_folder(path, tmp_path / "built", **options)
     write_graph(tmp_path / "written", read_edges(path, **options))
     _same(tmp_path / "built", tmp_path / "written")
     return open_graph(tmp_path / "built", verify=True)
@@ -140,7 +140,7 @@ def test_a_table_in_memory_becomes_the_graph_of_its_file(kind, threads, tmp_path
     finally:
         rae.set_threads(None)
     pq.write_table(_table(kind), tmp_path / "e.parquet")
-    build_graph(tmp_path / "e.parquet", tmp_path / "built")
+    build_graph_folder(tmp_path / "e.parquet", tmp_path / "built")
 
     _same(tmp_path / "built", tmp_path / "written")
 
@@ -163,7 +163,7 @@ def test_given_ids_are_the_rows_whatever_the_batches(tmp_path, monkeypatch):
 def test_a_small_graph_touches_no_disk_but_for_its_folder(tmp_path):
     files = set()
     pq.write_table(_table("close"), tmp_path / "e.parquet")
-    build_graph(
+    build_graph_folder(
         tmp_path / "e.parquet", tmp_path / "g", report=lambda *_: files.update(_names(tmp_path / ".g.building"))
     )
 
@@ -211,7 +211,7 @@ def test_arrow_files_and_folders_of_parquet_are_built(tmp_path):
     (tmp_path / "parts").mkdir()
     pq.write_table(_table("text").slice(0, 200), tmp_path / "parts" / "a.parquet")
     pq.write_table(_table("text").slice(200), tmp_path / "parts" / "b.parquet")
-    build_graph(tmp_path / "parts", tmp_path / "built", force=True)
+    build_graph_folder(tmp_path / "parts", tmp_path / "built", force=True)
     _same(tmp_path / "built", tmp_path / "written")
 
 
@@ -250,7 +250,7 @@ def test_columns_and_headers_are_as_in_read_edges(tmp_path):
 def test_a_bad_file_is_refused_and_leaves_nothing(content, error, says, tmp_path):
     (tmp_path / "e.csv").write_text(content)
     with pytest.raises(error, match=says):
-        build_graph(tmp_path / "e.csv", tmp_path / "g")
+        build_graph_folder(tmp_path / "e.csv", tmp_path / "g")
 
     assert _names(tmp_path) == ["e.csv"]
 
@@ -259,7 +259,7 @@ def test_missing_ids_are_refused_with_their_row_in_the_whole_file(tmp_path):
     column = pa.array([1] * 300 + [None])
     pq.write_table(pa.table({"source": column, "target": pa.array([2] * 301)}), tmp_path / "e.parquet")
     with pytest.raises(GraphError, match="first in row 300"):
-        build_graph(tmp_path / "e.parquet", tmp_path / "g")
+        build_graph_folder(tmp_path / "e.parquet", tmp_path / "g")
 
 
 @pytest.fixture
@@ -270,27 +270,27 @@ def edges(tmp_path):
 
 def test_a_folder_whose_build_was_killed_at_its_very_end_can_be_replaced(tmp_path):
     (tmp_path / "edges.csv").write_text("0,1\n1,2\n")
-    build_graph(tmp_path / "edges.csv", tmp_path / "graph")
+    build_graph_folder(tmp_path / "edges.csv", tmp_path / "graph")
     (tmp_path / "graph" / "lock").touch()
 
-    assert build_graph(tmp_path / "edges.csv", tmp_path / "graph", force=True).n_edges == 2
+    assert build_graph_folder(tmp_path / "edges.csv", tmp_path / "graph", force=True).n_edges == 2
     assert not (tmp_path / "graph" / "lock").exists()
 
 
 def test_force_replaces_a_graph_folder_and_never_other_files(edges, tmp_path):
-    build_graph(edges, tmp_path / "g")
+    build_graph_folder(edges, tmp_path / "g")
     with pytest.raises(FileError, match="exists; choose"):
-        build_graph(edges, tmp_path / "g")
-    build_graph(edges, tmp_path / "g", force=True)
+        build_graph_folder(edges, tmp_path / "g")
+    build_graph_folder(edges, tmp_path / "g", force=True)
     (tmp_path / "g" / "precious.txt").write_text("mine")
     with pytest.raises(FileError, match="not only a graph folder"):
-        build_graph(edges, tmp_path / "g", force=True)
+        build_graph_folder(edges, tmp_path / "g", force=True)
     with pytest.raises(FileError, match="not only a graph folder"):
-        build_graph(edges, edges, force=True)
+        build_graph_folder(edges, edges, force=True)
     (tmp_path / "empty").mkdir()
-    assert build_graph(edges, tmp_path / "empty").n_nodes == 60
+    assert build_graph_folder(edges, tmp_path / "empty").n_nodes == 60
     with pytest.raises(ConfigError, match="order must be one of none, locality"):
-        build_graph(edges, tmp_path / "other", order="rcm")
+        build_graph_folder(edges, tmp_path / "other", order="rcm")
 
 
 def test_a_killed_build_leaves_no_folder_and_the_next_one_cleans_up(edges, tmp_path):
@@ -300,7 +300,7 @@ def test_a_killed_build_leaves_no_folder_and_the_next_one_cleans_up(edges, tmp_p
         def report(*_):
             print("on", flush=True)
             time.sleep(9)
-        rae.build_graph({str(edges)!r}, {str(tmp_path / "g")!r}, report=report)
+        rae.build_graph({str(edges)!r}, {str(tmp_path / "g")!r}, progress=report)
     """
     with subprocess.Popen([sys.executable, "-c", textwrap.dedent(script)], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
@@ -311,7 +311,7 @@ def test_a_killed_build_leaves_no_folder_and_the_next_one_cleans_up(edges, tmp_p
     with pytest.raises(FileError):
         open_graph(tmp_path / ".g.building")
 
-    build_graph(edges, tmp_path / "g")
+    build_graph_folder(edges, tmp_path / "g")
     assert _names(tmp_path) == ["e.parquet", "g"]
 
 
@@ -321,10 +321,10 @@ def test_a_second_build_of_a_name_is_refused_and_the_first_goes_on(edges, tmp_pa
 
     def second(*_):
         with pytest.raises(FileError, match=r"another build is writing .*g; wait for it"):
-            build_graph(edges, tmp_path / "g", force=force)
+            build_graph_folder(edges, tmp_path / "g", force=force)
         refused.append(_names(tmp_path))
 
-    build_graph(edges, tmp_path / "g", report=second)
+    build_graph_folder(edges, tmp_path / "g", report=second)
     write_graph(tmp_path / "written", read_edges(edges))
 
     assert refused
@@ -338,7 +338,7 @@ def test_a_file_that_is_read_again_as_text_is_still_locked(tmp_path, monkeypatch
     monkeypatch.setattr("rae.io.text.BLOCK", 256)
     (tmp_path / "e.csv").write_text("source,target\n" + "".join(f"{a},{b}\n" for a, b in ENDS) + "x,y\n")
     names = []
-    build_graph(tmp_path / "e.csv", tmp_path / "g", report=lambda *_: names.append(_names(tmp_path)))
+    build_graph_folder(tmp_path / "e.csv", tmp_path / "g", report=lambda *_: names.append(_names(tmp_path)))
 
     assert names
     assert all(".g.building.lock" in listed for listed in names)
@@ -352,7 +352,7 @@ def test_a_folder_that_another_build_wrote_meanwhile_is_not_replaced(edges, tmp_
 
     monkeypatch.setattr("rae.io.build.open_edges", slowly)
     with pytest.raises(FileError, match="exists; choose another name"):
-        build_graph(edges, tmp_path / "g")
+        build_graph_folder(edges, tmp_path / "g")
 
     assert open_graph(tmp_path / "g").n_nodes == 60
     assert _names(tmp_path) == ["e.parquet", "g"]
@@ -360,13 +360,13 @@ def test_a_folder_that_another_build_wrote_meanwhile_is_not_replaced(edges, tmp_
 
 def test_a_full_disk_is_one_sentence_and_leaves_nothing(edges, tmp_path, monkeypatch):
     resource = pytest.importorskip("resource")
-    build_graph(edges, tmp_path / "warm", order="locality")  # compiled code is cached before files are limited
+    build_graph_folder(edges, tmp_path / "warm", order="locality")  # compiled code is cached before files are limited
     monkeypatch.setattr(MemoryBudget, "available", lambda *_: MemoryBudget(0))
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, before[1]))
     try:
         with pytest.raises(FileError, match=r"cannot write .*ends\.raw: the file is larger than the disk allows"):
-            build_graph(edges, tmp_path / "g")
+            build_graph_folder(edges, tmp_path / "g")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
@@ -451,7 +451,7 @@ def test_the_work_on_words_grows_with_the_batches_not_with_all_words(fresh, monk
 
 def test_progress_is_reported_stage_by_stage(edges, tmp_path):
     reports = []
-    build_graph(edges, tmp_path / "g", order="locality", report=lambda *words: reports.append(words))
+    build_graph_folder(edges, tmp_path / "g", order="locality", report=lambda *words: reports.append(words))
 
     assert list(dict.fromkeys(stage for stage, _, _ in reports)) == ["read", "number", "place", "order", "check"]
     assert all(done <= total or not total for _, done, total in reports)
@@ -461,7 +461,10 @@ def test_progress_is_reported_stage_by_stage(edges, tmp_path):
 
 
 def test_another_order_is_the_same_graph_of_the_same_ids(edges, tmp_path):
-    plain, moved = build_graph(edges, tmp_path / "a"), build_graph(edges, tmp_path / "b", order="locality")
+    plain, moved = (
+        build_graph_folder(edges, tmp_path / "a"),
+        build_graph_folder(edges, tmp_path / "b", order="locality"),
+    )
 
     assert row_order(tmp_path / "a") is None
     assert row_order(tmp_path / "b") == "locality"
@@ -474,7 +477,10 @@ def test_another_order_is_the_same_graph_of_the_same_ids(edges, tmp_path):
 
 
 def test_another_order_gives_every_id_the_same_vector(edges, tmp_path):
-    plain, moved = build_graph(edges, tmp_path / "a"), build_graph(edges, tmp_path / "b", order="locality")
+    plain, moved = (
+        build_graph_folder(edges, tmp_path / "a"),
+        build_graph_folder(edges, tmp_path / "b", order="locality"),
+    )
     model = RAE(dims=(8, 4), fanout=(3, 3), steps=4).fit(plain)
 
     rows = moved.rows(list(plain.ids))
@@ -485,8 +491,8 @@ def test_neighbours_stand_nearer_each_other(tmp_path):
     n = 2_000
     ring = RNG.permutation(n)
     pq.write_table(pa.table({"source": ring, "target": np.roll(ring, 1)}), tmp_path / "e.parquet")
-    plain = build_graph(tmp_path / "e.parquet", tmp_path / "a")
-    moved = build_graph(tmp_path / "e.parquet", tmp_path / "b", order="locality")
+    plain = build_graph_folder(tmp_path / "e.parquet", tmp_path / "a")
+    moved = build_graph_folder(tmp_path / "e.parquet", tmp_path / "b", order="locality")
 
     def distance(graph):
         return np.abs(graph.targets - np.repeat(np.arange(n), graph.degrees)).mean()

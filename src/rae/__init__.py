@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from rae.features import Features, FeatureTable, ego_graph, structural_features
     from rae.graph import Graph
     from rae.io import (
-        build_graph,
         open_graph,
         read_edges,
         read_embeddings,
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from rae.model.pairs import any_other, non_neighbor, random_neighbor, walk_end
     from rae.model.sampling import exact_blocks, hide_neighbors, sample_blocks, shuffle_neighbors
     from rae.model.training import step_loss
-    from rae.pipeline import embed_file, fit_run
+    from rae.pipeline import build_graph, embed_file, fit_run
     from rae.roles import Roles
     from rae.run import Run
     from rae.runtime import key, set_threads
@@ -56,7 +55,7 @@ _HOMES = {
     "TOY": "config",
     "agreement": "model.losses",
     "any_other": "model.pairs",
-    "build_graph": "io",
+    "build_graph": "pipeline",
     "contrast": "model.losses",
     "ego_graph": "features",
     "exact_blocks": "model.sampling",

@@ -1,4 +1,4 @@
-"""The whole way from files to results: `fit_run` is `rae fit`, `embed_file` is `rae embed`."""
+"""The whole way from files to results: `fit_run` is `rae fit`, and `embed_file`, `build_graph` two more commands."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from rae.config import ExactConfig, Settings
 from rae.errors import Argument, ConfigError, FeatureError, FileError, MemoryWarning, Sentence, is_there
+from rae.graph import Graph
 from rae.inputs import Inputs, check_output, dataset_inputs, is_table, read_inputs
+from rae.io.build import build_graph_folder
 from rae.progress import Asked, Progress, shown, size, stages
 from rae.reading import Reading
 from rae.resume import VectorCache, fit_key, vectors_key
@@ -185,6 +187,38 @@ def _fit_key(inputs: Inputs, config: Settings, names: Any, *, half: bool, dtype:
 def _wants_page(page: bool | None, nodes: int) -> bool:
     """Whether a fit of so many nodes writes a page."""
     return nodes <= PAGE_LIMIT if page is None else page
+
+
+def build_graph(
+    edges: str | os.PathLike[str],
+    path: str | os.PathLike[str],
+    *,
+    order: str = "none",
+    force: bool = False,
+    ray: str | None = None,
+    ray_cores: int | None = None,
+    progress: Asked = None,
+    **options: Any,
+) -> Graph:
+    """The graph of an edge file of any size, opened from the folder `path` that `rae graph build` writes.
+
+    The folder is what `write_graph` writes of what `read_edges` reads, byte for byte, but the whole is never in
+    memory. `options` say how the file is read, as in `read_edges`. `order="locality"` puts rows that are near each
+    other in the graph near each other in memory, which makes embedding faster; ids stay what they are. `force` replaces
+    a graph folder that is there. Both may be in an object store.
+
+    `ray` is the address of a Ray cluster, as in `fit_run`: many Parquet files are built in tasks of `ray_cores` each,
+    into a folder that all its hosts see; the same call resumes from the parts of a killed one.
+    """
+    if ray is not None and order != "none":
+        raise ConfigError(Argument("order", order), " is for a build on one machine; leave ", Argument("ray"), " out")
+    with shown(progress) as report:
+        if ray is None:
+            return build_graph_folder(edges, path, order=order, force=force, report=stages(report), **options)
+        from rae.engine.cluster import Cluster
+        from rae.engine.graph_build import build_graph_on_cluster
+
+        return build_graph_on_cluster(edges, path, Cluster(ray, ray_cores), force=force, progress=report, **options)
 
 
 @dataclass(frozen=True)

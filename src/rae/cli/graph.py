@@ -9,7 +9,7 @@ import click
 
 from rae.cli.console import Console, columns, global_options, size
 from rae.cli.options import cluster_options, edge_options
-from rae.progress import seconds, stages
+from rae.progress import seconds
 
 
 @click.group(short_help="store a graph as a folder that opens at once")
@@ -67,15 +67,14 @@ def build(
     rae graph build payments.parquet --weight amount --directed --kind type --out payments
     rae graph build s3://bucket/calls/ --out s3://bucket/network --ray auto
     """
-    from rae.io.build import build_graph
+    from rae.pipeline import build_graph
     from rae.storage.objects import sizes_below
 
     start = time.perf_counter()
     with console.progress() as progress:
-        if ray is not None:
-            built = _build_on_cluster(ray, ray_cores, edges, out, order, force, progress, options)
-        else:
-            built = build_graph(edges, out, order=order, force=force, report=stages(progress), **options)
+        built = build_graph(
+            edges, out, order=order, force=force, ray=ray, ray_cores=ray_cores, progress=progress or False, **options
+        )
     elapsed = time.perf_counter() - start
     files = sizes_below(out)
     counts: dict[str, Any] = {
@@ -95,23 +94,3 @@ def build(
     ]
     data = {"out": out, "order": order, "files": files, "counts": counts, "timings": {"build": round(elapsed, 4)}}
     console.result(columns(rows), data)
-
-
-def _build_on_cluster(
-    ray: str,
-    ray_cores: int | None,
-    edges: str,
-    out: str,
-    order: str,
-    force: bool,
-    progress: Any,
-    options: dict[str, Any],
-) -> Any:
-    """The graph that a cluster builds; what only one machine does is refused."""
-    from rae.engine.cluster import Cluster
-    from rae.engine.graph_build import build_graph_on_cluster
-    from rae.errors import Argument, ConfigError
-
-    if order != "none":
-        raise ConfigError(Argument("order", order), " is for a build on one machine; leave ", Argument("ray"), " out")
-    return build_graph_on_cluster(edges, out, Cluster(ray, ray_cores), force=force, progress=progress, **options)

@@ -21,7 +21,7 @@ from rae.storage.scratch import scratch_folder
 log = logging.getLogger("rae")
 
 
-def build_graph(
+def build_graph_folder(
     edges: str | os.PathLike[str],
     path: str | os.PathLike[str],
     *,
@@ -30,7 +30,7 @@ def build_graph(
     report: Report | None = None,
     **options: Any,
 ) -> Graph:
-    """The graph of an edge file, opened from the folder `path` that it was written to.
+    """The graph of an edge file, built on this machine and opened from the folder `path` that it was written to.
 
     The folder is what `write_graph` writes of what `read_edges` reads, byte for byte, but the whole is
     never in memory. `options` say how the file is read, as in `read_edges`.
@@ -42,7 +42,7 @@ def build_graph(
     if isinstance(where, ObjectPath):
         check_free_store(where, force)
         with scratch_folder() as scratch:
-            build_graph(edges, scratch / "graph", order=order, report=report, **options)
+            build_graph_folder(edges, scratch / "graph", order=order, report=report, **options)
             where.upload_folder(scratch / "graph", INFO)
         return open_graph(path)
     folder = Path(path)
