@@ -30,7 +30,6 @@ from rae.engine.embedding import job_sizes
 from rae.engine.layout import by_edges, layout_for_hosts
 from rae.engine.models import blank_models
 from rae.engine.ray_executor import BATCHES, batches
-from rae.engine.tasks import perform
 from rae.graph import Graph
 from rae.graph.folder import open_graph
 from rae.runtime import set_threads
@@ -51,7 +50,7 @@ class Timed:
         """Yields once per task."""
         for task in tasks:
             began = time.perf_counter()
-            perform(job, task)
+            job.perform(task)
             self.seconds.append(((task.kind, task.model, task.level), time.perf_counter() - began))
             yield
 
