@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 
 import numpy as np
 import pyarrow as pa
@@ -10,6 +11,8 @@ import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 
+from rae.errors import FileError
+from rae.io import files, tables
 from rae.io.tables import expected_rows, open_table
 
 ROWS = 300_000
@@ -59,3 +62,30 @@ def test_reading_parquet_in_batches_keeps_memory_small(table, tmp_path, monkeypa
 
     assert rows == ROWS
     assert extra < table.nbytes / 4
+
+
+def test_a_format_is_its_first_bytes_and_one_entry(table, tmp_path, monkeypatch):
+    orc = pytest.importorskip("pyarrow.orc")
+    orc.write_table(table, tmp_path / "edges.orc")
+    monkeypatch.setattr(files, "_FORMATS", (*files._FORMATS, (re.compile(rb"ORC"), "orc")))
+    with pytest.raises(FileError, match=r"expected a table, .*edges.orc is of the format orc; save it as Parquet"):
+        open_table(tmp_path / "edges.orc")
+
+    class Orc:
+        def schema(self, source):
+            return orc.ORCFile(source).schema
+
+        def read(self, source, names, dictionaries):
+            return orc.ORCFile(source).read(names)
+
+        def batches(self, source, names):
+            return iter(self.read(source, names, []).to_batches())
+
+        def rows(self, source):
+            return orc.ORCFile(source).nrows
+
+    monkeypatch.setitem(tables.FORMATS, "orc", Orc())
+    opened = open_table(tmp_path / "edges.orc")
+    assert opened.names == ("source", "target")
+    assert opened.read([1])[0].to_pylist() == ENDS[:, 1].tolist()
+    assert sum(len(column) for (column,) in opened.batches([0])) == ROWS == expected_rows(opened)

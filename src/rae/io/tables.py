@@ -6,7 +6,7 @@ import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,6 +22,72 @@ log = logging.getLogger("rae")
 TEXT_KINDS = ("plain", pa.int64(), pa.uint64(), None)  # in the order they are tried
 BATCH = 1 << 20  # rows of a Parquet file read at a time
 SAMPLE = 1 << 20  # bytes of text from which the number of lines is estimated
+
+
+class Format(Protocol):
+    """What is read of a file with typed columns: its schema, columns at once or in batches, the number of its rows."""
+
+    def schema(self, source: Any) -> pa.Schema: ...
+
+    def read(self, source: Any, names: list[str], dictionaries: list[str]) -> pa.Table:
+        """These columns, of which the `dictionaries`, which hold text, may come as dictionaries."""
+        ...
+
+    def batches(self, source: Any, names: list[str]) -> Iterator[pa.RecordBatch]: ...
+
+    def rows(self, source: Any) -> int | None:
+        """How many rows there are, None where only reading all tells."""
+        ...
+
+
+class ParquetFormat:
+    """Parquet, by Arrow; text comes as dictionaries."""
+
+    def schema(self, source: Any) -> pa.Schema:
+        return pq.ParquetFile(source).schema_arrow
+
+    def read(self, source: Any, names: list[str], dictionaries: list[str]) -> pa.Table:
+        stored = pq.ParquetFile(source, read_dictionary=dictionaries)
+        table = stored.read(columns=names)
+        _check_rows(table.num_rows, stored)
+        return table
+
+    def batches(self, source: Any, names: list[str]) -> Iterator[pa.RecordBatch]:
+        stored, n = pq.ParquetFile(source, pre_buffer=False), 0  # a pre-buffered file stays in memory to its end
+        for batch in stored.iter_batches(BATCH, columns=names):
+            n += batch.num_rows
+            yield batch
+        _check_rows(n, stored)
+
+    def rows(self, source: Any) -> int | None:
+        return int(pq.ParquetFile(source).metadata.num_rows)
+
+
+class ArrowFormat:
+    """Arrow IPC (feather)."""
+
+    def schema(self, source: Any) -> pa.Schema:
+        return pa.ipc.open_file(source).schema
+
+    def read(self, source: Any, names: list[str], _: list[str]) -> pa.Table:
+        return pa.ipc.open_file(source).read_all().select(names)
+
+    def batches(self, source: Any, names: list[str]) -> Iterator[pa.RecordBatch]:
+        stored = pa.ipc.open_file(source)
+        for i in range(stored.num_record_batches):
+            yield stored.get_batch(i).select(names)
+
+    def rows(self, _: Any) -> int | None:
+        return None
+
+
+# Of typed columns, by the kinds of `rae.io.files`.
+FORMATS: dict[str, Format] = {"parquet": ParquetFormat(), "arrow": ArrowFormat()}
+NO_TABLES = {
+    "zip": "a zip archive or a workbook; unpack it first, or save a sheet as CSV",
+    "npy": "a NumPy array; save it as Parquet or CSV",
+    "json": "JSON; save it as Parquet or CSV (features may be JSON: a list of features for each id)",
+}
 
 
 @dataclass(frozen=True)
@@ -42,13 +108,7 @@ class ArrowTable:
         tables = []
         for file in self.files:
             with file_errors(file.path), file.open() as stream:
-                source = pa.BufferReader(stream.read()) if file.compression else stream
-                if file.kind == "parquet":
-                    stored = pq.ParquetFile(source, read_dictionary=texts)
-                    table = stored.read(columns=names)
-                    _check_rows(table.num_rows, stored)
-                else:
-                    table = pa.ipc.open_file(source).read_all().select(names)
+                table = FORMATS[file.kind].read(_seekable(file, stream), names, texts)
                 table.validate(full=True)  # a hostile file may point outside its own buffers
             tables.append(table)
         with file_errors(self.files[0].path):
@@ -60,8 +120,7 @@ class ArrowTable:
         names = self._column_names(positions)
         for file in self.files:
             with file_errors(file.path), file.open() as stream:
-                source = pa.BufferReader(stream.read()) if file.compression else stream
-                for batch in _record_batches(source, file.kind, names):
+                for batch in FORMATS[file.kind].batches(_seekable(file, stream), names):
                     batch.validate(full=True)
                     yield [batch.column(name) for name in names]
 
@@ -91,12 +150,8 @@ def open_table(path: str | os.PathLike[str], header: bool | None = None, reader:
         for doubt in table.doubts if len(table.names) > 1 else ():  # with one column, that is what there is to say
             log.warning(Sentence(f"{path}: ", _in_function(doubt, reader)))
         return table
-    if kind not in ("parquet", "arrow"):
-        what = {
-            "zip": "a zip archive or a workbook; unpack it first, or save a sheet as CSV",
-            "npy": "a NumPy array; save it as Parquet or CSV",
-            "json": "JSON; save it as Parquet or CSV (features may be JSON: a list of features for each id)",
-        }[kind]
+    if kind not in FORMATS:
+        what = NO_TABLES.get(kind, f"of the format {kind}; save it as Parquet or CSV")
         raise FileError(f"expected a table, {path} is {what}")
     if other := next((file for file in files if file.kind != kind), None):
         raise FileError(f"{other.path} is not Parquet, the files beside it are; expected one table")
@@ -175,10 +230,11 @@ def id_batches(
 def expected_rows(table: Table) -> int | None:
     """The approximate number of rows, without reading them all; None where that is unknown."""
     if isinstance(table, ArrowTable):
-        if any(file.compression or file.kind != "parquet" for file in table.files):
+        if any(file.compression for file in table.files):
             return None
         with file_errors(table.files[0].path):
-            return sum(int(pq.ParquetFile(file.raw()).metadata.num_rows) for file in table.files)
+            counts = [FORMATS[file.kind].rows(file.raw()) for file in table.files]
+        return None if None in counts else sum(filter(None, counts))
     file = table.file
     with file_errors(file.path), file.raw() as raw:
         stream = pa.CompressedInputStream(raw, file.compression) if file.compression else raw
@@ -186,17 +242,9 @@ def expected_rows(table: Table) -> int | None:
         return int(lines * raw.size() // max(1, raw.tell()))
 
 
-def _record_batches(source: Any, kind: str, names: list[str]) -> Iterator[pa.RecordBatch]:
-    if kind == "parquet":
-        parquet, n = pq.ParquetFile(source, pre_buffer=False), 0  # a pre-buffered file stays in memory to its end
-        for batch in parquet.iter_batches(BATCH, columns=names):
-            n += batch.num_rows
-            yield batch
-        _check_rows(n, parquet)
-        return
-    stored = pa.ipc.open_file(source)
-    for i in range(stored.num_record_batches):
-        yield stored.get_batch(i).select(names)
+def _seekable(file: File, stream: pa.NativeFile) -> pa.NativeFile:
+    """The stream of a file, read whole where it is compressed and has no positions."""
+    return pa.BufferReader(stream.read()) if file.compression else stream
 
 
 def _check_rows(n: int, parquet: Any) -> None:
@@ -265,7 +313,6 @@ def _id_column(path: Any, role: str, column: pa.ChunkedArray) -> pa.Array:
 
 def _schema(file: File) -> pa.Schema:
     with file_errors(file.path), file.open() as stream:
-        source = pa.BufferReader(stream.read()) if file.compression else stream
-        schema = pq.ParquetFile(source).schema_arrow if file.kind == "parquet" else pa.ipc.open_file(source).schema
+        schema = FORMATS[file.kind].schema(_seekable(file, stream))
         _ = schema.names, str(schema)  # which fail here where they are not Unicode
         return schema
