@@ -89,8 +89,8 @@ class Objects:
     def names(self, *prefixes: str) -> set[str]:
         """The names of objects that begin so."""
         start = f"{BUCKET.partition('://')[2]}/"
-        found = (path.name.replace("%2F", "/") for path in self.folder.iterdir())
-        return {full[len(start) :] for full in found if full.startswith(tuple(start + each for each in prefixes))}
+        paths = (path.name.replace("%2F", "/") for path in self.folder.iterdir())
+        return {full[len(start) :] for full in paths if full.startswith(tuple(start + each for each in prefixes))}
 
     def path(self, name: str) -> Path:
         """The file of an object."""
@@ -115,14 +115,14 @@ class Objects:
 
 
 @contextlib.contextmanager
-def watching(objects: Objects, seen: dict[str, set[str]]) -> Iterator[None]:
+def watching(objects: Objects, names_by_stage: dict[str, set[str]]) -> Iterator[None]:
     """Note the names of all objects of a stage that are ever there."""
     ended = threading.Event()
 
     def watch() -> None:
         while not ended.wait(0.02):
             for stage, prefixes in PREFIXES.items():
-                seen.setdefault(stage, set()).update(objects.names(*prefixes))
+                names_by_stage.setdefault(stage, set()).update(objects.names(*prefixes))
 
     thread = threading.Thread(target=watch)
     thread.start()
@@ -146,15 +146,15 @@ def rae(*words: object, **environ: str) -> str:
 
 def on_one_machine(work: Path, edges: Path) -> dict[str, str]:
     """Checksums of what one machine makes of the edges, by command; they stay in the work folder."""
-    known = work / "one-machine.json"
-    if not known.is_file():
+    sums_file = work / "one-machine.json"
+    if not sums_file.is_file():
         options = ("--quiet", "--threads", "1")
         rae("graph", "build", edges, "--out", work / "graph", "--force", "--quiet")
         rae("fit", work / "graph", "--out", work / "run", "--no-page", "--force", *options)
         rae("embed", work / "run", work / "graph", "--out", f"{work}/vectors/", "--force", *options)
         sums = {command: checksum(command, work / folder.rstrip("/")) for command, folder in OUTPUTS.items()}
-        known.write_text(json.dumps(sums))
-    return dict(json.loads(known.read_text()))
+        sums_file.write_text(json.dumps(sums))
+    return dict(json.loads(sums_file.read_text()))
 
 
 def checksum(command: str, folder: Path) -> str:
@@ -245,9 +245,9 @@ class Rehearsal:
 
     def half_way(self, stage: str, process: subprocess.Popen[str]) -> bool:
         """Wait until half of the objects of a stage have been there; False where the command ended before."""
-        half, seen = len(self.seen[stage]) / 2, set()
-        while len(seen) < max(1, half):
-            seen |= self.objects.names(*PREFIXES[stage])
+        half, names = len(self.seen[stage]) / 2, set()
+        while len(names) < max(1, half):
+            names |= self.objects.names(*PREFIXES[stage])
             if process.poll() is not None:
                 return False
             time.sleep(0.01)
@@ -270,12 +270,12 @@ class Rehearsal:
         if what in ("head", "disk") or code:
             numbers["sentence"] = last
         if what == "head" and code:
-            kept = self.objects.written(self.objects.names(*PREFIXES[stage]))
+            parts_before = self.objects.written(self.objects.names(*PREFIXES[stage]))
             self.restart()
-            numbers["parts_kept"] = len(kept)
+            numbers["parts_kept"] = len(parts_before)
             again = self.start(command)
             with watching(self.objects, {}):
-                code, last = self.again(again, kept, numbers)
+                code, last = self.again(again, parts_before, numbers)
             numbers |= {"code_again": code}
             if code:
                 numbers["sentence_again"] = last
@@ -286,13 +286,15 @@ class Rehearsal:
             self.cluster.start(3)
         return numbers
 
-    def again(self, process: subprocess.Popen[str], kept: dict[str, int], numbers: dict[str, Any]) -> tuple[int, str]:
+    def again(
+        self, process: subprocess.Popen[str], parts_before: dict[str, int], numbers: dict[str, Any]
+    ) -> tuple[int, str]:
         """The end of the command that was given again; how many of the parts that were there were written anew."""
         ended, anew = threading.Event(), set()
 
         def watch() -> None:
             while not ended.wait(0.02):
-                anew.update(n for n, when in self.objects.written(set(kept)).items() if when != kept[n])
+                anew.update(n for n, when in self.objects.written(set(parts_before)).items() if when != parts_before[n])
 
         thread = threading.Thread(target=watch)
         thread.start()
@@ -339,10 +341,14 @@ class Rehearsal:
         began = time.perf_counter()
         code, last = self.result(self.start("embed"))
         numbers: dict[str, Any] = {"seconds": round(time.perf_counter() - began, 1), "code": code, "sentence": last}
-        kept = self.objects.written(self.objects.names("vectors"))
+        parts_before = self.objects.written(self.objects.names("vectors"))
         network.hosts[4].run("rm", "/tmp/full")
-        code, _ = self.again(self.start("embed"), kept, numbers)
-        return numbers | {"parts_kept": len(kept), "code_again": code, "same": code == 0 and self.is_same("embed")}
+        code, _ = self.again(self.start("embed"), parts_before, numbers)
+        return numbers | {
+            "parts_kept": len(parts_before),
+            "code_again": code,
+            "same": code == 0 and self.is_same("embed"),
+        }
 
 
 def planned(nodes: int, edges: int, count: int) -> dict[str, Any]:
@@ -403,10 +409,10 @@ def rehearse(options: Any, work: Path, say: Callable[..., Any]) -> None:
                 }
             say(title, command, settings, **numbers)
             differ += [] if numbers["same"] else [command]
-        wanted = options.fault or [f"{stage}:{what}" for stage in STAGES for what in FAULTS] + ["embed:disk"]
+        faults = options.fault or [f"{stage}:{what}" for stage in STAGES for what in FAULTS] + ["embed:disk"]
         if "faults" not in options.only and not options.fault:
-            wanted = []
-        for each in wanted:
+            faults = []
+        for each in faults:
             stage, _, what = each.partition(":")
             numbers = rehearsal.full_disk() if what == "disk" else rehearsal.fault(stage, what)
             lost = "a disk full" if what == "disk" else f"{what} lost"

@@ -72,9 +72,9 @@ def measured(graph: Graph) -> tuple[list[Stage], int]:
     with tempfile.TemporaryDirectory() as folder:
         embed_to(Path(folder) / "z", models, cut=cut, executor=timed, in_folder=True)
     stages = []
-    for (kind, model, level), found in groupby(timed.seconds, key=lambda pair: pair[0]):
+    for (kind, model, level), timings in groupby(timed.seconds, key=lambda pair: pair[0]):
         table = 4.0 * graph.n_nodes * models[model].levels[level].columns if kind == "after" else 0.0
-        stages.append(Stage(tuple(seconds for _, seconds in found), table))
+        stages.append(Stage(tuple(seconds for _, seconds in timings), table))
     return stages, len(cut.parts(graph.n_nodes))
 
 

@@ -69,15 +69,15 @@ def main() -> None:
         graph, small = graph_folder(work, edges), graph_folder(work, SMALL)
         fit = ["fit", str(small), "--out", str(work / "run"), "--no-page", "--force", "--quiet"]
         subprocess.run([sys.executable, "-m", "rae", *fit], check=True, stdout=subprocess.DEVNULL)
-        found: dict[str, Any] = {}
+        results: dict[str, Any] = {}
         for row in (ONE, SEVERAL):
             start, start_s, _ = embed(work, small, row)
-            cpu, seconds, found[row] = embed(work, graph, row)
+            cpu, seconds, results[row] = embed(work, graph, row)
             numbers = {"start_cpu_s": start, "start_s": start_s, "cpu_s": cpu, "seconds": seconds}
-            found[row, "cpu"] = cpu - start
-            numbers["times_cpu"] = found[row, "cpu"] / found[ONE, "cpu"]
+            results[row, "cpu"] = cpu - start
+            numbers["times_cpu"] = results[row, "cpu"] / results[ONE, "cpu"]
             rounded = {key: round(value, 2) for key, value in numbers.items()}
-            record(options.results, TABLE, name(edges), row, {}, **rounded, same=found[row] == found[ONE])
+            record(options.results, TABLE, name(edges), row, {}, **rounded, same=results[row] == results[ONE])
 
 
 if __name__ == "__main__":

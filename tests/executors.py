@@ -16,14 +16,14 @@ class Here:
     """An executor in this process that goes by what is described; it stops after so many tasks."""
 
     def __init__(self, stop_after=-1):
-        self.done, self.stop_after = [], stop_after
+        self.names, self.stop_after = [], stop_after
 
     def run(self, job, tasks):
         for task in tasks:
-            if len(self.done) == self.stop_after:
+            if len(self.names) == self.stop_after:
                 raise KilledError
             job.description.perform(task)
-            self.done.append(task.name)
+            self.names.append(task.name)
             yield
 
 

@@ -97,10 +97,10 @@ def pool():
         yield processes
 
 
-@pytest.mark.parametrize("given", ["structure", "dense", "sparse", "trained"])
-def test_shared_inputs_give_the_same_bytes_in_other_processes(tmp_path, pool, given):
-    x = {"dense": WORDS.toarray(), "sparse": WORDS}.get(given)
-    model = RAE(Config(steps=0, dims=(8,), fanout=(3,))) if given == "trained" else RAE()
+@pytest.mark.parametrize("case", ["structure", "dense", "sparse", "trained"])
+def test_shared_inputs_give_the_same_bytes_in_other_processes(tmp_path, pool, case):
+    x = {"dense": WORDS.toarray(), "sparse": WORDS}.get(case)
+    model = RAE(Config(steps=0, dims=(8,), fanout=(3,))) if case == "trained" else RAE()
     model.fit(GRAPH, features=x)
     expected = one_file(tmp_path / "one.parquet", model, x)
     models = models_of(model.fitted, GRAPH, x, check=False)
@@ -109,7 +109,7 @@ def test_shared_inputs_give_the_same_bytes_in_other_processes(tmp_path, pool, gi
     others = Processes(pool)
     options = {"cut": by_edges(CUT, GRAPH.offsets), "executor": others, "shared": shared, "blocks": model.blocks}
     embed_to(path, models, **options)
-    if given == "structure":
+    if case == "structure":
         embed_to(tmp_path / "folder", models, in_folder=True, **options)
         assert np.array_equal(read_embeddings(tmp_path / "folder")[1], read_embeddings(path)[1])
     discard(tmp_path / "inputs")
@@ -237,7 +237,7 @@ def test_a_graph_built_by_parts_has_the_bytes_of_one_machine(tmp_path, monkeypat
     executor = Here()
     graph = graph_build.build_by_parts(edges, tmp_path / "parts", executor, unit=800)
 
-    kinds = [name.partition("-")[0] for name in executor.done]
+    kinds = [name.partition("-")[0] for name in executor.names]
     assert min(kinds.count(kind) for kind in ("ids", "number", "deal", "rows")) > 3
     assert {p.name for p in (tmp_path / "parts").iterdir()} == {p.name for p in (tmp_path / "one").iterdir()}
     for path in (tmp_path / "one").iterdir():
@@ -278,7 +278,7 @@ def test_a_row_group_that_is_larger_than_the_others_is_read_in_pieces(tmp_path):
     executor = Here()
     graph_build.build_by_parts(tmp_path / "one_group.parquet", tmp_path / "parts", executor, unit=800, weight="amount")
 
-    assert len([name for name in executor.done if name.startswith("deal")]) == 6
+    assert len([name for name in executor.names if name.startswith("deal")]) == 6
     for path in (tmp_path / "one").iterdir():
         assert (tmp_path / "parts" / path.name).read_bytes() == path.read_bytes(), path.name
 
@@ -304,7 +304,7 @@ def test_a_killed_build_by_parts_goes_on_and_changed_files_start_anew(tmp_path):
         patch.setattr(Parts, "write", lambda self, name, arrays: (wrote.append(name), write(self, name, arrays)))
         graph_build.build_by_parts(edges, tmp_path / "graph", again, unit=800)
     assert wrote
-    assert set(wrote).isdisjoint(first.done)
+    assert set(wrote).isdisjoint(first.names)
     assert (tmp_path / "graph" / "targets.npy").read_bytes() == (tmp_path / "one" / "targets.npy").read_bytes()
 
 

@@ -38,7 +38,7 @@ N = 3000
 RNG = np.random.default_rng(7)
 WORDS = sp.random_array((N, 280), density=0.03, rng=RNG, dtype=np.float32).tocsr()
 SMALL = {"dims": (40, 8), "fanout": (4, 3), "steps": 25, "batch_size": 48, "positives": 2, "negatives": 4}
-GIVEN = {"structure": None, "words": WORDS, "table": np.hstack([WORDS[:, :20].toarray(), RNG.normal(size=(N, 3))])}
+FEATURES = {"structure": None, "words": WORDS, "table": np.hstack([WORDS[:, :20].toarray(), RNG.normal(size=(N, 3))])}
 
 
 def new_graph(kind: str = "plain") -> Graph:
@@ -51,13 +51,13 @@ def new_graph(kind: str = "plain") -> Graph:
     return Graph.from_edges((ends[0], ends[1]), ids=np.arange(N), weight=weights, directed=True)
 
 
-def of_features(graph, given):
-    return None if given is None else Features.of(graph, given, Config())
+def of_features(graph, features):
+    return None if features is None else Features.of(graph, features, Config())
 
 
-def by_tasks(graph, given, config, folder, executor):
+def by_tasks(graph, features, config, folder, executor):
     """The tensors of a fit by tasks; its files stay."""
-    x = of_features(graph, given)
+    x = of_features(graph, features)
     tasks = fit_by_tasks(
         graph, x, config, f"{folder}/z.fit", executor, lambda _: by_edges(Layout(2048, 16), graph.offsets)
     )
@@ -67,8 +67,8 @@ def by_tasks(graph, given, config, folder, executor):
     return actions | solved
 
 
-def on_one_machine(graph, given, config):
-    x = of_features(graph, given)
+def on_one_machine(graph, features, config):
+    x = of_features(graph, features)
     actions = {} if x is None else fit_actions(x, config).tensors()
     return actions | fit_structure(graph, config, beside_features=x is not None).tensors()
 
@@ -84,12 +84,12 @@ def pool():
         yield processes
 
 
-@pytest.mark.parametrize("given", GIVEN)
-def test_a_fit_by_tasks_has_the_bytes_of_one_machine(tmp_path, pool, given):
+@pytest.mark.parametrize("case", FEATURES)
+def test_a_fit_by_tasks_has_the_bytes_of_one_machine(tmp_path, pool, case):
     config = ExactConfig()
-    expected = on_one_machine(new_graph(), GIVEN[given], config)
+    expected = on_one_machine(new_graph(), FEATURES[case], config)
     graph = new_graph()
-    assert_equal(by_tasks(graph, GIVEN[given], config, tmp_path, Processes(pool)), expected)
+    assert_equal(by_tasks(graph, FEATURES[case], config, tmp_path, Processes(pool)), expected)
     forget_fit(f"{tmp_path}/z.fit")
     assert list(tmp_path.iterdir()) == []
 
@@ -97,23 +97,23 @@ def test_a_fit_by_tasks_has_the_bytes_of_one_machine(tmp_path, pool, given):
 @pytest.mark.parametrize("mix", ["union", "directions"])
 def test_a_fit_by_tasks_reads_weights_and_directions(tmp_path, monkeypatch, mix):
     config, executor = ExactConfig(mix=mix), Here()
-    expected = on_one_machine(new_graph("channels"), GIVEN["words"], config)
+    expected = on_one_machine(new_graph("channels"), FEATURES["words"], config)
     monkeypatch.setattr("rae.engine.exact_fit.ENTRIES", 2000)
     monkeypatch.setattr("rae.model.structure.DRAWN", 301)
-    assert_equal(by_tasks(new_graph("channels"), GIVEN["words"], config, tmp_path, executor), expected)
-    assert len([name for name in executor.done if name.startswith("rows-1")]) > 5
+    assert_equal(by_tasks(new_graph("channels"), FEATURES["words"], config, tmp_path, executor), expected)
+    assert len([name for name in executor.names if name.startswith("rows-1")]) > 5
     forget_fit(f"{tmp_path}/z.fit")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_the_files_of_a_fit_may_lie_in_a_store(tmp_path):
     config, store = ExactConfig(), f"file://{tmp_path}"
-    expected = on_one_machine(new_graph("channels"), GIVEN["words"], config)
-    assert_equal(by_tasks(new_graph("channels"), GIVEN["words"], config, store, Serial()), expected)
+    expected = on_one_machine(new_graph("channels"), FEATURES["words"], config)
+    assert_equal(by_tasks(new_graph("channels"), FEATURES["words"], config, store, Serial()), expected)
     forget_fit(f"{store}/z.fit")
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
-    training, given = Config(**SMALL), GIVEN["words"]
-    assert_equal(by_draws(store, training, given)["within"][0], trained_here(training, given)["within"][0])
+    training, features = Config(**SMALL), FEATURES["words"]
+    assert_equal(by_draws(store, training, features)["within"][0], trained_here(training, features)["within"][0])
 
 
 def test_counts_in_shares_and_estimates_by_rows_are_those_of_one_machine(tmp_path, monkeypatch):
@@ -122,32 +122,32 @@ def test_counts_in_shares_and_estimates_by_rows_are_those_of_one_machine(tmp_pat
     monkeypatch.setattr(measures, "SHARE_PATHS", 10_000)
     executor = Here()
     assert_equal(by_tasks(new_graph(), None, config, tmp_path / "counted", executor), expected)
-    assert len([name for name in executor.done if name.startswith("count-0")]) > 2
+    assert len([name for name in executor.names if name.startswith("count-0")]) > 2
     monkeypatch.setattr(measures, "MOST_PATHS", 1000)
     monkeypatch.setattr(measures, "SHARE_ROWS", 900)
     estimated = on_one_machine(new_graph(), None, config)
     executor = Here()
     assert_equal(by_tasks(new_graph(), None, config, tmp_path / "estimated", executor), estimated)
-    assert len([name for name in executor.done if name.startswith("count-0")]) == 4
+    assert len([name for name in executor.names if name.startswith("count-0")]) == 4
     assert not torch.equal(estimated["mean"], expected["mean"])
 
 
 def test_a_killed_fit_goes_on_and_another_one_starts_anew(tmp_path):
     config, graph = ExactConfig(), new_graph()
-    expected = on_one_machine(new_graph(), GIVEN["words"], config)
+    expected = on_one_machine(new_graph(), FEATURES["words"], config)
     whole = Here()
-    by_tasks(new_graph(), GIVEN["words"], config, tmp_path / "whole", whole)
-    for stop_after in (3, 60, len(whole.done) - 5):
+    by_tasks(new_graph(), FEATURES["words"], config, tmp_path / "whole", whole)
+    for stop_after in (3, 60, len(whole.names) - 5):
         folder = tmp_path / str(stop_after)
         with pytest.raises(KilledError):
-            by_tasks(new_graph(), GIVEN["words"], config, folder, Here(stop_after))
+            by_tasks(new_graph(), FEATURES["words"], config, folder, Here(stop_after))
         with written_parts() as wrote:
-            assert_equal(by_tasks(new_graph(), GIVEN["words"], config, folder, Here()), expected)
-        assert set(wrote).isdisjoint(name for name in whole.done[:stop_after] if name.startswith(("count", "core")))
-        assert_equal(by_tasks(graph, GIVEN["words"], config, folder, Here(0)), expected)  # nothing is left to do
+            assert_equal(by_tasks(new_graph(), FEATURES["words"], config, folder, Here()), expected)
+        assert set(wrote).isdisjoint(name for name in whole.names[:stop_after] if name.startswith(("count", "core")))
+        assert_equal(by_tasks(graph, FEATURES["words"], config, folder, Here(0)), expected)  # nothing is left to do
     other = replace_seed(config)
-    expected = on_one_machine(new_graph(), GIVEN["words"], other)
-    assert_equal(by_tasks(new_graph(), GIVEN["words"], other, tmp_path / "3", Here()), expected)
+    expected = on_one_machine(new_graph(), FEATURES["words"], other)
+    assert_equal(by_tasks(new_graph(), FEATURES["words"], other, tmp_path / "3", Here()), expected)
 
 
 @contextlib.contextmanager
@@ -159,8 +159,8 @@ def written_parts():
         yield names
 
 
-@pytest.mark.parametrize("given", ["structure", "words"])
-def test_the_plan_of_a_fit_counts_the_bytes_that_are_written(tmp_path, given):
+@pytest.mark.parametrize("case", ["structure", "words"])
+def test_the_plan_of_a_fit_counts_the_bytes_that_are_written(tmp_path, case):
     graph, config, written, write = new_graph(), ExactConfig(), collections.Counter(), Parts.write
     with pytest.MonkeyPatch.context() as patch:
 
@@ -170,8 +170,8 @@ def test_the_plan_of_a_fit_counts_the_bytes_that_are_written(tmp_path, given):
             write(self, name, arrays)
 
         patch.setattr(Parts, "write", count)
-        by_tasks(graph, GIVEN[given], config, tmp_path, Here())
-    width = 0 if given == "structure" else GIVEN[given].shape[1]
+        by_tasks(graph, FEATURES[case], config, tmp_path, Here())
+    width = 0 if case == "structure" else FEATURES[case].shape[1]
     work = cluster_plan.work_of(config, N, graph.n_edges, width)
     fit = cluster_plan.plan_fit(work, cluster_plan.Hosts(4, 8 << 30), cluster_plan.Rates(1e-9, 1e-9, 1e-9))
 
@@ -262,34 +262,34 @@ def train_in_threads(files, loss):
     if workers == 1:
         train(files, loss, 0, alone)
         return
-    gate, given = threading.Barrier(workers), [None] * workers
+    gate, sent = threading.Barrier(workers), [None] * workers
 
     def average(rank, tensors):
-        given[rank] = [tensor.clone() for tensor in tensors]
+        sent[rank] = [tensor.clone() for tensor in tensors]
         gate.wait()
-        means = [torch.stack(same).mean(0) for same in zip(*given, strict=True)]
+        means = [torch.stack(same).mean(0) for same in zip(*sent, strict=True)]
         gate.wait()
         for tensor, mean in zip(tensors, means, strict=True):
             tensor.copy_(mean)
 
     with ThreadPoolExecutor(workers) as pool:
-        done = [pool.submit(train, files, loss, rank, partial(average, rank)) for rank in range(workers)]
-        for one in done:
+        running = [pool.submit(train, files, loss, rank, partial(average, rank)) for rank in range(workers)]
+        for one in running:
             one.result()
 
 
-def by_draws(folder, config, given=None, run=train_in_threads, **options):
+def by_draws(folder, config, features=None, run=train_in_threads, **options):
     graph = new_graph()
-    x = Features.of(graph, given, config)
+    x = Features.of(graph, features, config)
     losses = ("within", "neighbor") if config.loss == "both" else (config.loss,)
     fits = fit_by_draws(graph, x, config, losses, f"{folder}/z.fit", Here(), run, **options)
     return {loss: (encoder.state_dict(), history) for loss, (encoder, history) in fits.items()}
 
 
-def trained_here(config, given=None):
+def trained_here(config, features=None):
     graph = new_graph()
     losses = ("within", "neighbor") if config.loss == "both" else (config.loss,)
-    fits = {loss: training.fit(graph, Features.of(graph, given, config), config, loss) for loss in losses}
+    fits = {loss: training.fit(graph, Features.of(graph, features, config), config, loss) for loss in losses}
     return {loss: (encoder.state_dict(), history) for loss, (encoder, history) in fits.items()}
 
 
@@ -302,12 +302,12 @@ def test_one_worker_over_draws_does_what_one_machine_does(tmp_path, shuffle):
         assert history == got[loss][1]
 
 
-@pytest.mark.parametrize(("given", "tolerance"), [("words", 0), ("table", 1e-4)])
-def test_features_are_drawn_too_and_means_that_come_first_are_near(tmp_path, given, tolerance):
+@pytest.mark.parametrize(("case", "tolerance"), [("words", 0), ("table", 1e-4)])
+def test_features_are_drawn_too_and_means_that_come_first_are_near(tmp_path, case, tolerance):
     config = Config(**SMALL | {"steps": 5})
     (expected, _), (got, _) = (
-        trained_here(config, GIVEN[given])["within"],
-        by_draws(tmp_path, config, GIVEN[given])["within"],
+        trained_here(config, FEATURES[case])["within"],
+        by_draws(tmp_path, config, FEATURES[case])["within"],
     )
     for name, tensor in expected.items():
         assert (tensor.double() - got[name].double()).abs().max() <= tolerance, name
@@ -342,7 +342,7 @@ def test_several_workers_learn_as_well_as_one(tmp_path):
     one, two = by_draws(tmp_path / "1", config), by_draws(tmp_path / "2", config, workers=2)
     first, last = (one["within"][1][i].value for i in (0, -1))
     assert abs(two["within"][1][-1].value - last) < 0.25 * (first - last)
-    assert {record.step for record in two["within"][1]} == {record.step for record in one["within"][1]}
+    assert {entry.step for entry in two["within"][1]} == {entry.step for entry in one["within"][1]}
 
 
 def test_what_a_cluster_does_not_train_is_refused(tmp_path):

@@ -53,7 +53,7 @@ def on_disk(path, model, graph, x, cut=MANY, **options):
 # ---------------------------------------------------------------------------------- the same bytes
 
 
-@pytest.mark.parametrize("given", FEATURES)
+@pytest.mark.parametrize("case", FEATURES)
 @pytest.mark.parametrize(
     "settings",
     [
@@ -67,8 +67,8 @@ def on_disk(path, model, graph, x, cut=MANY, **options):
         {"dims": (12,), "fanout": (2,)},
     ],
 )
-def test_the_file_is_that_of_the_embedding_in_memory_however_it_is_cut(z, monkeypatch, threads, given, settings):
-    model, x = RAE(SMALL, **settings).fit(GRAPH, features=FEATURES[given]), FEATURES[given]
+def test_the_file_is_that_of_the_embedding_in_memory_however_it_is_cut(z, monkeypatch, threads, case, settings):
+    model, x = RAE(SMALL, **settings).fit(GRAPH, features=FEATURES[case]), FEATURES[case]
     expected = in_memory(z, model, GRAPH, x)
 
     for count in (1, 2, 3):
@@ -103,15 +103,15 @@ def test_precision_and_kind_of_file_are_those_of_writing_from_memory(tmp_path, m
 
 def test_threads_do_not_matter(z):
     model = RAE(SMALL, dims=(64, 64)).fit(GRAPH)
-    found = []
+    contents = []
     for count in (1, 3):
         set_threads(count)
         try:
-            found += [on_disk(z, model, GRAPH, None, cut) for cut in (ONE, MANY, THIN)]
+            contents += [on_disk(z, model, GRAPH, None, cut) for cut in (ONE, MANY, THIN)]
         finally:
             set_threads(1)
 
-    assert len(set(found)) == 1
+    assert len(set(contents)) == 1
 
 
 def test_a_run_killed_with_several_threads_goes_on_too(z, monkeypatch):
@@ -135,14 +135,14 @@ def test_mapped_graph_and_features_stay_on_disk(tmp_path, z, kind):
     np.save(tmp_path / "x.npy", x)
     write_graph(tmp_path / "graph", GRAPH)
     model = RAE(SMALL).fit(GRAPH, features=x)
-    graph, given = open_graph(tmp_path / "graph"), np.load(tmp_path / "x.npy", mmap_mode="r")
-    features = Features.of(graph, given, SMALL, check=False)
+    graph, mapped = open_graph(tmp_path / "graph"), np.load(tmp_path / "x.npy", mmap_mode="r")
+    features = Features.of(graph, mapped, SMALL, check=False)
 
-    assert features.matrix is given
+    assert features.matrix is mapped
     assert features.is_mapped
     assert features.resident_bytes == 0
     expected = in_memory(z, model, GRAPH, x)
-    assert on_disk(z, model, graph, given) == expected
+    assert on_disk(z, model, graph, mapped) == expected
 
 
 def test_a_table_in_any_order_is_put_in_the_graphs(z):
@@ -180,9 +180,9 @@ def test_features_in_memory_count_against_the_budget():
 # ------------------------------------------------------------------------------ other processes
 
 
-@pytest.mark.parametrize(("given", "cut"), [("structure", MANY), ("dense", THIN)], ids=["one stripe", "stripes"])
-def test_tasks_described_by_plain_data_run_in_other_processes(tmp_path, z, given, cut):
-    x = FEATURES[given]
+@pytest.mark.parametrize(("case", "cut"), [("structure", MANY), ("dense", THIN)], ids=["one stripe", "stripes"])
+def test_tasks_described_by_plain_data_run_in_other_processes(tmp_path, z, case, cut):
+    x = FEATURES[case]
     model = RAE(SMALL, loss="both").fit(GRAPH, features=x)
     expected = in_memory(z, model, GRAPH, x)
     z.unlink()
@@ -219,13 +219,13 @@ def written_parts():
 # ---------------------------------------------------------------------------------- half precision
 
 
-@pytest.mark.parametrize("given", FEATURES)
+@pytest.mark.parametrize("case", FEATURES)
 @pytest.mark.parametrize("cut", [ONE, THIN])
-def test_half_precision_in_between_moves_vectors_by_less_than_a_thousandth(z, given, cut):
-    model = RAE(SMALL).fit(GRAPH, features=FEATURES[given])
-    on_disk(z, model, GRAPH, FEATURES[given], cut, half=True)
+def test_half_precision_in_between_moves_vectors_by_less_than_a_thousandth(z, case, cut):
+    model = RAE(SMALL).fit(GRAPH, features=FEATURES[case])
+    on_disk(z, model, GRAPH, FEATURES[case], cut, half=True)
 
-    error = np.abs(read_embeddings(z)[1] - model.transform(GRAPH, FEATURES[given])).max()
+    error = np.abs(read_embeddings(z)[1] - model.transform(GRAPH, FEATURES[case])).max()
     assert 0 < error < 1e-3
 
 
@@ -300,8 +300,8 @@ def test_damaged_parts_are_made_anew(z, monkeypatch, damage):
         killed_after(patched, 11 if damage == "vectors" else 3)
         with pytest.raises(Killed):
             on_disk(z, model, GRAPH, None)
-    (found,) = sorted(z.parent.glob(f"z.parquet.parts/*{damage}-00001.part"))
-    found.write_bytes(found.read_bytes()[:-40] + bytes(40))
+    (path,) = sorted(z.parent.glob(f"z.parquet.parts/*{damage}-00001.part"))
+    path.write_bytes(path.read_bytes()[:-40] + bytes(40))
 
     assert on_disk(z, model, GRAPH, None) == expected
 
@@ -323,12 +323,12 @@ def test_parts_of_other_work_are_not_taken(z, monkeypatch, change):
         x = x + 1
     elif change == "cut":
         cut = THIN
-    found = on_disk(z, model, graph, x, cut, half=half)
+    content = on_disk(z, model, graph, x, cut, half=half)
 
     if not half:
-        assert found == in_memory(z, model, graph, x)
+        assert content == in_memory(z, model, graph, x)
     else:
-        assert found == on_disk(z, model, graph, x, ONE, half=True)
+        assert content == on_disk(z, model, graph, x, ONE, half=True)
 
 
 def test_an_error_leaves_no_file_and_the_old_one_untouched(z):
@@ -431,7 +431,7 @@ def test_a_small_budget_cuts_and_changes_nothing(z, monkeypatch):
 def test_the_estimator_reports_and_refuses(z):
     model = RAE(SMALL).fit(GRAPH)
     calls = []
-    width = model.embed_to(z, GRAPH, memory="1GiB", progress=lambda *told: calls.append(told[:3]))
+    width = model.embed_to(z, GRAPH, memory="1GiB", progress=lambda *report: calls.append(report[:3]))
 
     assert width == 32
     assert calls == [("embed", i + 1, len(calls)) for i in range(len(calls))]
@@ -507,10 +507,10 @@ def test_the_commands_take_mapped_features(tmp_path, monkeypatch, name):
     small = ["--dims", "24,8", "--fanout", "3,3", "--steps", "2", "--batch-size", "64"]
 
     for memory in ([], ["--memory", "2GiB"]):
-        for given in (name, "full.npy"):
-            command = ["embed", "model.safetensors", "edges.csv", "--features", given, "--out", f"{given}.parquet"]
+        for file in (name, "full.npy"):
+            command = ["embed", "model.safetensors", "edges.csv", "--features", file, "--out", f"{file}.parquet"]
             assert main([*command, *memory, "--force"]) == 0
-        ours, full = (read_embeddings(f"{given}.parquet")[1] for given in (name, "full.npy"))
+        ours, full = (read_embeddings(f"{file}.parquet")[1] for file in (name, "full.npy"))
         np.testing.assert_allclose(ours, full, atol=0 if name == "half.npy" else 1e-5)
     assert main(["plan", "edges.csv", "--features", name, *small]) == 0
     assert main(["fit", "edges.csv", "--features", name, "--out", "run", "--no-page", *small]) == 0
@@ -541,8 +541,8 @@ def peaks(folder, names):
     with subprocess.Popen(command, cwd=folder, env=os.environ | {"OMP_NUM_THREADS": "1"}) as child:
         while child.poll() is None:
             stage = (folder / "stage").read_text() if (folder / "stage").exists() else names[0]
-            told = re.search(r"RssAnon:\s+(\d+) kB", Path(f"/proc/{child.pid}/status").read_text())
-            most[stage] = max(most[stage], int(told[1]) << 10 if told else 0)
+            match = re.search(r"RssAnon:\s+(\d+) kB", Path(f"/proc/{child.pid}/status").read_text())
+            most[stage] = max(most[stage], int(match[1]) << 10 if match else 0)
             time.sleep(0.004)
     assert child.returncode == 0
     return most

@@ -92,7 +92,7 @@ def test_progress_counts_runs_of_rows_to_the_end(z, monkeypatch):
     model = RAE(SMALL).fit(GRAPH)
     calls = []
 
-    assert model.embed_to(z, GRAPH, progress=lambda *told: calls.append(told[:3])) == 32
+    assert model.embed_to(z, GRAPH, progress=lambda *report: calls.append(report[:3])) == 32
     # Three runs of rows: what the first level projects, what the second does, then the vectors.
     assert calls == [("embed", i + 1, 9) for i in range(9)]
 

@@ -133,24 +133,24 @@ def test_the_structural_blocks_are_those_of_the_formulas(fitted):
     assert np.allclose(around, plain[:, 24:], atol=1e-5)
 
 
-@pytest.mark.parametrize("given", ["words", "dense"])
-def test_the_blocks_of_features_are_those_of_the_formulas(given):
+@pytest.mark.parametrize("case", ["words", "dense"])
+def test_the_blocks_of_features_are_those_of_the_formulas(case):
     graph = GRAPH.subgraph(GRAPH.ids[GRAPH.degrees > 0])  # nodes without neighbours have a test of their own
-    x = FEATURES[given][GRAPH.degrees > 0]
+    x = FEATURES[case][GRAPH.degrees > 0]
     n = graph.n_nodes
-    if given == "words":
+    if case == "words":
         x = x.toarray() * np.sqrt(np.log1p(n / np.maximum((x.toarray() != 0).sum(0), 1)))
         x = x / np.sqrt(np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12))
     else:
         x = (x - x.mean(0, dtype=np.float64)) / x.std(0, dtype=np.float64)
     hops = plain_means(graph, x, 4)
     far = sum(weight * hop for weight, hop in zip(far_weights(), hops, strict=True))
-    model = RAE(block_columns=90, structure=False).fit(graph, features=FEATURES[given][GRAPH.degrees > 0])
-    z = model.transform(graph, FEATURES[given][GRAPH.degrees > 0])
+    model = RAE(block_columns=90, structure=False).fit(graph, features=FEATURES[case][GRAPH.degrees > 0])
+    z = model.transform(graph, FEATURES[case][GRAPH.degrees > 0])
 
     assert [block.name for block in model.blocks] == ["own", "near", "mid", "far"]
     for block, source in zip(model.blocks, [x, hops[0], hops[1], far], strict=True):
-        plain = plain_block(source, block.width, given == "words")
+        plain = plain_block(source, block.width, case == "words")
         ours = z[:, block.start : block.stop]
         # the columns of a block are turned: compare inner products
         assert np.allclose(ours @ ours.T, plain @ plain.T, atol=2e-3)
@@ -291,9 +291,9 @@ def test_estimates_have_no_bias():
 # -------------------------------------------------------------------------------------- laws
 
 
-@pytest.mark.parametrize("given", FEATURES)
-def test_relabelling_permutes_the_rows(given):
-    x = FEATURES[given]
+@pytest.mark.parametrize("case", FEATURES)
+def test_relabelling_permutes_the_rows(case):
+    x = FEATURES[case]
     model = RAE().fit(GRAPH, features=x)
     order = np.random.default_rng(0).permutation(200)
     moved = model.transform(relabel(GRAPH, order), None if x is None else x[order])
@@ -301,9 +301,9 @@ def test_relabelling_permutes_the_rows(given):
     assert np.allclose(moved, model.transform(GRAPH, x)[order], atol=1e-4)
 
 
-@pytest.mark.parametrize("given", FEATURES)
-def test_the_same_seed_gives_the_same_bytes_and_another_seed_does_not(given):
-    first, second, other = (RAE(seed=seed).fit_transform(GRAPH, features=FEATURES[given]) for seed in (5, 5, 6))
+@pytest.mark.parametrize("case", FEATURES)
+def test_the_same_seed_gives_the_same_bytes_and_another_seed_does_not(case):
+    first, second, other = (RAE(seed=seed).fit_transform(GRAPH, features=FEATURES[case]) for seed in (5, 5, 6))
 
     assert first.tobytes() == second.tobytes()
     assert not np.allclose(first, other, atol=1e-4)
@@ -335,15 +335,15 @@ def test_the_number_of_threads_of_torch_and_its_random_state_stay_as_they_were()
     assert torch.equal(torch.rand(3), expected)
 
 
-@pytest.mark.parametrize("given", FEATURES)
+@pytest.mark.parametrize("case", FEATURES)
 @pytest.mark.parametrize("cut", [Layout(2048, 200), Layout(2048, 5), Layout(4096, 33)], ids=str)
-def test_the_bytes_are_the_same_in_memory_and_out_of_core(tmp_path, given, cut):
+def test_the_bytes_are_the_same_in_memory_and_out_of_core(tmp_path, case, cut):
     graph = random_graph(5000, 15_000, seed=2)
     x = {
         "structure": None,
         "words": sp.random_array((5000, 300), density=0.01, rng=np.random.default_rng(1), dtype=np.float32).tocsr(),
         "dense": np.random.default_rng(1).normal(size=(5000, 8)).astype(np.float32),
-    }[given]
+    }[case]
     model = RAE(frequencies=8).fit(graph, features=x)
     embed_to(tmp_path / "z.parquet", models_of(model.fitted, graph, x), cut=cut, blocks=model.blocks)
 
@@ -351,13 +351,13 @@ def test_the_bytes_are_the_same_in_memory_and_out_of_core(tmp_path, given, cut):
     assert embeddings_blocks(tmp_path / "z.parquet") == model.blocks
 
 
-@pytest.mark.parametrize("given", FEATURES)
-def test_some_nodes_get_the_vectors_they_have_among_all(given):
-    model = RAE().fit(GRAPH, features=FEATURES[given])
+@pytest.mark.parametrize("case", FEATURES)
+def test_some_nodes_get_the_vectors_they_have_among_all(case):
+    model = RAE().fit(GRAPH, features=FEATURES[case])
     chosen = [7, 3, 150]
 
-    some = model.transform(GRAPH, FEATURES[given], nodes=list(GRAPH.ids[chosen]))
-    assert np.allclose(some, model.transform(GRAPH, FEATURES[given])[chosen], atol=1e-6)
+    some = model.transform(GRAPH, FEATURES[case], nodes=list(GRAPH.ids[chosen]))
+    assert np.allclose(some, model.transform(GRAPH, FEATURES[case])[chosen], atol=1e-6)
 
 
 @pytest.mark.parametrize("relative", [True, False])
@@ -475,18 +475,18 @@ def test_one_giant_value_leaves_the_other_columns_what_they_are():
 # ------------------------------------------------------------------------------------- files
 
 
-@pytest.mark.parametrize("given", FEATURES)
-def test_a_saved_model_is_loaded_bit_by_bit(given, tmp_path):
-    model = RAE().fit(GRAPH, features=FEATURES[given])
+@pytest.mark.parametrize("case", FEATURES)
+def test_a_saved_model_is_loaded_bit_by_bit(case, tmp_path):
+    model = RAE().fit(GRAPH, features=FEATURES[case])
     model.save(tmp_path / "model.safetensors")
     again = RAE.load(tmp_path / "model.safetensors")
 
     assert again.config == model.config
     assert again.blocks == model.blocks
-    assert again.structural == (given == "structure")
+    assert again.structural == (case == "structure")
     kept = again.fitted.tensors()
     assert all(torch.equal(tensor, kept[name]) for name, tensor in model.fitted.tensors().items())
-    assert again.transform(GRAPH, FEATURES[given]).tobytes() == model.transform(GRAPH, FEATURES[given]).tobytes()
+    assert again.transform(GRAPH, FEATURES[case]).tobytes() == model.transform(GRAPH, FEATURES[case]).tobytes()
     again.save(tmp_path / "again.safetensors")
     assert (tmp_path / "again.safetensors").read_bytes() == (tmp_path / "model.safetensors").read_bytes()
     assert len(list(tmp_path.iterdir())) == 2

@@ -192,13 +192,13 @@ def test_a_noisy_copy_keeps_weights_and_gives_added_edges_those_of_others(thread
     copy = Graph(*rows, graph.id_column, channels={"out": here, "in": there}, weighted=True)
     a, b = copy.to_scipy(channel="out"), copy.to_scipy(channel="in")
     assert (a != b.T).nnz == 0  # both ends of an edge agree
-    known = {(int(u), int(v)): w for u, v, w, _ in zip(*directed.arcs(), strict=True)}
+    weight_of = {(int(u), int(v)): w for u, v, w, _ in zip(*directed.arcs(), strict=True)}
     ours = {(int(u), int(v)): w for u, v, w, _ in zip(*copy.arcs(), strict=True)}
-    same = [pair for pair in ours if pair in known]
-    assert all(ours[pair] == known[pair] for pair in same)
-    new = [pair for pair in ours if pair not in known]
+    same = [pair for pair in ours if pair in weight_of]
+    assert all(ours[pair] == weight_of[pair] for pair in same)
+    new = [pair for pair in ours if pair not in weight_of]
     assert len(new) > 200
-    assert set(ours.values()) <= set(known.values())  # every added one has the weight of an edge that there is
+    assert set(ours.values()) <= set(weight_of.values())  # every added one has the weight of an edge that there is
     backwards = sum(u > v for u, v in new)
     assert 0.3 * len(new) < backwards < 0.7 * len(new)  # and its direction, either way
 
@@ -543,10 +543,10 @@ def test_the_layout_of_a_map_and_its_weights():
 
 
 @pytest.mark.parametrize("loss", ["within", "neighbor"])
-@pytest.mark.parametrize("given", ["structure", "sparse", "dense"])
-def test_a_fit_by_the_reference_alone_gives_nearly_the_same_vectors(loss, given):
+@pytest.mark.parametrize("storage", ["structure", "sparse", "dense"])
+def test_a_fit_by_the_reference_alone_gives_nearly_the_same_vectors(loss, storage):
     words = sp.random_array((300, 40), density=0.2, rng=np.random.default_rng(3), dtype=np.float32).tocsr()
-    x = {"structure": None, "sparse": words, "dense": words.toarray()}[given]
+    x = {"structure": None, "sparse": words, "dense": words.toarray()}[storage]
 
     fast, plain = both(lambda: RAE(loss=loss, dims=(24, 16), steps=4, batch_size=32).fit_transform(GRAPH, features=x))
 

@@ -161,14 +161,16 @@ def test_weighted_rows_of_the_library_are_those_of_the_reference_and_of_dictiona
     for a, b in zip(fast, plain, strict=True):
         np.testing.assert_array_equal(a, b)
 
-    wanted: dict = {}
+    expected_weights: dict = {}
     for u, v, w, k in zip(SOURCE.tolist(), TARGET.tolist(), WEIGHTS.tolist(), KINDS.tolist(), strict=True):
         for here, there, way in ((u, v, 0), (v, u, directions - 1)) if u != v else ():
             key = (here, there, int(k) * directions + way)
-            wanted[key] = max(wanted.get(key, 0.0), w) if largest else wanted.get(key, 0.0) + w
+            expected_weights[key] = (
+                max(expected_weights.get(key, 0.0), w) if largest else expected_weights.get(key, 0.0) + w
+            )
     loops, slots, *_, lengths, entries, out = fast
     rows = np.repeat(np.arange(9), lengths)
     got = {(int(rows[i]), int(entries[i]), int(c)): out[c, i] for c, i in zip(*out.nonzero(), strict=True)}
-    assert got == {key: np.float32(value) for key, value in wanted.items()}
-    assert slots == len(wanted)
+    assert got == {key: np.float32(value) for key, value in expected_weights.items()}
+    assert slots == len(expected_weights)
     assert loops == (SOURCE == TARGET).sum()

@@ -60,7 +60,7 @@ def fit_on_cluster(
     memory: int | str | None = None,
     progress: Progress | None = None,
 ) -> Iterator[FitByTasks]:
-    """What an exact fit reads of this graph and its features, by tasks on a cluster, which is there for the block.
+    """The inputs of an exact fit, computed by tasks on a cluster, which stays connected during the block.
 
     `memory` is that of a task which takes means of neighbours, by default what a host gives to it.
     """
@@ -86,7 +86,7 @@ def train_on_cluster(
 
 
 def forget_fit_on_cluster(shared: str) -> None:
-    """Remove what the tasks of a fit left; until then the same fit takes it."""
+    """Remove the files of a fit's tasks, from which the same fit would resume."""
     forget_fit(_base(shared))
 
 
@@ -102,25 +102,25 @@ def embed_on_cluster(
     progress: Progress | None = None,
     **options: Any,
 ) -> int:
-    """What `embed_to` does, by tasks on a cluster; `memory` is that of one task, by default what a host gives to it."""
-    seen = (cluster.shared or os.fspath(path)).rstrip("/")
-    inputs = place(f"{seen}{FOLDER}")
+    """`embed_to` by tasks on a cluster; `memory` is that of one task, by default what a host gives to it."""
+    shared_path = (cluster.shared or os.fspath(path)).rstrip("/")
+    inputs = place(f"{shared_path}{FOLDER}")
     with connected(cluster.address, cores=cluster.cores) as executor:
         made: dict[str, Parts] = {}
         if isinstance(fitted, ExactModel) and fitted.structure is not None and not is_measured(graph):
             blank = np.broadcast_to(np.float32(0), (graph.n_nodes, n_measures(fitted.channels, fitted.weighted)))
             shapes = models_of(fitted, graph, features, check=False, own=blank)
             cut = cluster_layout(shapes, executor, memory, half=False)
-            made = _measure(graph, fitted, fitted.structure, _base(seen), executor, cut, progress)
+            made = _measure(graph, fitted, fitted.structure, _base(shared_path), executor, cut, progress)
         models = models_of(fitted, graph, features, check=False)
         if half or not made:
             made, cut = {}, cluster_layout(models, executor, memory, half)
         shared = share(inputs, models, fitted, folder_of(graph))
-        options |= {"cut": cut, "executor": executor, "shared": shared, "between": f"{seen}{BETWEEN}"}
+        options |= {"cut": cut, "executor": executor, "shared": shared, "between": f"{shared_path}{BETWEEN}"}
         options |= {"made": made, "report": of_stage(executor.telling(progress), "embed")}
         width = embed_to(path, models, half=half, **options)
     discard(inputs)
-    forget_fit(_base(seen))
+    forget_fit(_base(shared_path))
     return width
 
 
@@ -156,7 +156,7 @@ def _cut(executor: RayExecutor, memory: int | str | None) -> Callable[[Mapping[s
 
 
 def cluster_layout(models: Mapping[str, Model], executor: RayExecutor, memory: int | str | None, half: bool) -> Layout:
-    """How a job is cut for tasks of this cluster; one that its hosts have too little memory for is refused."""
+    """The layout of a job on this cluster; one that its hosts have too little memory for is refused."""
     graph = next(iter(models.values())).reads.graph
     sizes = replace(job_sizes(models, 2 if half else 4), resident=0)  # a worker maps all that it reads
     budget = executor.memory if memory is None else memory_bytes(memory)

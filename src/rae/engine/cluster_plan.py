@@ -1,4 +1,4 @@
-"""What embedding takes on a cluster: memory of a host, bytes on disk and over the network, core-hours and time.
+"""The cost of embedding on a cluster: memory of a host, bytes on disk and over the network, core-hours and time.
 
 With n nodes, m edges (2 m stored neighbours), H hosts, b bytes of a number (4, half: 2), and levels that average C_k
 columns and make W_k:
@@ -118,8 +118,8 @@ def work_of(
     small = min(n_nodes, 1 << 16)  # from which on the widths of an exact model are the same
     ring = np.arange(small)
     graph = Graph.from_edges((ring, np.roll(ring, 1)), ids=ring)
-    given = np.broadcast_to(np.float32(0), (small, features)) if features else None
-    models = blank_models(config, graph, given)
+    x = np.broadcast_to(np.float32(0), (small, features)) if features else None
+    models = blank_models(config, graph, x)
     shapes = {
         name: tuple((level.columns, _gathered(level), level.width) for level in model.levels)
         for name, model in models.items()
@@ -166,11 +166,11 @@ def measured_rates(config: Settings, seed: int = 0) -> Rates:
     with scratch_folder() as folder:
         embed_to(folder / "z", models, cut=cut, executor=timed, in_folder=True)
     work = work_of(config, NODES, graph.n_edges)
-    made = NODES * sum(columns for columns, _, _ in work.levels)
+    n_numbers = NODES * sum(columns for columns, _, _ in work.levels)
     gathered = len(graph.targets) * sum(columns for _, columns, _ in work.levels)
     cores = threads()
     return Rates(
-        timed.seconds["before"] * cores / made,
+        timed.seconds["before"] * cores / n_numbers,
         timed.seconds["after"] * cores / gathered,
         timed.seconds["write"] * cores / (NODES * work.width),
         **_fit_rates(graph, config if isinstance(config, ExactConfig) else ExactConfig(), seed),
@@ -218,7 +218,7 @@ class _Timed:
 
 @dataclass(frozen=True)
 class ClusterPlan:
-    """What a job takes: bytes, counts and seconds, by name."""
+    """The cost of a job: bytes, counts and seconds, by name."""
 
     fits: bool
     memory: Mapping[str, int]

@@ -3,9 +3,9 @@
 One loop runs the tasks of every level over a store by an executor. All neighbours count, one pass over the edges per
 level, no sampling, so the result is the same on every call, for the graph of the fit, a grown one and another one.
 
-With a memory budget, intermediate rows lie as part files in a folder beside the output; its manifest says of which
-model, graph, features and settings, and anything else starts anew. The output grows in that folder too and is moved
-to its name when it is whole, so a killed run resumes.
+With a memory budget, intermediate rows lie as part files in a folder beside the output; its manifest has
+checksums of model, graph, features and settings; a job with the same ones resumes. The output grows in that folder too
+and is renamed when it is complete.
 """
 
 from __future__ import annotations
@@ -157,14 +157,14 @@ def embed_to(
 
 
 def _note_output(output: Path) -> None:
-    """Give a growing output a second name among its parts, by which `forget_parts` knows it when it has moved."""
-    with contextlib.suppress(OSError):  # a disk without second names; a kill may then leave the parts of whole output
+    """Hard-link a growing output among its parts, by which `forget_parts` recognises it after the move."""
+    with contextlib.suppress(OSError):  # without hard links a kill may leave the parts of a complete output
         (output.parent / OUTPUT).unlink(missing_ok=True)
         (output.parent / OUTPUT).hardlink_to(output)
 
 
 def forget_parts(path: str | os.PathLike[str]) -> None:
-    """Remove the intermediate rows of this file if it was made of them by a process that was then killed."""
+    """Remove the parts of a complete file whose process was killed before it did."""
     folder = Path(f"{os.fspath(path)}{FOLDER}")
     noted = folder / OUTPUT
     if noted.is_file() and Path(path).is_file() and noted.samefile(path):
@@ -237,7 +237,7 @@ class JobDescription:
     columns: int
     half: bool = False
     measures: str | None = None  # .npy, what an exact model reads of each node; computed where it is None
-    fingerprint: str | None = None  # of the parts, where whoever described the job has computed it
+    fingerprint: str | None = None  # of the parts, where it is computed already
     by_edges: bool = False  # whether parts are cut by edges too
     results: dict[str, Any] | None = None  # the fields of `Results`, where the result is a folder
     made: dict[str, tuple[str, str]] | None = None  # folder and fingerprint of parts that lie elsewhere, by model
@@ -259,14 +259,14 @@ class JobDescription:
 @lru_cache(maxsize=1)
 def _open_job(fields: str) -> Job:
     description = JobDescription(**json.loads(fields))
-    given = None if description.features is None else read_features(description.features)
+    features = None if description.features is None else read_features(description.features)
     own = None
     if description.measures is not None:
-        with on_disk(description.measures) as path:  # what is mapped outlives its name
+        with on_disk(description.measures) as path:  # mappings outlive the deleted file
             own = map_array(path)
     graph = open_graph(description.graph, checked=description.fingerprint is not None)
     with on_disk(description.model) as path:
-        models = models_of(load(path), graph, given, check=False, own=own)
+        models = models_of(load(path), graph, features, check=False, own=own)
     cut, stored = Layout(description.rows, description.columns), _stored_dtype(description.half)
     if description.by_edges:
         cut = by_edges(cut, graph.offsets)
@@ -281,7 +281,7 @@ def _open_job(fields: str) -> Job:
 
 
 def job_of_sample(job: Job, most: int, seed: int) -> Job:
-    """The same job for what a fit takes of a sample of so many nodes."""
+    """The same job for a sample of so many nodes, for a fit."""
     rows = sample_rows(job.neighborhoods.graph.n_nodes, most, seed)
     return replace(job, models=models_to_sample(job.models), sample=rows)
 
@@ -334,19 +334,19 @@ def run_job(
 ) -> Generator[Floats, None, None]:
     """Run every task of a job and yield the vectors part by part: in `job.out`, or in buffers that are used again."""
     levels = _levels(job)
-    done = counter(report, _n_steps(job, levels))
+    advance = counter(report, _n_steps(job, levels))
     count = AT_WORK if job.store.stores_vectors else 1
-    in_memory = job.out is not None  # nobody uses a part before the last one is there
+    in_memory = job.out is not None  # no part is used before the last one is complete
     executor = executor or (Serial() if in_memory else default_executor(count))
-    if job.store.stores_vectors:  # a part is given out while the executor makes the next ones
-        vectors = _run_levels(job, executor, levels, done)
+    if job.store.stores_vectors:  # yield a part while the executor computes the next ones
+        vectors = _run_levels(job, executor, levels, advance)
         for (a, b), _ in zip(job.parts(levels[-1][1]), executor.run(job, vectors), strict=True):
-            done()
+            advance()
             yield job.output((a, b), np.empty((b - a, job.width), np.float32))
         _drop_inputs(job, *levels[-1])
         return
     for model, k in levels:
-        _make_rows(job, executor, model, k, done)
+        _make_rows(job, executor, model, k, advance)
     bounds = job.output_parts(k)
     n_buffers = 0 if in_memory else min(count + 1, len(bounds))
     buffers = [_buffer(job, (bounds[0][1], job.width)) for _ in range(n_buffers)]
@@ -356,7 +356,7 @@ def run_job(
         return job.output((a, b), job.out[a:b] if job.out is not None else buffers[part % n_buffers][: b - a])
 
     for rows in map(output, range(len(bounds))) if in_memory else run_ahead(output, range(len(bounds)), count):
-        done()
+        advance()
         yield rows
 
 
@@ -366,8 +366,8 @@ def write_results(
     """Run every task of a job whose result is a folder, the files of the result among them; yields once per file."""
     assert job.results is not None
     tasks = [Task("write", "", -1, part) for part in range(len(job.parts(-1)))]
-    is_done = all(job.results.has(task.part) for task in tasks)
-    yield from _run_tasks(job, tasks, is_done, executor or default_executor(AT_WORK), report)
+    is_complete = all(job.results.has(task.part) for task in tasks)
+    yield from _run_tasks(job, tasks, is_complete, executor or default_executor(AT_WORK), report)
 
 
 def sampled_vectors(job: Job, executor: Executor, report: Report | None = None) -> Floats:
@@ -379,17 +379,17 @@ def sampled_vectors(job: Job, executor: Executor, report: Report | None = None) 
 
 
 def _run_tasks(
-    job: Job, tasks: list[Task], is_done: bool, executor: Executor, report: Report | None
+    job: Job, tasks: list[Task], is_complete: bool, executor: Executor, report: Report | None
 ) -> Generator[None, None, None]:
-    """Run every task of a job whose result is made by these in the end, unless all is done; yields once per result."""
+    """Run every task of a job, at last those that make its results, unless it is complete; yields once per result."""
     levels = _levels(job)
-    done = counter(report, _n_steps(job, levels) + len(tasks))
-    if not is_done:
-        for _ in executor.run(job, _run_levels(job, executor, levels, done)):
-            done()
+    advance = counter(report, _n_steps(job, levels) + len(tasks))
+    if not is_complete:
+        for _ in executor.run(job, _run_levels(job, executor, levels, advance)):
+            advance()
         _drop_inputs(job, *levels[-1])
     for _ in executor.run(job, tasks):
-        done()
+        advance()
         yield
 
 
@@ -398,17 +398,17 @@ def _levels(job: Job) -> list[tuple[str, int]]:
     return [(name, k) for name, model in job.models.items() for k in range(len(model.levels))]
 
 
-def _run_levels(job: Job, executor: Executor, levels: list[tuple[str, int]], done: Callable[[], None]) -> list[Task]:
+def _run_levels(job: Job, executor: Executor, levels: list[tuple[str, int]], advance: Callable[[], None]) -> list[Task]:
     """Make and store the vectors of all levels but the last one, whose last tasks come back."""
     for model, k in levels:
-        _make_rows(job, executor, model, k, done)
+        _make_rows(job, executor, model, k, advance)
         *means, vectors = _missing_tasks(job, model, k)
         for stage in means:
             for _ in executor.run(job, stage):
                 pass
         if (model, k) != levels[-1]:
             for _ in executor.run(job, vectors):
-                done()
+                advance()
             _drop_inputs(job, model, k)
     return vectors
 
@@ -421,14 +421,14 @@ def _buffer(job: Job, shape: tuple[int, int]) -> Floats:
     return pinned
 
 
-def _make_rows(job: Job, executor: Executor, model: str, k: int, done: Callable[[], None]) -> None:
+def _make_rows(job: Job, executor: Executor, model: str, k: int, advance: Callable[[], None]) -> None:
     """Make the rows that level k averages, of all nodes, unless all that is made of them is there."""
     if not job.needs_rows(model, k):
         return
     rows, *_, vectors = tasks_of_level(job, model, k)
     needed = not all(map(job.store.has, vectors))
     for _ in executor.run(job, rows) if needed else rows:
-        done()
+        advance()
     job.store.finish(model, k)
     levels = job.models[model].levels
     if k > 0 and levels[k - 1].maps_rows and not levels[k].maps_rows:  # these rows are the vectors of the level below
@@ -445,7 +445,7 @@ def _missing_tasks(job: Job, model: str, k: int) -> list[list[Task]]:
 
 
 def _drop_inputs(job: Job, model: str, k: int) -> None:
-    """Remove what the vectors of level k were made of, now that they are there."""
+    """Remove the inputs of the vectors of level k, once these are stored."""
     for stage in tasks_of_level(job, model, k)[:-1]:
         job.store.drop(stage)
 
@@ -461,7 +461,7 @@ def _n_steps(job: Job, levels: list[tuple[str, int]]) -> int:
 
 
 def job_sizes(models: Mapping[str, Model], itemsize: int) -> Sizes:
-    """What a layout depends on."""
+    """The sizes that a layout depends on."""
     graph = _graph(models)
     reads = {id(model.reads): model.reads for model in models.values()}.values()
     counted = CACHED_BYTES * graph.n_nodes if "place" in models else 0
@@ -478,7 +478,7 @@ def job_sizes(models: Mapping[str, Model], itemsize: int) -> Sizes:
 
 
 def _about(models: Mapping[str, Model], cut: Layout, stored: np.dtype[Any]) -> dict[str, Any]:
-    """All that the bytes of a part depend on."""
+    """Everything that the bytes of a part depend on, for their fingerprint."""
     graph = _graph(models)
     return {
         "versions": versions_of("numpy", "torch"),

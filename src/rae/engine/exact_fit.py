@@ -1,4 +1,4 @@
-"""What an exact fit reads of a graph, by tasks that any host can run: measures, statistics, sums over features.
+"""The inputs of an exact fit, by tasks that any host can run: measures, statistics, sums over features.
 
     rows(v, part)        a run of rows of noisy copy v of the graph; version 0 is the graph itself
     view(v)              all of them, one after the other: a graph folder
@@ -9,8 +9,8 @@
     levels               the tasks of `rae.engine.tasks`, of which `sample` brings the rows that the fit is solved from
 
 The formulas are those of `rae.model`, and what is added up is added in the order of one machine: the model has its
-bytes. Every task reads files and writes one output, whole or not at all, so that one which is done twice does no harm.
-What is left of a version at the end is a few megabytes, and the same command goes on from there.
+bytes. Every task reads files and writes one output atomically, so it may run twice. The files left of a version are a
+few megabytes, from which the same command resumes.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class FitDescription:
 
     graph: str  # graph folder
     features: str | None  # .npy or .npz, one row per node
-    base: str  # what names of folders begin with that all hosts see
+    base: str  # the prefix of folders that all hosts see
     fingerprint: str
     config: dict[str, Any]
     channels: tuple[str, ...]  # that the model reads
@@ -205,7 +205,7 @@ class FitFiles:
         self.parts.write(task.name, [])
 
     def keep_counts(self, graph: Graph, version: int) -> None:
-        """Keep with a version of the graph its counts, which tasks have made."""
+        """Cache the counts that tasks have made in a version of the graph."""
         if measures.are_counted(graph):
             return
         shares = [
@@ -227,7 +227,7 @@ class FitFiles:
 
     def own(self, version: int) -> Any:
         """The measures of a version, mapped."""
-        with on_disk(os.fspath(self.folder(version) / MEASURES)) as path:  # what is mapped outlives its name
+        with on_disk(os.fspath(self.folder(version) / MEASURES)) as path:  # mappings outlive the deleted file
             return map_array(path)
 
     def _sums(self, task: FitTask) -> None:
@@ -310,7 +310,7 @@ class FitByTasks:
         self._run([FitTask("own", v) for v in missing if v], "measures")
 
     def keep_own(self) -> None:
-        """Keep the measures of the graph with it: embedding asks for them next."""
+        """Cache the measures in the graph, for embedding."""
         structure.keep_own(self.graph, self.files.config, *self.files.unit(), self.files.own(0))
 
     # ------------------------------------------------------------------------- actions
@@ -347,7 +347,7 @@ class FitByTasks:
     def _sampled(
         self, name: str, fitted: ExactModel, models: Mapping[str, Model], most: int, paths: Mapping[str, str | None]
     ) -> Array:
-        """What a fit takes of a sample of at most so many nodes, by the levels of these models."""
+        """The columns of these models for a sample of at most so many nodes, for a fit."""
         seed, cut = self.files.config.seed, self.cut(models)
         where, parts = f"{self.files.description.base}-{name}", self.parts_of_levels(name, cut)
         with filled(place(where), MODEL) as here:
@@ -406,9 +406,9 @@ def fit_by_tasks(
     unit: tuple[Unit, Tensor | None] | None = None,
     keeps_levels: bool = False,
 ) -> FitByTasks:
-    """What a fit of this graph reads, by tasks; `base` is what names of folders begin with that all hosts see.
+    """The inputs of a fit of this graph, by tasks; `base` is the prefix of folders that all hosts see.
 
-    What a killed fit of the same left there is taken. `unit` are units of measures and weights that are given.
+    A killed fit is resumed from its files there. `unit` are units of measures and weights that are given.
     """
     about = {
         "versions": versions_of("numpy", "torch"),
@@ -442,7 +442,7 @@ def fit_by_tasks(
 
 
 def forget_fit(base: str) -> None:
-    """Remove what the tasks of a fit left: its sums, and the measures of the graph."""
+    """Remove the files of a fit's tasks: its sums, and the measures of the graph."""
     _remove_versions(base, 1)
     Parts(place(f"{base}{PARTS}"), "").remove()
 

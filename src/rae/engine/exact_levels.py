@@ -19,7 +19,7 @@ from rae.model.channels import Way, mixed_channels, n_averaged, place_ways
 from rae.model.structure import PLACE, WAVE_LEVELS, Structure, waves, weighted_levels, weighted_measures
 from rae.ops.dense import row_product
 
-PLAIN = Config()  # no structural columns beside those that are given, exact neighbourhoods
+PLAIN = Config()  # no structural columns besides the given ones, exact neighbourhoods
 
 
 def structure_models(
@@ -148,7 +148,7 @@ class Place:
         return weighted_measures(ones, self.config)
 
     def first(self, x: Any) -> Tensor:
-        """What the first level averages: the measures that are averaged."""
+        """The rows that the first level averages: some of the measures."""
         return self.own(x)[:, : len(self.fitted.frequencies)]
 
     @cached_property
@@ -166,7 +166,7 @@ class Place:
 
 @dataclass(frozen=True, eq=False)
 class Statistics:
-    """What a fit solves: the statistics themselves."""
+    """The statistics themselves, from which a fit is solved."""
 
     place: Place
 
@@ -191,7 +191,7 @@ class Hops:
 
 
 def models_to_sample(models: Mapping[str, Model]) -> dict[str, Model]:
-    """The models whose columns are what a fit takes of a sample of nodes: statistics, or means of directions."""
+    """The models whose columns a fit reads for a sample of nodes: statistics, or means of directions."""
     out: dict[str, Model] = {}
     for name, model in models.items():
         if isinstance(model.finish, Place):
@@ -223,7 +223,7 @@ class Around:
         return self.fitted.frequencies.float(), self.fitted.phases.float()
 
     def first(self, x: Any) -> Tensor:
-        """What the first level averages."""
+        """The rows that the first level averages."""
         return waves(as_rows(x)[:, : len(self.fitted.frequencies)].contiguous(), *self._waves)
 
     def columns(self, x: Any, vectors: Sequence[Tensor]) -> Tensor:

@@ -6,8 +6,8 @@
     rows(part)     the rows of some stripes, by the builder of one machine from the edges that have an end there
 
 Ids are numbered in ascending order, rows are sorted: the folder has the bytes that one machine writes. Every task reads
-files and writes one part (`rae.storage.parts`), whole or not at all, so that one which is done twice does no harm, and
-the same command goes on with the parts that a killed one left. Stripes are put together by their edges, not by their
+files and writes one part (`rae.storage.parts`) atomically, so it may run twice, and the same command resumes from the
+parts of a killed one. Stripes are put together by their edges, not by their
 nodes, so that hubs make no part large.
 """
 
@@ -100,7 +100,7 @@ class BuildDescription:
     def close(self) -> None:
         """Give back what this process has opened for tasks."""
         _opened.cache_clear()
-        _known.clear()
+        _ids_by_build.clear()
 
 
 @dataclass(frozen=True)
@@ -149,13 +149,13 @@ class BuildJob:
     def deal(self, task: BuildTask) -> None:
         """The edges of a unit, stripe after stripe, in each once: what was left out, where stripes end, the edges."""
         ids, stripes, values = self.ids(), self.description.stripes, self.edges.values
-        look_up, known = _numbers_of(ids), KindCodes()
-        known.names = list(self.description.kinds or ())
+        look_up, kind_codes = _numbers_of(ids), KindCodes()
+        kind_codes.names = list(self.description.kinds or ())
         columns, outside, rows = [], 0, 0
         for batch in self._batches(task.number):
             source, target = look_up(batch.source), look_up(batch.target)
             weight = batch.weight if values.weighted else np.ones(len(source), np.float32)
-            kind = known.codes(batch.kind) if values.kinds else np.zeros(len(source), np.float32)
+            kind = kind_codes.codes(batch.kind) if values.kinds else np.zeros(len(source), np.float32)
             columns.append((source, target, weight, kind))
             outside, rows = outside + batch.outside, rows + len(source)
         source, target, weight, kind = _joined(columns)
@@ -292,9 +292,9 @@ def build_by_parts(
         raise FileError(what, Argument("ray"), " out")
     columns = table.names[opened.ends[0]], table.names[opened.ends[1]]
     for name in columns:
-        given = table.schema.field(name).type
-        if not (pa.types.is_integer(given) or is_text(given)):
-            what = f"a cluster numbers ids that are whole numbers or text, {name!r} holds {given}; leave "
+        id_type = table.schema.field(name).type
+        if not (pa.types.is_integer(id_type) or is_text(id_type)):
+            what = f"a cluster numbers ids that are whole numbers or text, {name!r} holds {id_type}; leave "
             raise GraphError(what, Argument("ray"), " out")
     kind = _common_kind(*(table.schema.field(name).type for name in columns))
     if kind is None:
@@ -346,10 +346,10 @@ def _build(job: BuildJob, folder: Path, executor: Any, total: int, report: Repor
 
 def _all_kinds(job: BuildJob) -> tuple[str, ...]:
     """The kinds of all edges, ascending."""
-    known = KindCodes()
+    kind_codes = KindCodes()
     for unit in range(len(job.description.units)):
-        known.codes(pa.array(job.kinds(unit), pa.string()))
-    return tuple(sorted(known.names))
+        kind_codes.codes(pa.array(job.kinds(unit), pa.string()))
+    return tuple(sorted(kind_codes.names))
 
 
 def _assemble(job: BuildJob, folder: Path, ids: pa.Array, tasks: list[BuildTask], counts: Counts) -> Graph:
@@ -389,17 +389,17 @@ def _opened(fields: str) -> BuildJob:
     return BuildJob(description, Parts(place(description.parts), description.fingerprint))
 
 
-_known: dict[tuple[str, int], pa.Array] = {}
+_ids_by_build: dict[tuple[str, int], pa.Array] = {}
 
 
 def _ids_of(job: BuildJob) -> pa.Array:
     """All ids of a build, read once per process."""
     key = job.description.fingerprint, job.description.ranges
-    if key not in _known:
-        _known.clear()
+    if key not in _ids_by_build:
+        _ids_by_build.clear()
         columns = [job.column(BuildTask("number", i).name) for i in range(job.description.ranges)]
-        _known[key] = pa.concat_arrays(columns)
-    return _known[key]
+        _ids_by_build[key] = pa.concat_arrays(columns)
+    return _ids_by_build[key]
 
 
 def _ranges(job: BuildJob) -> list[BuildTask]:
@@ -500,7 +500,7 @@ def _units(files: tuple[File, ...], most: int) -> tuple[list[tuple[int, ...]], i
 
 
 def _identity(file: File) -> list[Any]:
-    """What tells a file from another one of its name: its size and when it was written."""
+    """The size of a file and when it was written, to detect a changed one."""
     if isinstance(file.path, ObjectPath):
         return [str(file.path), file.path.size(), file.path.written()]
     state = file.path.stat()

@@ -60,19 +60,19 @@ class Layout:
 
 @dataclass(frozen=True)
 class Sizes:
-    """What the layout of a job depends on."""
+    """The sizes that the layout of a job depends on."""
 
     n_nodes: int
     n_targets: int
     widths: tuple[int, ...]  # columns that each level reads and makes
     width: int  # columns of the output
     itemsize: int  # bytes of a number that is averaged
-    resident: int  # bytes in memory whatever is done
+    resident: int  # bytes that are in memory anyway
     group_bytes: int  # bytes of a row group
 
     @property
     def fixed_bytes(self) -> int:
-        """Bytes that no cut makes smaller."""
+        """Bytes that do not depend on the layout."""
         return PROGRAM + self.resident + WRITING * self.group_bytes
 
     @property

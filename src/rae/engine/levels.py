@@ -1,4 +1,4 @@
-"""What the engine runs for a model: its levels, how their vectors become its columns, and over which neighbourhoods.
+"""Models as the engine runs them: levels, the last step to columns, and the neighbourhoods.
 
 A level is three steps, for every model: `before` maps rows, the engine averages them over neighbourhoods, `after`
 maps the means to the level's vectors.
@@ -83,7 +83,7 @@ class Model:
 
     reads: Features
     levels: Sequence[LevelSteps]
-    digest: Callable[[], str]  # of its weights: only work that may be resumed asks for it
+    digest: Callable[[], str]  # of its weights, for the fingerprint of resumable jobs
     finish: Finish | None = None  # None: all levels side by side, the last one first
 
     @property
@@ -94,7 +94,7 @@ class Model:
 
 @dataclass(frozen=True)
 class EncoderLevel:
-    """A level of a trained encoder, on whatever device its weights are; what it returns is there too."""
+    """A level of a trained encoder, on the device of its weights, like its results."""
 
     level: Level
     reads_dense: bool
@@ -175,7 +175,7 @@ class Neighborhoods(Protocol):
     def weights(self, k: int, channels: tuple[str, ...], first: int, last: int) -> Any:
         """The weights in these channels, added up, of entries first..last of the index of level k."""
 
-    def places(self, k: int, rows: RowSet) -> RowSet:
+    def rows_at(self, k: int, rows: RowSet) -> RowSet:
         """Where these rows of the last level stand at level k."""
 
     @property
@@ -209,7 +209,7 @@ class WholeGraph:
     def weights(self, k: int, channels: tuple[str, ...], first: int, last: int) -> Any:
         return sum_of_channels([self.graph.channels[name] for name in channels], first, last)
 
-    def places(self, k: int, rows: RowSet) -> RowSet:
+    def rows_at(self, k: int, rows: RowSet) -> RowSet:
         return rows
 
 
@@ -244,9 +244,9 @@ class SomeNodes:
         """The nodes that the rows of level k are of."""
         return self.nodes if k < 0 else self._rows(k - 1)[self.blocks[k].ego.numpy()]
 
-    def places(self, k: int, rows: RowSet) -> RowSet:
+    def rows_at(self, k: int, rows: RowSet) -> RowSet:
         if k == len(self.blocks) - 1:
             return rows
-        above = self.places(k + 1, rows)
+        above = self.rows_at(k + 1, rows)
         ego: np.ndarray[Any, Any] = self.blocks[k + 1].ego.numpy()
         return ego[above[0] : above[1]] if isinstance(above, tuple) else ego[above]

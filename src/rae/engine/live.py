@@ -1,8 +1,8 @@
-"""Vectors that follow a graph while it changes: what every level averages is kept, and only what changed is computed.
+"""Vectors that follow a graph while it changes: the rows of every level are cached, and only changed ones recomputed.
 
-A model is levels of moments and a finish (`levels.py`). `Live` keeps, for every node, the measures and the rows that
-each level averages. Edges that come and go change the measures of some nodes; from there on, level by level, the
-neighbours of what changed, and no other node. Each row is computed by the tasks of a full pass, over the same
+A model is levels of moments and a finish (`levels.py`). `Live` caches, for every node, the measures and the rows that
+each level averages (its tables). Edits change the measures of some nodes; from there on, level by level, the
+neighbours of changed rows, and no other node. Each row is computed by the tasks of a full pass, over the same
 neighbours in the same order, so its bytes are those of a full pass.
 """
 
@@ -44,7 +44,7 @@ Floats = np.ndarray[Any, np.dtype[np.float32]]
 Tables = dict[str, np.ndarray[Any, Any]]
 
 COUNTED = measures.COUNTED  # with the degrees, those of the measures that follow each edge
-MOST_SHARE = 0.45  # of a full pass: above it that is taken, since to follow a number costs up to 2.2 times as much
+MOST_SHARE = 0.45  # of a full pass, above which one is made: following a number costs up to 2.2 times as much
 WRITTEN = 8  # numbers that a level reads in the time in which one number of a table or vector is made and written
 FEW = 2048  # rows up to which tiles and threads cost more than they save
 
@@ -66,7 +66,7 @@ class Changes:
     tables: dict[str, tuple[Ints, Any]]
     ends: Ints  # the nodes whose neighbours changed, and new ones
     counted: Ints  # the nodes whose counts may have
-    in_full: bool = False  # whether everything was computed anew; both are then empty
+    in_full: bool = False  # whether everything was recomputed; both are then empty
 
     @cached_property
     def rows(self) -> Ints:
@@ -79,37 +79,37 @@ class Live:
     """The vectors of a graph that changes, by a fitted exact model, in the units of its fit."""
 
     model: ExactModel  # measuring in units of the fit
-    base: Graph  # as it was
-    rows: EditedRows  # as it is
+    base: Graph  # before the edits
+    rows: EditedRows  # after the edits
     features: EditedFeatures | None
     tables: Tables  # `own`, and MODEL-LEVEL: what that level averages; with room for further nodes
     n_nodes: int
-    paths: int  # of two edges, at most: counting cycles must stay what a full pass would do
+    paths: int  # of two edges, at most: above MOST_PATHS a full pass would estimate cycles
     _undo: list[tuple[Any, Any, Any]] = field(default_factory=list)
     _listed: dict[int, Any] = field(default_factory=dict)  # neighbours and weights of rows, by `id` of their array
-    _last_job: Job | None = None  # of the tables and features as they are
+    _last_job: Job | None = None  # of the current tables and features
 
     @classmethod
-    def of(cls, fitted: ExactModel, graph: Graph, given: Any = None, *, capacity: int = 0, make: Any = None) -> Live:
-        """A full pass over this graph, kept with room for `capacity` nodes or one more; `make` as in `empty_tables`."""
+    def of(cls, fitted: ExactModel, graph: Graph, features: Any = None, *, capacity: int = 0, make: Any = None) -> Live:
+        """The tables of a full pass, with room for `capacity` nodes or one more; `make` as in `empty_tables`."""
         model = replace(fitted, config=fitted.config.replace(relative=False))
         counts = cls.count(graph) if model.structure is not None else {}
-        tables = cls.empty_tables(model, graph, given, max(capacity, graph.n_nodes + 1), make)
+        tables = cls.empty_tables(model, graph, features, max(capacity, graph.n_nodes + 1), make)
         for table in tables.values() if make is None else ():  # new files hold zeros
-            table[graph.n_nodes :] = 0  # an update tells others which rows it changed: they have zeros there too
-        live = cls.open(model, graph, given, tables, counts)
+            table[graph.n_nodes :] = 0  # other processes have zeros there too, with which an update is compared
+        live = cls.open(model, graph, features, tables, counts)
         live.refresh()
         return live
 
     @classmethod
-    def open(cls, fitted: ExactModel, graph: Graph, given: Any, tables: Tables, counts: Mapping[str, Any]) -> Live:
+    def open(cls, fitted: ExactModel, graph: Graph, x: Any, tables: Tables, counts: Mapping[str, Any]) -> Live:
         """The state that tables and counts of this graph describe; tables are written to, counts are copied."""
         model = replace(fitted, config=fitted.config.replace(relative=False))
         capacity = len(next(iter(tables.values())))
         rows = EditedRows.of(graph, capacity, [counts[name] for name in COUNTED if name in counts])
         features = None
         if model.actions is not None:
-            matrix = Features.of(graph, given, PLAIN, check=False)
+            matrix = Features.of(graph, x, PLAIN, check=False)
             features = EditedFeatures(graph, matrix.matrix, PLAIN, is_checked=False)
         paths = measures.paths_counted(graph) if model.structure is not None else 0
         return cls(model, graph, rows, features, tables, graph.n_nodes, paths)
@@ -120,13 +120,13 @@ class Live:
         return {name: getattr(measures, name)(graph) for name in COUNTED}
 
     @staticmethod
-    def empty_tables(model: ExactModel, graph: Graph, given: Any, capacity: int, make: Any = None) -> Tables:
+    def empty_tables(model: ExactModel, graph: Graph, x: Any, capacity: int, make: Any = None) -> Tables:
         """Tables of the right shapes; `make` makes one from a name and a shape, in memory by default."""
         make = make or (lambda _, shape: aligned_empty(shape))
         own = np.broadcast_to(
             np.float32(0), (graph.n_nodes, 0 if model.structure is None else len(model.structure.mean))
         )
-        features = None if model.actions is None else Features.of(graph, given, PLAIN, check=False)
+        features = None if model.actions is None else Features.of(graph, x, PLAIN, check=False)
         shapes = {f"{name}-{k}": level.columns for name, k, level in _levels(_models(model, graph, own, features))}
         tables = {} if model.structure is None else {"own": make("own", (capacity, own.shape[1]))}
         return tables | {name: make(name, (capacity, columns)) for name, columns in shapes.items()}
@@ -140,16 +140,16 @@ class Live:
 
     @property
     def capacity(self) -> int:
-        """Nodes that there is room for."""
+        """The number of nodes that fit the tables."""
         return self.rows.capacity
 
     def graph(self, ids: pa.Array) -> Graph:
-        """The graph as it is, with these ids."""
+        """The current graph, with these ids."""
         graph = edited_graph(self.base, self.rows, ids)
         if self.model.structure is not None:
             counted = (self.rows.triangles, self.rows.cycles, self.rows.core)
-            known = {name: values[: self.n_nodes].copy() for name, values in zip(COUNTED, counted, strict=True)}
-            graph.measures.update(known)
+            counts = {name: values[: self.n_nodes].copy() for name, values in zip(COUNTED, counted, strict=True)}
+            graph.measures.update(counts)
         return graph
 
     def columns(self, model: str) -> tuple[int, int]:
@@ -170,7 +170,7 @@ class Live:
     # ------------------------------------------------------------------------- changing
 
     def refresh(self) -> None:
-        """Compute all tables anew from the counts, as a full pass does."""
+        """Recompute all tables from the counts, as a full pass does."""
         with torch_alone():
             if self.model.structure is not None:
                 step = 1 << 18
@@ -184,27 +184,27 @@ class Live:
     def update(
         self, us: Any, vs: Any, edits: Any, values: Any = None, *, new: int = 0, features: Any = None
     ) -> Changes:
-        """Let edges go, come or change, in this order, add `new` nodes first, and replace feature rows (rows, values).
+        """Remove, add or change edges, in this order; add `new` nodes first, and replace feature rows (rows, values).
 
-        An edge that comes must not be there, one that goes or changes must be; `values` as in `EditedRows.edit`.
+        An edge to add must not exist, one to remove or change must; `values` as in `EditedRows.edit`.
         """
         self._undo.clear()
         first_new = self._add_nodes(new)
         with torch_alone():
             ends, moved = self._edit(us, vs, edits, values, first_new)
         counted = np.union1d(self._undo[0][1], first_new)
-        given = np.empty(0, np.int64)
+        fed = np.empty(0, np.int64)
         if features is not None and self.features is not None:
-            given = np.unique(np.concatenate([np.asarray(features[0], np.int64), first_new]))
+            fed = np.unique(np.concatenate([np.asarray(features[0], np.int64), first_new]))
             self.give_features(*features)
-        if self._share(ends, {"actions": given, "place": moved, "around": moved}) > MOST_SHARE:
+        if self._share(ends, {"actions": fed, "place": moved, "around": moved}) > MOST_SHARE:
             self.refresh()
             self._undo.clear()
             return Changes({}, {}, ends, counted, in_full=True)
         columns = {}
         with torch_alone(), torch.inference_mode():
             for name, model in self._models.items():
-                *computed, changed = self._follow(name, given if name == "actions" else moved, ends, len(model.levels))
+                *computed, changed = self._follow(name, fed if name == "actions" else moved, ends, len(model.levels))
                 rows = union(first_new, *computed, self.rows.spread(changed, also=ends))
                 columns[name] = rows, self._output(name, rows)
         self._listed = {}
@@ -218,7 +218,7 @@ class Live:
     def embed(self, neighbors: Any, features: Any = None, values: Any = None) -> Floats:
         """The vector of a node that is not there yet, as if it were added with these neighbours.  -> (width,)
 
-        `values` are the weights of its edges, as seen from it and from its neighbours. Nothing of it stays.
+        `values` are the weights of its edges, as seen from it and from its neighbours. Nothing of it is stored.
         """
         u = self.n_nodes
         with self._undone():
@@ -230,9 +230,9 @@ class Live:
             return self._vector(u, ends, moved, np.array([u]))
 
     def tried(self, us: Any, vs: Any, adds: Any, row: int) -> Floats:
-        """The vector of a node as if these edges had come and gone, in this order; see `update`.  -> (width,)
+        """The vector of a node as if these edges were added or removed, in this order; see `update`.  -> (width,)
 
-        Everything is as before afterwards.
+        All changes are undone.
         """
         none = np.empty(0, np.int64)
         with self._undone():
@@ -241,7 +241,7 @@ class Live:
 
     @contextlib.contextmanager
     def _undone(self) -> Iterator[None]:
-        """Everything that the block edits is as before after it; torch works on one thread in it."""
+        """Undo all edits at the end of the block, in which torch works on one thread."""
         features, n, used, paths = self.features, self.n_nodes, self.rows.used, self.paths
         self._undo.clear()
         try:
@@ -260,12 +260,12 @@ class Live:
                 self.features = features
                 self._last_job = None
 
-    def _vector(self, row: int, ends: Ints, moved: Ints, given: Ints) -> Floats:
-        """The vector of a node after an edit, of whose consequences only what it reads is computed."""
+    def _vector(self, row: int, ends: Ints, moved: Ints, fed: Ints) -> Floats:
+        """The vector of a node after an edit, without rows that it does not read."""
         node = np.array([row])
         rings = [node, np.union1d(self._lists(node)[1], node)]
         rings.append(self.rows.spread(rings[1], also=node))
-        parts = [self._columns_near(name, given if name == "actions" else moved, ends, rings) for name in self._models]
+        parts = [self._columns_near(name, fed if name == "actions" else moved, ends, rings) for name in self._models]
         out: Floats = np.concatenate(parts, 1)[0]
         if not np.isfinite(out).all():
             raise FeatureError("the vector came out infinite or NaN; scale the features to 1")
@@ -274,7 +274,7 @@ class Live:
     def _columns_near(self, name: str, moved: Ints, ends: Ints, rings: Sequence[Ints]) -> Any:
         """The columns of a model for a node after an edit; `rings` are the node, all within one edge, and within two.
 
-        Near the node what the levels average is computed for all of a ring, changed or not, and kept in no table.
+        The rows of a ring are computed, changed or not, and stored in no table.
         """
         model = self._models[name]
         levels, depth = model.levels, len(model.levels)
@@ -317,7 +317,7 @@ class Live:
 
     @property
     def _job(self) -> Job:
-        """The tasks of a full pass over the tables; what no level maps is read where it is kept."""
+        """The tasks of a full pass over the tables; rows that no level maps are read from them."""
         job = self._last_job
         if job is None:
             models = _models(self.model, self.base, self.tables.get("own"), self.features)
@@ -332,7 +332,7 @@ class Live:
         return job
 
     def _averaged(self, name: str, k: int, rows: Ints) -> Floats:
-        """These rows of what a level averages, from the levels below.  -> (b, columns)"""
+        """These rows of a level's table, from the levels below.  -> (b, columns)"""
         model = self._models[name]
         if len(rows) > FEW:
             out = np.empty((len(rows), model.levels[k].columns), np.float32)
@@ -353,15 +353,15 @@ class Live:
 
     def _weights(self, rows: Ints, channels: tuple[str, ...]) -> Any:
         """The weights in these channels, added up, of what `_lists` gives for these rows."""
-        (offsets, _), known = self._lists(rows), self._listed[id(rows)][2]
-        if channels not in known:
-            known[channels] = _weights_of(self.rows, self.base, rows, offsets, channels)
-        return known[channels]
+        (offsets, _), cached = self._lists(rows), self._listed[id(rows)][2]
+        if channels not in cached:
+            cached[channels] = _weights_of(self.rows, self.base, rows, offsets, channels)
+        return cached[channels]
 
     def _few(self, name: str, k: int, rows: Ints, near: tuple[Ints, Tensor] | None = None) -> Tensor:
-        """The vectors of a level of few rows: what a task does, without the tiles and threads of many.
+        """The vectors of a level for few rows: the work of a task without tiles and threads.
 
-        What it averages is in the table, or, of these nodes (ascending), in `near`.
+        The rows that it averages are in the table, or, of these nodes (ascending), in `near`.
         """
         level, (offsets, index) = self._models[name].levels[k], self._lists(rows)
         assert not level.with_ego
@@ -393,7 +393,7 @@ class Live:
         return model.finish.columns(self._read(name, rows), vectors).numpy()
 
     def _fill(self, job: Job, name: str, k: int, out: Floats, rows: RowSet) -> None:
-        """Fill `out` with these rows of what a level averages, from the levels below."""
+        """Fill `out` with these rows of a level's table, from the levels below."""
         assert isinstance(job.store, MemoryStore)
         job.store.complete.discard((name, k))  # else rows that the level does not map would be read from itself
         try:
@@ -428,20 +428,20 @@ class Live:
         r, fitted = self.rows, self.model.structure
         assert fitted is not None
         counted = {"degrees": r.degrees, "triangles": r.triangles, "four_cycles": r.cycles, "core_numbers": r.core}
-        known: dict[str, Any] = {name: values[rows] for name, values in counted.items()}
+        counts: dict[str, Any] = {name: values[rows] for name, values in counted.items()}
         if self.base.channels:
             offsets, _ = r.lists(rows)
             for channel, name in enumerate(self.base.channels):
-                known[f"strengths {name}"] = structure.strengths(offsets, r.weights(channel, rows, offsets))
+                counts[f"strengths {name}"] = structure.strengths(offsets, r.weights(channel, rows, offsets))
         alone: Any = SimpleNamespace(
             n_nodes=len(rows), reach=rows,
             channels=self.base.channels, kinds=self.base.kinds, weighted=self.base.weighted,
-            measures=known | {"estimated": False},
+            measures=counts | {"estimated": False},
         )  # fmt: skip
         return in_units(measure(alone, fitted.scales), (fitted.mean, fitted.deviation))
 
     def _write(self, table: str, rows: Ints, values: Any) -> Ints:
-        """Write rows of a table; those whose bytes changed."""
+        """The rows whose bytes changed, after these rows of a table were written."""
         changed, old = written(self.tables[table], rows, values)
         self._undo.append((table, changed, old))
         return changed
@@ -463,9 +463,9 @@ class Live:
             return np.inf  # a full pass estimates cycles
         degrees, entries = self.rows.degrees, float(self.rows.degrees[: self.n_nodes].sum())
         work = full = 0.0
-        known: dict[int, list[Ints]] = {}
+        rings_of: dict[int, list[Ints]] = {}
         for name, model in self._models.items():
-            rings = known.setdefault(id(moved[name]), [moved[name]])  # what changes reach, level by level
+            rings = rings_of.setdefault(id(moved[name]), [moved[name]])  # what changes reach, level by level
             while len(rings) <= len(model.levels):
                 rings.append(self.rows.spread(rings[-1], also=ends))
             for level, here, above in zip(model.levels, rings, rings[1:], strict=False):
@@ -478,7 +478,7 @@ class Live:
 
 @dataclass
 class _EditedLists:
-    """Every node at every level, with its neighbours as they are now."""
+    """Every node at every level, with its current neighbours."""
 
     rows_now: EditedRows
     graph: Graph
@@ -504,7 +504,7 @@ class _EditedLists:
             self.channels[channels] = _weights_of(self.rows_now, self.graph, nodes, offsets, channels)
         return self.channels[channels][first:last]
 
-    def places(self, k: int, rows: RowSet) -> RowSet:
+    def rows_at(self, k: int, rows: RowSet) -> RowSet:
         return rows
 
 
@@ -516,7 +516,7 @@ def _weights_of(rows: EditedRows, base: Graph, nodes: Ints, offsets: Any, channe
 
 
 def edited_graph(base: Graph, rows: EditedRows, ids: pa.Array) -> Graph:
-    """The graph of these rows, which were those of a base, with these ids."""
+    """The graph of these edited rows, with these ids."""
     nodes = np.arange(len(ids))
     offsets, targets = rows.lists(nodes)
     channels = {name: rows.weights(channel, nodes, offsets) for channel, name in enumerate(base.channels)}

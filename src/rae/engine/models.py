@@ -27,7 +27,7 @@ T = TypeVar("T", Actions, Structure)
 
 
 def models_of(
-    fitted: Fitted, graph: Graph, given: Any = None, *, check: bool = True, own: Any = None
+    fitted: Fitted, graph: Graph, features: Any = None, *, check: bool = True, own: Any = None
 ) -> dict[str, Model]:
     """The models that embed a graph with these features, by name, in the order of their columns.
 
@@ -35,26 +35,26 @@ def models_of(
     of this graph where they are computed already, for a model that is in its units.
     """
     if isinstance(fitted, ExactModel):
-        return _exact_models(fitted, graph, given, check=check, own=own)
+        return _exact_models(fitted, graph, features, check=check, own=own)
     encoders = fitted.encoders
     if device() != "cpu":
         encoders = {name: copy.deepcopy(encoder).to(device()) for name, encoder in encoders.items()}
-    return encoder_models(encoders, Features.of(graph, given, fitted.config, check=check))
+    return encoder_models(encoders, Features.of(graph, features, fitted.config, check=check))
 
 
 def _placed(fitted: T) -> T:
-    """What a fit keeps, on the device in force."""
+    """A fitted model, on the device in force."""
     if device() == "cpu":
         return fitted
     tensors: dict[str, Any] = fitted.tensors()
     return replace(fitted, **{name: tensor.to(device()) for name, tensor in tensors.items()})
 
 
-def _exact_models(fitted: ExactModel, graph: Graph, given: Any, *, check: bool, own: Any) -> dict[str, Model]:
+def _exact_models(fitted: ExactModel, graph: Graph, given_features: Any, *, check: bool, own: Any) -> dict[str, Model]:
     models: dict[str, Model] = {}
     graph = conform(graph, fitted.channels, fitted.weighted)
     if fitted.actions is not None:
-        features = Features.of(graph, given, PLAIN, check=check)
+        features = Features.of(graph, given_features, PLAIN, check=check)
         if features.given_width != fitted.n_features:
             raise FeatureError(
                 f"the model was fitted on {fitted.n_features:,} feature columns, got {features.given_width:,}"
@@ -68,15 +68,15 @@ def _exact_models(fitted: ExactModel, graph: Graph, given: Any, *, check: bool, 
     return models
 
 
-def blank_models(config: Settings, graph: Graph, given: Any = None) -> dict[str, Model]:
+def blank_models(config: Settings, graph: Graph, given_features: Any = None) -> dict[str, Model]:
     """Models of the right shapes without a fit, for plans: nothing is computed that grows with the graph."""
     if isinstance(config, Config):
-        x = Features.of(graph, given, config, check=False)
+        x = Features.of(graph, given_features, config, check=False)
         return encoder_models({loss: Encoder(x.width, config) for loss in losses(config)}, x)
     assert isinstance(config, ExactConfig)
     models: dict[str, Model] = {}
-    if given is not None:
-        features = Features.of(graph, given, PLAIN, check=False)
+    if given_features is not None:
+        features = Features.of(graph, given_features, PLAIN, check=False)
         groups = len(mixed_channels(tuple(graph.channels), graph.weighted, config.mix))
         m, zeros = features.given_width, torch.zeros(features.given_width, dtype=torch.float64)
         blank = Actions.blank(
@@ -88,10 +88,10 @@ def blank_models(config: Settings, graph: Graph, given: Any = None) -> dict[str,
             groups,
         )
         models["actions"] = action_model(blank, config, features)
-    if given is None or config.structure:
+    if given_features is None or config.structure:
         channels, weighted = tuple(graph.channels), graph.weighted
         own = np.broadcast_to(np.float32(0), (graph.n_nodes, n_measures(channels, weighted)))
-        count = config.n_frequencies(graph.n_nodes, beside_features=given is not None)
+        count = config.n_frequencies(graph.n_nodes, beside_features=given_features is not None)
         structure = Structure.blank(config, count, channels=channels, weighted=weighted)
         models |= structure_models(structure, config, graph, own)
     return models

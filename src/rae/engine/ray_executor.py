@@ -1,6 +1,6 @@
-"""Tasks on a Ray cluster. Ray places them, tries them again when a worker or a host dies, and brings errors back.
+"""Tasks on a Ray cluster. Ray schedules them, retries them when a worker or a host dies, and returns errors.
 
-What travels are a description of the job, which has `perform`, and a task, both plain data of a few hundred bytes;
+A description of the job, which has `perform`, and a task are sent, both plain data of a few hundred bytes;
 rows go through files that all hosts see. One task at a time is at work on a host by default, with all its cores: the
 rows that a level averages are then in memory once per host.
 """
@@ -86,7 +86,7 @@ class RayExecutor:
         self.told.update(hosts=_hosts(ray).count, bytes=self.told.get("bytes", 0))
         waiting = collections.deque(batches(tasks, BATCHES * self.at_work))
         sent: collections.deque[Any] = collections.deque()
-        while sent or waiting:  # few are sent ahead: those of a job that fails end by themselves, and do no harm
+        while sent or waiting:  # few are sent ahead; those of a failed job end by themselves
             while waiting and len(sent) < AHEAD * self.at_work:
                 batch = waiting.popleft()
                 sent.append((there.remote(job.description, batch, self.cores, __version__), len(batch)))
@@ -171,7 +171,7 @@ _opened: list[Any] = []  # the description whose tasks this process did last
 
 @contextlib.contextmanager
 def errors_of_tasks() -> Iterator[None]:
-    """Errors that come back from the cluster become those of rae, in one sentence."""
+    """Raise errors of the cluster as errors of rae, in one sentence."""
     from ray import exceptions
 
     try:
@@ -225,8 +225,8 @@ def connected(address: str, *, cores: int | None = None) -> Iterator[RayExecutor
 def _library(address: str) -> Any:
     """Ray, imported now; refused where it is missing or too old.
 
-    It reads how it authenticates when it is imported: with a token, which is a fresh one for a cluster of this machine.
-    Where it was imported before, it has chosen already: a token, for clusters that it starts itself.
+    Ray decides how it authenticates when it is imported: here with a token, a fresh one for a cluster of this machine.
+    Where it was imported before, it has decided already: a token, for clusters that it starts itself.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
@@ -240,8 +240,8 @@ def _library(address: str) -> Any:
         import ray
     except ImportError:
         raise MissingExtraError("ray", "ray", "a cluster") from None
-    found = tuple(int(number) for number in ray.__version__.split(".")[:2])
-    if found < LEAST_VERSION:
+    version = tuple(int(number) for number in ray.__version__.split(".")[:2])
+    if version < LEAST_VERSION:
         least = ".".join(map(str, LEAST_VERSION))
         raise MissingExtraError(f"ray {least} or newer (this is {ray.__version__})", "ray", "a cluster")
     return ray

@@ -3,8 +3,8 @@
     part-00000.parquet ...   rows of the graph in order; `rae.read_embeddings` reads the folder as one table
     _manifest.json           of every file its rows, bytes and SHA-256; the model, the blocks, the width
 
-The files are written by tasks, on whatever host, into a hidden folder beside the result; it gets its name when it is
-whole. Its hidden name has the fingerprint of the job, so that the same command goes on with the files that are there.
+The files are written by tasks, on any host, into a hidden folder beside the result, which is renamed when it is
+complete. Its hidden name has the fingerprint of the job, so that the same command resumes from its files.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ SUFFIX, BUILDING = ".parquet", ".building"
 
 @dataclass(frozen=True)
 class Results:
-    """Where the files of a result go while they are made, and what stands in their headers: plain data."""
+    """The folder of a result while it is written, and the headers of its files, as plain data."""
 
     folder: str
     dtype: str = "float32"
     model: str | None = None
     blocks: Sequence[Mapping[str, Any]] = field(default_factory=list)
     width: int = 0
-    mark: str = ""  # in the names of files in a store, where a folder cannot be renamed: of which job they are
+    mark: str = ""  # the job, in the names of files in a store, where a folder cannot be renamed
 
     def has(self, part: int) -> bool:
         """Whether the file of this part is there; a file has its name when it is whole."""
@@ -74,9 +74,9 @@ class Results:
         with to_store(folder / MANIFEST) as manifest:
             write_json(manifest, head | about | {"files": files})
         if isinstance(target, ObjectPath):
-            kept = {MANIFEST, *(file["file"] for file in files)}
+            names = {MANIFEST, *(file["file"] for file in files)}
             for other in target.iterdir():
-                if other.name not in kept and _is_result(other):
+                if other.name not in names and _is_result(other):
                     other.unlink()
             return
         assert isinstance(folder, Path)
@@ -120,7 +120,7 @@ def check_results(target: Path | ObjectPath, *, force: bool) -> None:
     below: list[Any] = sorted(target.iterdir(), key=str) if target.is_dir() else [target]
     foreign = [path.name for path in below if not _is_result(path)]
     if isinstance(target, ObjectPath) and not (target / MANIFEST).is_file() and not foreign:
-        return  # of a killed job, which goes on
+        return  # of a killed job, which resumes
     if foreign:
         raise FileError(f"{target} exists and holds {foreign[0]}, which is no result of rae; choose another folder")
     if not force:
@@ -130,7 +130,7 @@ def check_results(target: Path | ObjectPath, *, force: bool) -> None:
 def remove_results(target: Path) -> None:
     """Remove a folder of results, and nothing else that may lie in it."""
     check_results(target, force=True)
-    (target / MANIFEST).unlink(missing_ok=True)  # killed from here on, it is incomplete and says so
+    (target / MANIFEST).unlink(missing_ok=True)  # without it the folder is marked incomplete
     for path in target.iterdir():
         path.unlink()
     target.rmdir()

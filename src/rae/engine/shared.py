@@ -1,6 +1,6 @@
-"""What the hosts of a cluster read: graph, features, measures and model as files in a folder that all of them see.
+"""The inputs that hosts of a cluster share: graph, features, measures and model as files in a folder that all see.
 
-Measures and units are of the whole graph, so they are computed once, by who starts the job, and shared as an array.
+Measures and units are of the whole graph, so they are computed once, where the job starts, and shared as an array.
 """
 
 from __future__ import annotations
@@ -69,9 +69,9 @@ def share(
         fitted = replace(fitted, structure=place.fitted)  # with the units and the center of this graph
         write_array(folder / MEASURES, reads["place"].matrix)
         measures = str(folder / MEASURES)
-    given = next((x.matrix for name, x in reads.items() if name not in ("place", "around")), None)
-    if given is not None:
-        features = str(write_matrix(folder, given))
+    matrix = next((x.matrix for name, x in reads.items() if name not in ("place", "around")), None)
+    if matrix is not None:
+        features = str(write_matrix(folder, matrix))
     save(fitted, folder / MODEL)
     return SharedInputs(graph, str(folder / MODEL), features, measures)
 
@@ -93,9 +93,9 @@ def filled(folder: Path | ObjectPath, last: str) -> Iterator[Path]:
 
 def share_graph(folder: Path | ObjectPath, graph: Graph) -> str:
     """The path of a graph folder that all hosts see: the one that it was opened from, or a copy in this folder."""
-    known = folder_of(graph)
-    if known is not None:
-        return known
+    path = folder_of(graph)
+    if path is not None:
+        return path
     target = folder / GRAPH
     if not (target / GRAPH_INFO).is_file():
         with filled(target, GRAPH_INFO) as here:
@@ -103,12 +103,12 @@ def share_graph(folder: Path | ObjectPath, graph: Graph) -> str:
     return os.fspath(target)
 
 
-def share_features(folder: Path | ObjectPath, given: Any) -> str:
+def share_features(folder: Path | ObjectPath, matrix: Any) -> str:
     """The path of a matrix of features that all hosts see, written to this folder."""
-    name = SPARSE if is_sparse(given) else DENSE
+    name = SPARSE if is_sparse(matrix) else DENSE
     if not (folder / name).is_file():
         with filled(folder, name) as here:
-            write_matrix(here, given)
+            write_matrix(here, matrix)
     return os.fspath(folder / name)
 
 
@@ -126,7 +126,7 @@ def read_rows(parts: Parts, name: str, lengths: Any, kind: Any, channels: int) -
 
 
 def discard(folder: Path | ObjectPath) -> None:
-    """Remove what `share` wrote, and nothing else that may lie there."""
+    """Remove the files of `share`, and no others."""
     if isinstance(folder, ObjectPath):
         below = (folder / GRAPH).iterdir() if (folder / GRAPH).is_dir() else []
         for remote in (*below, *(folder / name for name in _NAMES)):

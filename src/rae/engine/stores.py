@@ -62,13 +62,13 @@ class Store(Protocol):
         """A stripe of columns of the outputs of these tasks, one below the other.  -> (n, columns)"""
 
     def finish(self, model: str, k: int) -> None:
-        """Take note that the rows of level k are all there."""
+        """Note that all rows of level k are stored."""
 
     def is_complete(self, model: str, k: int) -> bool:
         """Whether the rows of level k are one table in memory, all of them."""
 
     def forget(self, model: str, k: int) -> None:
-        """Take note that nothing will read the rows of level k again."""
+        """Note that the rows of level k will not be read again."""
 
     def drop(self, tasks: list[Task]) -> None:
         """Remove the outputs of tasks of one level."""

@@ -6,8 +6,8 @@
     write(part)               ids and vectors of all models in one Parquet file, where the result is a folder of such
     sample(part)              the vectors of those nodes of a part that are in a sample, for a fit
 
-A task is plain data. It reads what other tasks wrote, writes one output, whole or not at all, and does nothing where
-that is there: done twice, in another process or after a crash, the result is the same bytes.
+A task is plain data. It reads outputs of other tasks, writes one output atomically, and does nothing where that exists:
+run twice, in another process or after a crash, the result is the same bytes.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Task:
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """What tasks work on: models and features to read, a store to write to, how rows and columns are cut."""
+    """The inputs and outputs of tasks: models and features, a store to write to, and how rows and columns are cut."""
 
     models: Mapping[str, Model]
     neighborhoods: Neighborhoods
@@ -127,7 +127,7 @@ class Job:
             for k in reversed(levels):
                 if self.out is None or not self._goes_to_out(name, k):
                     left, right = self.columns(name, k)
-                    self.fill(out[:, left:right], self._vectors(name, k, self.neighborhoods.places(k, rows)), rows)
+                    self.fill(out[:, left:right], self._vectors(name, k, self.neighborhoods.rows_at(k, rows)), rows)
 
     def columns(self, model: str, k: int) -> tuple[int, int]:
         """The columns of the embedding that hold level k of a model: models in order, their last level first."""
@@ -218,10 +218,10 @@ class Job:
 
     def _finished(self, model: str, rows: RowSet) -> Tile:
         """The columns of a model with a last step, by tile."""
-        finish, places = self.models[model].finish, self.neighborhoods.places
+        finish, rows_at = self.models[model].finish, self.neighborhoods.rows_at
         assert finish is not None
-        x = self._features(model, places(-1, rows))
-        vectors = [self._vectors(model, k, places(k, rows)) for k in range(len(self.models[model].levels))]
+        x = self._features(model, rows_at(-1, rows))
+        vectors = [self._vectors(model, k, rows_at(k, rows)) for k in range(len(self.models[model].levels))]
         return lambda i, j: finish.columns(x(i, j), [level(i, j) for level in vectors])
 
     def averaged(self, model: str, k: int, rows: RowSet) -> Tile:
@@ -265,8 +265,8 @@ class Job:
     def deviations(self, model: str, k: int, way: Way, stripe: tuple[int, int]) -> int:
         """Columns of a stripe whose deviation level k wants along a way."""
         left, right = within(way, stripe)
-        wanted = way.left + min(self.models[model].levels[k].spread, way.right - way.left)
-        return max(0, min(wanted, right) - left)
+        last = way.left + min(self.models[model].levels[k].spread, way.right - way.left)
+        return max(0, min(last, right) - left)
 
     def gathered_columns(self, model: str, k: int, stripe: tuple[int, int]) -> list[int]:
         """The columns that a stripe gives: means and deviations of the first way, of the next one, ..."""

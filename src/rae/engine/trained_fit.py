@@ -5,8 +5,9 @@
 
 Every choice is a hash of (seed, loss, number), so that a draw depends on no host and no retry. The lowest level is kept
 as means where weights come after the mean, a small fraction of the rows. A step of w workers is w draws of a w-th of
-the batch, whose gradients are averaged; one worker does what one machine does. Weights, moments and history are kept
-every few steps: workers that begin anew go on from there. Statistics of normalisations are averaged over the workers.
+the batch, whose gradients are averaged; one worker does what one machine does. Weights, moments and history are saved
+as a checkpoint every few steps, from which restarted workers resume. Statistics of normalisations are averaged over the
+workers.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ from rae.storage.parts import Parts, digest_of
 from rae.version import __version__, versions_of
 
 PARTS, STORAGE = ".parts", ".train"
-KEEP_EVERY = 10  # steps: what a killed worker loses at most
+KEEP_EVERY = 10  # steps between checkpoints, which a killed worker loses at most
 FAILURES = 5  # of workers, after which a training ends
 
 Array = np.ndarray[Any, Any]
@@ -134,7 +135,7 @@ class TrainingFiles:
                 self.draw(task)
 
     def draw(self, task: DrawTask) -> None:
-        """Draw what a step reads, and keep it."""
+        """Draw the samples of a step, and store them."""
         graph, x = self.features.graph, self.features
         if task.loss == "probe":
             value: Any = averaged_below(*draw_probe(graph, x, self.config), self.config)
@@ -145,11 +146,11 @@ class TrainingFiles:
         self.parts.write(task.name, packed(value))
 
     def read(self, task: DrawTask) -> Any:
-        """What was drawn."""
+        """The samples of a draw."""
         return self.stored(task.name)
 
     def stored(self, name: str) -> Any:
-        """What a part holds."""
+        """The content of a part."""
         return unpacked(self.parts.read(name, (self.parts.size(name),), np.uint8))
 
 
@@ -166,7 +167,7 @@ def packed(value: Any) -> list[Array]:
 
 
 def unpacked(raw: Array) -> Any:
-    """What `packed` was given; arrays that came from tensors are tensors."""
+    """The value that `packed` stored; arrays that came from tensors are tensors."""
     start = 8 + int(raw[:8].view(np.int64)[0])
     value, kinds = json.loads(raw[8:start].tobytes())
     arrays = []
@@ -180,10 +181,10 @@ def unpacked(raw: Array) -> Any:
 def _flat(value: Any, arrays: list[Array]) -> Any:
     if isinstance(value, Tensor | np.ndarray):
         arrays.append(np.asarray(value.detach().numpy() if isinstance(value, Tensor) else value, order="C"))
-        kept = arrays[-1]
-        if kept.dtype == np.int64 and kept.size and kept.min() >= -(2**31) and kept.max() < 2**31:
-            arrays[-1] = kept.astype(np.int32)  # half the bytes
-        return {"tensor" if isinstance(value, Tensor) else "array": len(arrays) - 1, "kind": kept.dtype.str}
+        array = arrays[-1]
+        if array.dtype == np.int64 and array.size and array.min() >= -(2**31) and array.max() < 2**31:
+            arrays[-1] = array.astype(np.int32)  # half the bytes
+        return {"tensor" if isinstance(value, Tensor) else "array": len(arrays) - 1, "kind": array.dtype.str}
     if isinstance(value, sp.csr_array):
         return {"csr": _flat([value.data, value.indices, value.indptr], arrays), "shape": list(value.shape)}
     if isinstance(value, Block):
@@ -210,15 +211,15 @@ def _nested(value: Any, arrays: list[Array]) -> Any:
 
 
 def train(files: TrainingFiles, loss: str, rank: int, average: Average) -> None:
-    """Train the encoder of one loss as one of the workers, from what was kept last; the first one keeps it."""
+    """Train the encoder of one loss as one of the workers, from the last checkpoint; the first worker writes them."""
     config, workers = files.config, files.description.workers
     encoder, context = new_encoders(files.description.n_features, config, loss)
     assert isinstance(context, Encoder)
     models = encoder, context
     optimizer = Adam([weight for model in models for weight in model.parameters()], config.learning_rate)
-    history, done = _restored(files, loss, models, optimizer)
+    history, first_step = _restored(files, loss, models, optimizer)
     probe = files.read(DrawTask("probe"))
-    for step in range(done + 1, config.steps + 1):
+    for step in range(first_step + 1, config.steps + 1):
         encoder.train(), context.train()
         optimizer.zero_grad()
         number = (step - 1) * workers + rank + 1
@@ -239,33 +240,33 @@ def train(files: TrainingFiles, loss: str, rank: int, average: Average) -> None:
 
 
 def _restored(files: TrainingFiles, loss: str, models: Sequence[Encoder], optimizer: Adam) -> tuple[list[Record], int]:
-    """The history and the steps that were done, after the models and the optimiser are as they were kept."""
+    """The history and step of the last checkpoint, which is loaded into the models and the optimiser."""
     if not files.parts.has(f"state-{loss}"):
         return [], 0
     tensors, history, step = files.stored(f"state-{loss}")
     with torch.no_grad():
         ours = [*(tensor for model in models for tensor in model.state_dict().values()), *optimizer.state()]
-        for tensor, kept in zip(ours, tensors, strict=True):
-            tensor.copy_(kept)
+        for tensor, saved in zip(ours, tensors, strict=True):
+            tensor.copy_(saved)
     return [Record(*values) for values in history], int(step)
 
 
 def trained(files: TrainingFiles, loss: str) -> tuple[Encoder, list[Record]]:
-    """The encoder that was kept at the end of a training, and its history."""
+    """The encoder at the end of a training, and its history."""
     encoder, context = new_encoders(files.description.n_features, files.config, loss)
     assert isinstance(context, Encoder)
     optimizer = Adam([*encoder.parameters(), *context.parameters()], files.config.learning_rate)
-    history, done = _restored(files, loss, (encoder, context), optimizer)
-    if done != files.config.steps:
+    history, steps_done = _restored(files, loss, (encoder, context), optimizer)
+    if steps_done != files.config.steps:
         raise ClusterError(
-            f"the training ended after {done} of {files.config.steps} steps; give the same command again"
+            f"the training ended after {steps_done} of {files.config.steps} steps; give the same command again"
         )
     warn_if_collapsed(history[-1], files.config)
     return encoder, history
 
 
 def train_here(settings: Mapping[str, Any]) -> None:
-    """What a worker of Ray Train does."""
+    """The work of one worker of Ray Train."""
     import ray.train
     import torch.distributed as together
 
@@ -291,7 +292,7 @@ def train_here(settings: Mapping[str, Any]) -> None:
 
 
 def train_on_ray(files: TrainingFiles, loss: str, base: str, cores: int) -> None:
-    """Train the encoder of one loss by Ray Train, whose workers begin again from what was kept when one dies."""
+    """Train the encoder of one loss by Ray Train, whose workers resume from the last checkpoint when one dies."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Ray warns of its own parts
         _train_on_ray(files, loss, base, cores)
@@ -348,9 +349,9 @@ def fit_by_draws(
     workers: int = 1,
     progress: Progress | None = None,
 ) -> dict[str, tuple[Encoder, list[Record]]]:
-    """The encoders of these losses and their histories: drawn by tasks, then trained by what `run` does.
+    """The encoders of these losses and their histories: drawn by tasks, then trained by `run`.
 
-    `base` is what names of files begin with that all hosts see. What a killed fit of the same left there is taken.
+    `base` is the prefix of files that all hosts see. A killed fit is resumed from its files there.
     """
     check_workers(config, losses, workers, graph.n_nodes)
     if config.steps == 0:
@@ -387,7 +388,7 @@ def fit_by_draws(
 
 
 def draw_bytes(config: Config, n_features: int) -> int:
-    """Memory that a draw takes at most: the feature rows of a batch and its positives, as read and as they are kept."""
+    """Memory that a draw takes at most: the feature rows of a batch and its positives, as read and as stored."""
     rows = config.batch_size * (1 + config.positives)
     for fanout in config.fanout:
         rows *= 1 + fanout
