@@ -14,7 +14,7 @@ from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 
 WINDOWS = sys.platform == "win32"
-NAMES = ("gather", "dense", "sampling", "structure", "build", "charfun", "layout", "edits", "distances")
+NATIVE = Path("src/rae/ops/native")
 # /std:c11 for `restrict`. Without math-errno and trapping-math the loops over columns become vector code.
 FLAGS = ["/O2", "/std:c11"]
 if not WINDOWS:
@@ -22,8 +22,8 @@ if not WINDOWS:
 
 LIBRARY = Extension(
     "rae.ops._native",
-    [f"src/rae/ops/native/{name}.c" for name in NAMES],
-    depends=sorted(map(str, Path("src/rae/ops/native").glob("*.h"))),
+    sorted(path.as_posix() for path in NATIVE.glob("*.c")),
+    depends=sorted(path.as_posix() for path in NATIVE.glob("*.h")),
     extra_compile_args=FLAGS,
     libraries=[] if WINDOWS else ["m"],
     optional=True,

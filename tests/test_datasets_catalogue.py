@@ -1,4 +1,4 @@
-"""Every data set is found under its name, and what is name for wrongly is answered by the nearest."""
+"""Every data set is found under its name, and a name that is not there is answered by the nearest."""
 
 from __future__ import annotations
 

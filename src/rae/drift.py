@@ -43,7 +43,7 @@ from rae.stability import (
     check_views,
     noise_of_fit,
     noisy_vectors,
-    squared_distances,
+    squared_distances_by_row,
 )
 from rae.stored_run import StoredRun
 from rae.updates import UpdateFolder
@@ -323,7 +323,7 @@ def _compare(
 
     def shift(z: Floats) -> Doubles:
         """The distance that each row moved, as `similar` counts: rounding of float32 is no move."""
-        out: Doubles = np.round(np.sqrt(squared_distances(as_compared(roles, z), first[rows])) / unit, DECIMALS)
+        out: Doubles = np.round(np.sqrt(squared_distances_by_row(as_compared(roles, z), first[rows])) / unit, DECIMALS)
         return out
 
     moved = shift(after.z[matched])

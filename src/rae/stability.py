@@ -73,7 +73,7 @@ def as_compared(roles: Roles, z: Any) -> Floats:
     return weighted(z, roles.parameters.blocks, roles.parameters.weights or None)
 
 
-def squared_distances(x: Any, y: Any) -> Doubles:
+def squared_distances_by_row(x: Any, y: Any) -> Doubles:
     """Squared distance of each row of x from the row of y.  (n, d), (n, d) -> (n,)"""
     difference = np.subtract(x, y, dtype=np.float64)
     out: Doubles = np.einsum("nd,nd->n", difference, difference)
@@ -173,7 +173,7 @@ def reliability_of(
     report_view = counter(of_stage(progress, "views"), views)
     for number, z_of_view in enumerate(noisy_vectors(model, graph, features, views=views, dropped=noise)):
         keeps_role[number] = roles.assign(z_of_view).labels == assignment.labels
-        squares[number] = squared_distances(as_compared(roles, z_of_view), counted)
+        squares[number] = squared_distances_by_row(as_compared(roles, z_of_view), counted)
         report_view()
     degree, distance = np.asarray(degrees(graph)), _distance_to_nearest(counted, model.config.seed)
     signs = np.stack([np.log1p(degree), np.log1p(distance)], 1)

@@ -52,7 +52,7 @@ EMBEDDINGS, GRAPH, ROLES = "embeddings.parquet", "graph", "roles.parquet"
 GRAPH_FILES = tuple(f"{GRAPH}/{name}" for name in ("graph.json", "offsets.npy", "targets.npy", "ids.arrow"))
 CHANNEL_FILES = tuple(f"{GRAPH}/channel-{number:02}.npy" for number in range(32))  # as many as a graph can have
 SHOWN = (*GRAPH_FILES, *CHANNEL_FILES, SPARSE, DENSE, EMBEDDINGS, ROLES)  # files that are stale after an update
-TABLES, COUNTS = "tables", ("triangles", "four_cycles", "core_numbers")
+TABLES = "tables"
 ROLE_PARTS = ("role", "confidence", "membership")  # of the roles of nodes
 SPARE_SHARE, SPARE_LEAST = 16, 1024  # spare rows: a 16th of the nodes, or so many
 _BASE = re.compile(r"base-\d{4,}")
@@ -278,7 +278,7 @@ class UpdateFolder:
 
         `tables` are tables in memory of the same state, or of one after its base, to start from.
         """
-        from rae.engine.live import Live
+        from rae.engine.live import COUNTED, Live
         from rae.graph.folder import open_graph
 
         folder = self.folder / state.base / TABLES
@@ -286,7 +286,7 @@ class UpdateFolder:
         shapes = Live.empty_tables(model, graph, features, graph.n_nodes, lambda _, shape: np.empty((0, shape[1])))
         try:
             tables = tables or {name: map_array(folder / f"{name}.npy", private=True) for name in shapes}
-            counts = {name: map_array(folder / f"{name}.npy") for name in (COUNTS if model.structure else ())}
+            counts = {name: map_array(folder / f"{name}.npy") for name in (COUNTED if model.structure else ())}
         except (OSError, ValueError) as error:
             raise RunError(f"{folder} is damaged ({one_line(error)}); {_REMEDY}") from None
         capacity = {len(table) for table in tables.values()}
@@ -475,8 +475,10 @@ class TableWriter:
 
 def write_counts(folder: Path, live: Live, n_nodes: int) -> None:
     """Write the counts of the first nodes beside the tables."""
+    from rae.engine.live import COUNTED
+
     counted = (live.rows.triangles, live.rows.cycles, live.rows.core)
-    for name, values in zip(COUNTS, counted, strict=True) if live.model.structure is not None else ():
+    for name, values in zip(COUNTED, counted, strict=True) if live.model.structure is not None else ():
         write_array(folder / TABLES / f"{name}.npy", values[:n_nodes])
 
 

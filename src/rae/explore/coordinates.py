@@ -111,14 +111,14 @@ def _rotate(vectors: Floats, counts: Ints, block: Block, trials: Ints) -> _Rotat
     if values.sum() < 1e-12:
         return None
     x = x @ (axes * np.where(axes[np.abs(axes).argmax(axis=0), np.arange(axes.shape[1])] < 0, -1, 1))
-    squared = _squared_distances(x, trials)
+    squared = _squared_distances_to_all(x, trials)
     near = np.sqrt(np.partition(squared, k := min(NEAR, len(x) - 1), axis=1)[:, k])
     near = near[near > 1e-6 * math.sqrt(values.sum())]
     typical = float(np.median(near)) if len(near) else math.sqrt(values.sum()) / NEAR
     return _RotatedBlock(block, x - x.min(axis=0), np.sqrt(values), typical)
 
 
-def _squared_distances(x: Doubles, rows: Ints) -> Doubles:
+def _squared_distances_to_all(x: Doubles, rows: Ints) -> Doubles:
     """From these rows to all.  (m, d), (q,) -> (q, m)"""
     squares = np.einsum("ij,ij->i", x, x)
     out: Doubles = np.maximum(squares[rows, None] + squares - 2 * x[rows] @ x.T, 0)
@@ -142,7 +142,7 @@ def _agreement(
     """The share of the exact nearest of some marks that are nearest by the codes too."""
     squared: Any = sum(
         np.square(weights[part.block.name] * part.step(error)[0])
-        * _squared_distances(part.codes(error).astype(np.float64), trials)
+        * _squared_distances_to_all(part.codes(error).astype(np.float64), trials)
         for part in turned
     )
     squared[np.arange(len(trials)), trials] = np.inf

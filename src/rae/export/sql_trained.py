@@ -28,7 +28,7 @@ NEIGHBORHOODS = sql.temporary(
 def statements(model: Checkpoint) -> list[str]:
     """The statements that make the vectors of a trained model from a graph, and features where it reads some."""
     out, parts = [NEIGHBORHOODS], []
-    n_structural = structural_width(model.config) if model.structural or model.config.add_structure else 0
+    n_structural = structural_width(model.config, model.structural)
     if n_structural:
         out += [sql.degrees(), _structural(model.config)]
     names = model.feature_names or [str(j) for j in range(model.n_features - n_structural)]

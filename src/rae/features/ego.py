@@ -16,7 +16,7 @@ from rae.ops.sampling import sample_neighbors
 
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 
-CARRIED = ("degrees", "triangles", "core_numbers", "four_cycles")
+CARRIED = ("degrees", *measures.COUNTED)
 
 
 def ego_graph(graph: Graph, nodes: Any, hops: int) -> Graph:

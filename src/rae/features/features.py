@@ -86,7 +86,7 @@ class Features:
     @property
     def structural_width(self) -> int:
         """Columns of the structural features, 0 where the model does not read them."""
-        return structural_width(self.config) if self.matrix is None or self.config.add_structure else 0
+        return structural_width(self.config, self.matrix is None)
 
     @property
     def width(self) -> int:

@@ -1,7 +1,7 @@
 """Feature matrices: a float32 or float16 array or a float32 CSR, one row per node, checked.
 
-Sparse stays sparse from here to the last product, half precision is as_float32 where rows are used, and what lies in a
-mapped file stays there.
+Sparse stays sparse from here to the last product, half precision becomes float32 where rows are used, and what lies
+in a mapped file stays there.
 """
 
 from __future__ import annotations

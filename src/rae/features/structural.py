@@ -15,9 +15,9 @@ from rae.runtime import key
 DEFAULT = Config()
 
 
-def structural_width(config: Config) -> int:
-    """Columns of the structural features."""
-    return 1 + config.degree_cap
+def structural_width(config: Config, alone: bool) -> int:
+    """Columns of the structural features that a model reads: of structure alone, or where its settings add them."""
+    return 1 + config.degree_cap if alone or config.add_structure else 0
 
 
 def structural_features(

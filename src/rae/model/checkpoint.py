@@ -143,7 +143,7 @@ _PATTERN = {
 def _rebuilt(fields: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> Checkpoint:
     config = Config.from_dict(fields["config"])
     n_features, structural, names = fields["n_features"], fields["structural"], fields["feature_names"]
-    computed = structural_width(config) if structural or config.add_structure else 0
+    computed = structural_width(config, structural)
     given = n_features - computed
     if given < 0 or (given == 0) != structural:
         raise ValueError(f"{n_features} features do not go with its settings")

@@ -1,8 +1,8 @@
 """The compiled library of hot loops, and the choice between it and the plain-torch reference.
 
-The library is C (`ops/native/*.c`), compiled when the wheel is made. It is used for arrays in main memory; for tensors
-on another device, inside `torch.export`, and where a wheel has none, every operation runs its reference from
-`rae.ops.reference`. Calls release the interpreter lock.
+The library is C (`ops/native/*.c`), compiled when the wheel is made. It is used for arrays in main memory. Inside
+`torch.export`, where a wheel has none, and on another device where `rae.ops.device` has no kernel, an operation runs
+its reference from `rae.ops.reference`. Calls release the interpreter lock.
 """
 
 from __future__ import annotations
