@@ -185,6 +185,7 @@ class Rehearsal:
     objects: Objects
     expected: dict[str, str]
     work: Path
+    numbers: range  # of the hosts
     seen: dict[str, set[str]] = field(default_factory=dict)
 
     def start(self, command: str) -> subprocess.Popen[str]:
@@ -327,7 +328,7 @@ class Rehearsal:
         for number in sorted(set(network.hosts) - {DRIVER}):
             network.kill(number)
         network.hosts[DRIVER].run(self.cluster.python, "-m", "ray.scripts.scripts", "stop", "--force", check=False)
-        for number in (1, 2, 3, 4):
+        for number in self.numbers:
             if number not in network.hosts:
                 network.add(number)
             self.cluster.start(number)
@@ -399,7 +400,7 @@ def rehearse(options: Any, work: Path, say: Callable[..., Any]) -> None:
     with hosts.cluster(store, sys.executable, environment(), options.hosts) as cluster:
         settings = {"hosts": options.hosts, "cores": cluster.cores}
         say(title, "start", settings, seconds=round(time.perf_counter() - began, 1))
-        rehearsal = Rehearsal(cluster, objects, expected, work)
+        rehearsal = Rehearsal(cluster, objects, expected, work, range(1, options.hosts + 1))
         for command in COMMANDS:
             numbers = {"edges": counts["n_edges"], **rehearsal.plain(command)}
             if command == "embed":

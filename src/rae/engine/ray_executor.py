@@ -123,7 +123,7 @@ def _answers(ray: Any) -> bool:
     if ray.util.client.ray.is_connected():
         return True
     try:
-        _check_listener(ray.get_runtime_context().gcs_address)
+        _check_listener(ray.get_runtime_context().gcs_address, LISTEN_SECONDS)
     except OSError:
         return False
     return True
@@ -247,11 +247,11 @@ def _library(address: str) -> Any:
     return ray
 
 
-def _check_listener(address: str) -> None:
+def _check_listener(address: str, seconds: float = CONNECT_SECONDS) -> None:
     """Refuse HOST:PORT, also behind ray://, where nothing listens: with a token Ray would try for many minutes."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if host and port.isdigit():
-        with socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_SECONDS):
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=seconds):
             pass
 
 
