@@ -312,7 +312,7 @@ def test_the_public_names_are_these():
         "Graph", "Roles", "Run", "agreement", "any_other", "build_graph", "contrast", "datasets", "ego_graph",
         "embed_file", "errors", "exact_blocks", "fit_run", "hide_neighbors", "key",
         "non_neighbor", "open_graph", "random_neighbor", "read_edges", "read_embeddings", "read_features",
-        "sample_blocks", "set_threads", "shuffle_neighbors", "similar", "step_loss", "structural_features",
+        "sample_blocks", "same_node", "set_threads", "shuffle_neighbors", "similar", "step_loss", "structural_features",
         "telling", "walk_end", "write_embeddings", "write_graph",
     }  # fmt: skip
     for name in rae.__all__:

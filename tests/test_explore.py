@@ -34,7 +34,7 @@ from rae.explore.sample import map_rows, page_neighbors
 from rae.explore.serve import page_server
 from rae.features import FeatureTable
 from rae.ops.library import reference_only
-from rae.search import nearest_rows
+from rae.ops.nearest import nearest_rows
 
 EVIL = ("<img src=x onerror=alert(1)>", "</script><script>alert(1)</script>", '=HYPERLINK("x")', 'a,b\n"c"', "𝔘𝔫𝔦 שלום")
 DTYPES = {"u1": np.uint8, "u2": np.uint16, "u4": np.uint32, "f4": np.float32}

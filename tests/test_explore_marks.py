@@ -12,8 +12,8 @@ from rae.explore.columns import label_column, number_column, word_column
 from rae.explore.coordinates import block_coordinates
 from rae.explore.labels import REST, labels_of_roles
 from rae.explore.marks import find_marks
+from rae.ops.nearest import nearest_rows
 from rae.roles.labels import label_table
-from rae.search import nearest_rows
 
 
 def repeated(distinct: int = 60, width: int = 4) -> tuple[np.ndarray, np.ndarray]:

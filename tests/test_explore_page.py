@@ -17,7 +17,7 @@ from rae import RAE, Graph, Run
 from rae.explore import Subject, write_page
 from rae.explore.columns import word_column
 from rae.features import FeatureTable
-from rae.search import nearest_rows
+from rae.ops.nearest import nearest_rows
 
 IMAGE = "<img src=x onerror=alert(1)>"
 SCRIPT = "</script><script>alert(1)</script>"

@@ -14,8 +14,10 @@ import rae
 from rae import search
 from rae.blocks import Block
 from rae.errors import ConfigError, FeatureError, GraphError, MissingExtraError, RunError
+from rae.ops import nearest
+from rae.ops.nearest import Scale, nearest_rows
 from rae.runtime import set_threads
-from rae.search import Index, Scale, nearest_rows, row_of, similar, similar_to_each
+from rae.search import Index, row_of, similar, similar_to_each
 
 Z = np.random.default_rng(0).normal(size=(300, 8)).astype(np.float32)
 
@@ -42,7 +44,7 @@ def truth(z, row, k):
 
 @pytest.mark.parametrize("block", [1 << 26, 1 << 12, 64])
 def test_the_nearest_are_those_of_the_whole_product(block, monkeypatch):
-    monkeypatch.setattr(search, "BLOCK", block)
+    monkeypatch.setattr(nearest, "BLOCK", block)
     near, distance = nearest_rows(Z, Z[:20], 7, skip=np.arange(20))
 
     for row in range(20):
@@ -97,8 +99,8 @@ def test_among_equals_the_lower_row_comes_first():
 @pytest.mark.parametrize("block", [1 << 26, 1 << 14, 64])
 def test_equal_vectors_come_in_row_order_whatever_the_block(block, monkeypatch):
     """Products of equal vectors differ in the last bits; those must not decide."""
-    monkeypatch.setattr(search, "BLOCK", block)
-    monkeypatch.setattr(search, "TILE", 150)
+    monkeypatch.setattr(nearest, "BLOCK", block)
+    monkeypatch.setattr(nearest, "TILE", 150)
     kind = np.random.default_rng(2).integers(4, size=400)
     z = np.random.default_rng(3).normal(size=(4, 33)).astype(np.float32)[kind]
     near, distance = nearest_rows(z, z, 9, skip=np.arange(400))
@@ -111,7 +113,7 @@ def test_equal_vectors_come_in_row_order_whatever_the_block(block, monkeypatch):
 
 @pytest.mark.parametrize("block", [1 << 26, 1 << 12])
 def test_rows_that_are_ever_nearer_are_all_considered(block, monkeypatch):
-    monkeypatch.setattr(search, "BLOCK", block)
+    monkeypatch.setattr(nearest, "BLOCK", block)
     x = np.linspace(1.5, 0, 500)
     near, distance = nearest_rows(np.stack([x, x], 1), np.array([[0.0, 0.0]]), 4)
 

@@ -40,8 +40,8 @@ from rae.errors import (
 )
 from rae.graph.channels import WeightError
 from rae.graph.times import TimeError
+from rae.ops.nearest import Scale, nearest_rows
 from rae.run import Run
-from rae.search import Scale, nearest_rows
 from rae.service import neighbors as neighbors_module
 from rae.service import writer as writer_module
 from rae.service.answers import VERBS, Answers

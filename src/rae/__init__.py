@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     )
     from rae.model.encoder import Decoder, Encoder
     from rae.model.losses import agreement, contrast, telling
-    from rae.model.pairs import any_other, non_neighbor, random_neighbor, walk_end
+    from rae.model.pairs import any_other, non_neighbor, random_neighbor, same_node, walk_end
     from rae.model.sampling import exact_blocks, hide_neighbors, sample_blocks, shuffle_neighbors
     from rae.model.training import step_loss
     from rae.pipeline import build_graph, embed_file, fit_run
@@ -66,6 +66,7 @@ _HOMES = {
     "fit_run": "pipeline",
     "open_graph": "io",
     "random_neighbor": "model.pairs",
+    "same_node": "model.pairs",
     "read_edges": "io",
     "read_embeddings": "io",
     "read_features": "io",
@@ -114,6 +115,7 @@ __all__ = [
     "read_edges",
     "read_embeddings",
     "read_features",
+    "same_node",
     "sample_blocks",
     "set_threads",
     "shuffle_neighbors",

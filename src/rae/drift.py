@@ -31,11 +31,11 @@ from rae.features import FeatureTable
 from rae.features.measures import degrees
 from rae.graph import Graph
 from rae.graph.ids import index_in, json_id, positions_in
+from rae.ops.nearest import DECIMALS, Scale
 from rae.progress import Progress, counter, of_stage
 from rae.roles import Roles
 from rae.roles.compare import Comparison, compare
 from rae.runtime import key
-from rae.search import DECIMALS, Scale
 from rae.stability import (
     MOST_VIEWS,
     VIEWS,

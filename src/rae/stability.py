@@ -21,9 +21,9 @@ from rae.errors import Argument, ConfigError
 from rae.features.measures import degrees
 from rae.graph import Graph
 from rae.model.structure import sample_rows, view
+from rae.ops.nearest import Scale, nearest_rows
 from rae.progress import Progress, counter, of_stage
 from rae.roles import Roles
-from rae.search import Scale, nearest_rows
 from rae.stored_run import StoredRun
 
 Ints = np.ndarray[Any, np.dtype[np.integer[Any]]]

@@ -7,6 +7,7 @@
     build      numbering ids and writing rows of a graph
     edits      what changed edges change: rows and counts
     distances  squared distances of pairs of rows
+    nearest    the exact search
     layout     the points of a map
     charfun    characteristic functions
 

@@ -10,7 +10,8 @@ import numpy as np
 
 from rae.errors import MissingExtraError
 from rae.memory import row_chunks
-from rae.search import DECIMALS, Doubles, Floats, Index, Ints, Scale, nearest_rows
+from rae.ops.nearest import DECIMALS, Doubles, Floats, Ints, Scale, nearest_rows
+from rae.search import Index
 from rae.service.rows import Rows
 
 log = logging.getLogger("rae")
