@@ -13,6 +13,7 @@ from rae import RAE, Graph, Run
 from rae.blocks import Block, side_by_side
 from rae.cli.program import main
 from rae.cli.roles import table
+from rae.errors import RunError
 from rae.io import read_embeddings, write_embeddings
 
 
@@ -76,7 +77,7 @@ def test_existing_roles_are_shown_and_not_replaced_without_force(run, capsys):
     assert (run.path / "roles.json").stat().st_mtime_ns == before
     code, _, err = rae(capsys, "roles", run.path, "--k", "2")
     assert code == 2
-    assert "has 3 roles already; pass --force" in err
+    assert "has 3 roles already; `rae roles --force` or fit_roles() replaces them by" in err
     assert run_json(capsys, "roles", run.path, "--k", "2", "--force")["k"] == 2
     assert run_json(capsys, "roles", run.path, "--k", "2")["criterion"] == "given"
     assert run_json(capsys, "roles", run.path, "--k", "auto", "--force")["k"] == 3
@@ -140,6 +141,9 @@ def test_apply_assigns_the_same_roles_in_another_embedding(run, tmp_path, model,
     code, out, _ = rae(capsys, "roles", run.path, "--apply", tmp_path / "z.parquet", "--force")
     assert code == 0
     assert "what it is in RUN" in out
+    applied = run.apply_roles(tmp_path / "z.parquet", tmp_path / "called.parquet")
+    assert applied.path.read_bytes() == (tmp_path / "z.roles.parquet").read_bytes()
+    assert list(applied.sizes) == result["sizes"]
 
 
 def test_apply_writes_roles_into_another_run_of_the_same_model(run, tmp_path, model, capsys):
@@ -153,6 +157,9 @@ def test_apply_writes_roles_into_another_run_of_the_same_model(run, tmp_path, mo
     assert code == 2
     assert "has roles already" in err
     assert run_json(capsys, "roles", run.path, "--apply", other.path, "--out", tmp_path / "o.parquet")["nodes"] == 75
+    with pytest.raises(RunError, match=r"has roles already; pass force=True to replace them, or out= to write beside"):
+        run.apply_roles(other)
+    assert run.apply_roles(other, force=True).sizes == tuple(result["cards"][i]["size"] for i in range(3))
 
 
 def test_vectors_of_another_model_are_refused(run, tmp_path, capsys):
@@ -231,6 +238,7 @@ def test_against_shows_who_changed_role(run, tmp_path, model, capsys):
     assert sum(map(sum, result["moves"])) == 60
     assert "surest movers" in out
     assert pq.read_table(tmp_path / "moves.parquet").num_rows == 60
+    assert run.compare_roles(tmp_path / "z.parquet").as_dict().items() <= result.items()
     unchanged = run_json(capsys, "roles", run.path, "--against", run.path)
     assert unchanged["moved"] == 0
     assert "surest" not in rae(capsys, "roles", run.path, "--against", run.path)[1]

@@ -334,7 +334,7 @@ def test_the_command_prints_writes_and_refuses(run, graph, folder):
     facts = json.loads(invoke(*words, "--force", "--json").output)
     assert facts["n_alarms"] == len(facts["alarms"]) > 0
     assert facts["rate"] == 0.05
-    assert "--page must end" in str(invoke("drift", run.path, other.path, "--page", "x.txt").exception)
+    assert "page must end" in str(invoke("drift", run.path, other.path, "--page", "x.txt").exception)
     with pytest.raises(FileError, match="exists"):
         run.drift(run).write_page(page)
 

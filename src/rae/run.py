@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from rae.progress import Asked
     from rae.reasons import Why
     from rae.roles import Roles
+    from rae.roles.compare import Comparison
+    from rae.roles.storage import AppliedRoles
     from rae.stability import Reliability
     from rae.updater import Updated
 
@@ -377,6 +379,47 @@ class Run(StoredRun):
             cards = self._cards(ids, roles, z)
             self.drop_page()
             write_roles(self.path, ids, roles, assignment, cards, update=self.n_updates)
+
+    def same_model(self, other: Any) -> Run | EmbeddingsFile:
+        """A run or a file of vectors, opened where it is a path; one that another model made is refused."""
+        vectors: Run | EmbeddingsFile = other if hasattr(other, "model_checksum") else open_vectors(other)
+        self.roles().check_model(vectors.model_checksum, str(vectors.path))
+        return vectors
+
+    def compare_roles(self, other: Any) -> Comparison:
+        """Who changed role from this run to `other`: a run of the same model, or a file of vectors that it embedded."""
+        from rae.roles.compare import compare
+
+        vectors = self.same_model(other)
+        return compare(self.roles(), *self.embeddings(), *vectors.embeddings())
+
+    def apply_roles(self, other: Any, out: str | Path | None = None, *, force: bool = False) -> AppliedRoles:
+        """Assign the roles of this run to the nodes of `other`: a run of the same model, or a file of its vectors.
+
+        A run takes the roles, with cards of its own, unless `out` names a table. The table of a file is by default
+        beside it: z.roles.parquet of z.parquet. `force` replaces roles or a table that are there.
+        """
+        from rae.io.tables import check_table_free
+        from rae.roles.storage import AppliedRoles, table_beside, write_table
+
+        path = Path(other.path if isinstance(other, StoredRun) else other)
+        target = table_beside(path) if out is None else Path(out)
+        if out is not None:
+            check_table_free(target, force=True)
+        vectors, roles = self.same_model(other), self.roles()
+        if isinstance(vectors, Run) and out is None:
+            if vectors.has_roles and not force:
+                raise RunError(
+                    *(f"{path} has roles already; pass ", Argument("force", True), " to replace them, or "),
+                    *(Argument("out", ...), " to write beside them"),
+                )
+            vectors.take_roles(roles)
+            return AppliedRoles(path, tuple(card["size"] for card in vectors.role_record()["cards"]))
+        check_table_free(target, force=force)
+        ids, z = vectors.embeddings()
+        assignment = roles.assign(z)
+        write_table(target, ids, assignment)
+        return AppliedRoles(target, tuple(map(int, assignment.sizes)))
 
     @contextlib.contextmanager
     def _not_updated(self) -> Iterator[None]:

@@ -60,6 +60,7 @@ log = logging.getLogger("rae")
 T = TypeVar("T")
 
 STAGES = ("read", "fit", "embed")
+_REPLACE = "`rae roles --force` or fit_roles() replaces"
 COUNTS = ("nodes", "edges", "isolated", "features", "width", "rows", "doubled", "self_loops")
 
 
@@ -266,13 +267,19 @@ class StoredRun:
         """Whether the run has roles."""
         return (self.path / CARDS).is_file()
 
-    def roles(self) -> Roles:
-        """The stored roles; roles of another model are refused."""
+    def roles(self, k: int | str | None = None, *, weights: Weights | None = None) -> Roles:
+        """The stored roles; roles of another model are refused, and another number or other weights where given."""
+        from rae.blocks import parse_weights
         from rae.roles import Roles
 
         self._check_roles()
         roles = Roles.load(self.path / FITTED_ROLES)
         roles.check_model(self.model_checksum, str(self.path))
+        if k is not None and k not in (roles.k, roles.n_roles):
+            raise RunError(f"{self.path} has {roles.n_roles} roles already; {_REPLACE} them by {k}")
+        if weights is not None and parse_weights(weights, self.blocks) != roles.parameters.weights:
+            used = ",".join(f"{name}={weight:g}" for name, weight in roles.parameters.weights.items()) or "none"
+            raise RunError(f"the roles of {self.path} have other weights ({used}); {_REPLACE} them")
         return roles.remember(self.embeddings)
 
     def _check_roles(self) -> None:

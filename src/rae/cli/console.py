@@ -8,13 +8,11 @@ import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import click
 
 from rae.display import printable
-from rae.errors import FileError, is_there
 from rae.progress import Progress, shown, terminal_width
 from rae.progress import size as size
 
@@ -151,31 +149,9 @@ def write_table_of(result: Any, out: str | None, data: dict[str, Any]) -> str:
     """Write the table of a result to a Parquet file where one is named, and note it in `data`; what to say of it."""
     if not out:
         return ""
-    import pyarrow.parquet as pq
-
-    from rae.storage.atomic import atomic_path
+    from rae.io.tables import write_table
 
     table = result.table
-    with atomic_path(out) as temporary:
-        pq.write_table(table, temporary)
+    write_table(out, table, force=True)  # whether it is there was asked before the work
     data["out"] = out
     return f"\n\nwritten  {out} ({', '.join(table.column_names)})"
-
-
-def check_table(out: str | None, *, force: bool) -> None:
-    """Refuse a table that would be no Parquet file, or that is there."""
-    if out:
-        check_suffix(Path(out))
-        check_free(Path(out), force=force)
-
-
-def check_suffix(target: Path) -> None:
-    """Refuse a table that would be no Parquet file."""
-    if target.suffix.lower() != ".parquet":
-        raise FileError(f"--out must end in .parquet, got {target}")
-
-
-def check_free(target: Path, *, force: bool, flag: str = "--out") -> None:
-    """Refuse a file that is there."""
-    if target.exists() and not force:
-        raise is_there(target, flag)

@@ -9,8 +9,6 @@ import click
 
 from rae.cli.console import (
     Console,
-    check_free,
-    check_table,
     columns,
     global_options,
     shorten,
@@ -19,7 +17,6 @@ from rae.cli.console import (
     write_table_of,
 )
 from rae.cli.roles import comparison_table
-from rae.errors import FileError
 
 if TYPE_CHECKING:
     from rae.drift import Drift
@@ -90,14 +87,15 @@ def drift(
     rae drift runs/calls --since 0 --rate 0.01 --out moved.parquet
     rae drift runs/monday runs/tuesday --whole --page drift.html --json
     """
+    from rae.explore.drift import check_page_file
+    from rae.io.tables import check_table_free
     from rae.run import Run
 
     console.use_threads()
-    if page and Path(page).suffix.lower() not in (".html", ".htm"):
-        raise FileError(f"--page must end in .html, got {page}")
     if page:
-        check_free(Path(page), force=force, flag="--page")
-    check_table(out, force=force)
+        check_page_file(page, force=force)
+    if out:
+        check_table_free(out, force=force)
     with console.progress() as progress:
         result = Run.open(run).drift(other, progress=progress or False, **options)
     text, data = _as_text(result), {"run": run, "other": other, **result.as_dict()}

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import textwrap
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,9 +11,6 @@ import click
 from rae.cli.console import (
     ID_WIDTH,
     Console,
-    check_free,
-    check_suffix,
-    check_table,
     columns,
     global_options,
     shorten,
@@ -25,17 +20,15 @@ from rae.cli.console import (
     write_table_of,
 )
 from rae.cli.options import cluster_options, weights_option
-from rae.errors import RunError
 
 if TYPE_CHECKING:
-    from rae.roles import LabelTable, Roles
+    from rae.roles import LabelTable
     from rae.roles.compare import Comparison
     from rae.run import Run
 
 UNBROKEN = "\ufffc"  # stands for a space at which no line ends
 ROOM_FOR_NAMES = 30  # columns that the names of prototypes need beside the numbers; else they get a line
 NAMED_LABELS, LABEL_WIDTH = 12, 32  # labels of a role in the terminal, and characters of each
-EMBEDDINGS_SUFFIX = re.compile(r"\.(parquet|csv|tsv|txt|arrow|feather)(\.(gz|bz2|xz|zst))?$", re.IGNORECASE)
 
 
 def _parse_k(_: click.Context, __: click.Parameter, value: str | None) -> int | str | None:
@@ -134,11 +127,11 @@ def roles(
     opened = Run.open(run)
     had_roles = opened.has_roles
     anew = force and not (apply or against or reliability)
-    fitted = _load_or_fit(opened, k, weights, console, force=anew, ray=ray, ray_cores=ray_cores)
+    _find(opened, k, weights, console, force=anew, ray=ray, ray_cores=ray_cores)
     if apply:
-        _apply(opened, fitted, apply, out, console, force=force)
+        _apply(opened, apply, out, console, force=force)
     elif against:
-        _compare(opened, fitted, against, out, console, force=force)
+        _compare(opened, against, out, console, force=force)
     elif reliability:
         _show_reliability(opened, out, console, force=force)
     else:
@@ -153,72 +146,39 @@ def roles(
         console.result(f"{text}\n\n{action}  {opened.path} ({', '.join(files)})", data)
 
 
-def _load_or_fit(
-    run: Run, k: int | str | None, weights: str | None, console: Console, *, force: bool, **cluster: Any
-) -> Roles:
-    """The roles of a run; they are fitted now if it has none."""
-    from rae.blocks import parse_weights
-
+def _find(run: Run, k: int | str | None, weights: str | None, console: Console, *, force: bool, **cluster: Any) -> None:
+    """Find the roles of a run, unless it has them."""
     if run.has_roles and not force:
-        stored = run.roles()
-        if k is not None and k not in (stored.k, stored.n_roles):
-            raise RunError(f"{run.path} has {stored.n_roles} roles already; pass --force to find {k} and replace them")
-        if weights is not None and parse_weights(weights, run.blocks) != stored.parameters.weights:
-            used = ",".join(f"{name}={weight:g}" for name, weight in stored.parameters.weights.items()) or "none"
-            raise RunError(f"the roles of {run.path} have other weights ({used}); pass --force to find them anew")
-        return stored
-    console.note("finding roles ...")
-    return run.fit_roles("auto" if k is None else k, weights=weights, **cluster)
-
-
-def _apply(run: Run, fitted: Roles, other: str, out: str | None, console: Console, *, force: bool) -> None:
-    """Assign the roles of a run to other vectors and write the table."""
-    from rae.roles.storage import write_table
-    from rae.run import open_vectors
-
-    path = Path(other)
-    target = Path(out) if out else path.with_name(f"{EMBEDDINGS_SUFFIX.sub('', path.name)}.roles.parquet")
-    check_suffix(target)
-    vectors = open_vectors(other)
-    fitted.check_model(vectors.model_checksum, other)
-    if path.is_dir() and out is None:
-        _apply_to_run(fitted, path, console, force=force)
+        run.roles(k, weights=weights)  # refuses others than these
         return
-    check_free(target, force=force)
-    ids, z = vectors.embeddings()
-    assignment = fitted.assign(z)
-    write_table(target, ids, assignment)
-    cards = run.role_record()["cards"]
-    rows = [_row(c["role"], int(n), n / len(z), [c["summary"]]) for c, n in zip(cards, assignment.sizes, strict=True)]
-    text = text_table(("role", "nodes", "share", "what it is in RUN"), rows, text_width(), wrap=True)
-    sizes = [int(n) for n in assignment.sizes]
-    n_bytes = target.stat().st_size
-    data = {"out": str(target), "bytes": n_bytes, "nodes": len(z), "sizes": sizes}
-    console.result(f"{text}\n\nwritten  {target} ({size(n_bytes)})", data)
+    console.note("finding roles ...")
+    run.fit_roles("auto" if k is None else k, weights=weights, **cluster)
 
 
-def _apply_to_run(fitted: Roles, path: Path, console: Console, *, force: bool) -> None:
-    """Give the roles to another run, with cards of its own."""
+def _apply(run: Run, other: str, out: str | None, console: Console, *, force: bool) -> None:
+    """Assign the roles of a run to other vectors, and show how many nodes play each."""
     from rae.run import Run
 
-    target = Run.open(path)
-    if target.has_roles and not force:
-        raise RunError(f"{path} has roles already; pass --force to replace them, or --out FILE to write beside them")
-    target.take_roles(fitted)
-    record = target.role_record()
-    console.result(f"{table(record)}\n\nwritten  {path}", {**record, "out": str(path)})
+    applied = run.apply_roles(other, out, force=force)
+    if applied.path.is_dir():
+        record = Run.open(applied.path).role_record()
+        console.result(f"{table(record)}\n\nwritten  {applied.path}", {**record, "out": str(applied.path)})
+        return
+    n, n_bytes, cards = sum(applied.sizes), applied.path.stat().st_size, run.role_record()["cards"]
+    rows = [_row(c["role"], count, count / n, [c["summary"]]) for c, count in zip(cards, applied.sizes, strict=True)]
+    text = text_table(("role", "nodes", "share", "what it is in RUN"), rows, text_width(), wrap=True)
+    data = {"out": str(applied.path), "bytes": n_bytes, "nodes": n, "sizes": list(applied.sizes)}
+    console.result(f"{text}\n\nwritten  {applied.path} ({size(n_bytes)})", data)
 
 
-def _compare(run: Run, fitted: Roles, other: str, out: str | None, console: Console, *, force: bool) -> None:
+def _compare(run: Run, other: str, out: str | None, console: Console, *, force: bool) -> None:
     """Show which nodes changed role from a run to other vectors."""
-    from rae.roles.compare import compare
-    from rae.run import open_vectors
+    from rae.io.tables import check_table_free
 
-    vectors = open_vectors(other)
-    fitted.check_model(vectors.model_checksum, other)
-    check_table(out, force=force)
-    ids, z = run.embeddings()
-    comparison = compare(fitted, ids, z, *vectors.embeddings())
+    vectors = run.same_model(other)
+    if out:
+        check_table_free(out, force=force)
+    comparison = run.compare_roles(vectors)
     data = comparison.as_dict()
     text = comparison_table(comparison, data)
     console.result(text + write_table_of(comparison, out, data), data)
@@ -226,7 +186,10 @@ def _compare(run: Run, fitted: Roles, other: str, out: str | None, console: Cons
 
 def _show_reliability(run: Run, out: str | None, console: Console, *, force: bool) -> None:
     """Show how sure the roles of a run are, and write it for every node."""
-    check_table(out, force=force)
+    from rae.io.tables import check_table_free
+
+    if out:
+        check_table_free(out, force=force)
     with console.progress() as progress:
         reliability = run.reliability(progress=progress or False)
     data = reliability.as_dict()

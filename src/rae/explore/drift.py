@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rae.drift import Drift
-from rae.errors import is_there
+from rae.errors import Argument, FileError, is_there
 from rae.explore.html import asset, digest
 from rae.storage.atomic import write_text
 
@@ -21,6 +21,14 @@ STYLE = (
     "th{color:var(--soft);font-weight:600}th:first-child,td:first-child{text-align:left;overflow-wrap:anywhere}"
     "tr.alarm td{font-weight:650}"
 )
+
+
+def check_page_file(path: str | Path, *, force: bool = False) -> None:
+    """Refuse a name that is not that of a page, and, without `force`, a file that is there."""
+    if Path(path).suffix.lower() not in (".html", ".htm"):
+        raise FileError(Argument("page"), f" must end in .html, got {path}")
+    if Path(path).exists() and not force:
+        raise is_there(path, Argument("page"))
 
 
 def write_page(drift: Drift, path: str | Path, *, title: str = "", force: bool = False) -> Path:

@@ -6,16 +6,18 @@ import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from rae.errors import Argument, FileError, GraphError, Sentence
+from rae.errors import Argument, FileError, GraphError, Sentence, is_there
 from rae.graph.ids import id_array, is_text
 from rae.io.files import File, file_errors, identify, parquet_parts
 from rae.io.text import NotPlain, TextTable, sniff
+from rae.storage.atomic import atomic_path
 
 log = logging.getLogger("rae")
 
@@ -240,6 +242,22 @@ def expected_rows(table: Table) -> int | None:
         stream = pa.CompressedInputStream(raw, file.compression) if file.compression else raw
         lines = stream.read(SAMPLE).count(b"\n")
         return int(lines * raw.size() // max(1, raw.tell()))
+
+
+def write_table(path: str | os.PathLike[str], table: pa.Table, *, force: bool = False) -> Path:
+    """Write a Parquet file, whole or not at all, and return its path."""
+    check_table_free(path, force=force)
+    with atomic_path(path) as temporary:
+        pq.write_table(table, temporary)
+    return Path(path)
+
+
+def check_table_free(path: str | os.PathLike[str], *, force: bool = False) -> None:
+    """Refuse a name that is not that of a Parquet file, and, without `force`, a file that is there."""
+    if Path(path).suffix.lower() != ".parquet":
+        raise FileError(Argument("out"), f" must end in .parquet, got {path}")
+    if Path(path).exists() and not force:
+        raise is_there(path)
 
 
 def _seekable(file: File, stream: pa.NativeFile) -> pa.NativeFile:

@@ -8,7 +8,9 @@ roles.json           format, model, k, criterion, rule in words, weak, threshold
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +39,26 @@ HEADER = "rae roles"
 RECORD_FORMAT, RECORD_VERSION = "rae roles", 1
 LARGEST, SMALLEST_RADIUS = 1e100, 1e-100  # of numbers in a file: their squares are finite
 TABLE_ROWS = 262_144  # rows written at a time
+
+
+@dataclass(frozen=True)
+class AppliedRoles:
+    """Where the roles of a run were assigned to other nodes: a table or another run, and how many play each role."""
+
+    path: Path
+    sizes: tuple[int, ...]
+
+
+def table_beside(vectors: Path) -> Path:
+    """The table of the roles of a file of vectors.
+
+    >>> table_beside(Path("z.v1.csv.gz")).name
+    'z.v1.roles.parquet'
+    """
+    return vectors.with_name(f"{_SUFFIX.sub('', vectors.name)}.roles.parquet")
+
+
+_SUFFIX = re.compile(r"\.(parquet|csv|tsv|txt|arrow|feather)(\.(gz|bz2|xz|zst))?$", re.IGNORECASE)
 
 
 def write_roles(
