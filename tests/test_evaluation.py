@@ -20,7 +20,7 @@ from elsewhere import CONTEXT
 from rae import Graph, datasets
 from rae.cli.program import main
 from rae.errors import FileError, RaeError
-from rae.evaluation import figures, floors, probes, runner, table_spec
+from rae.evaluation import figures, floors, probes, reproduction, runner, table_spec
 from rae.evaluation import paper_report as report
 from rae.evaluation.ledger import SCORE_KEYS, Ledger, identity, lines_of_cell, provenance
 from rae.evaluation.publish import publish
@@ -804,7 +804,7 @@ def test_download_is_tried_only_with_its_flag_and_a_failure_is_a_warning(tmp_pat
 
     from rae import errors as rae_errors
 
-    monkeypatch.setattr(datasets, "load", refuse)
+    monkeypatch.setattr(reproduction, "load", refuse)
     call = ["reproduce", "inductive", "--out", str(tmp_path), "--jobs", "1", "--steps", "1"]
     assert main(call) == 0
     assert names == []

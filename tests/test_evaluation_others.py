@@ -9,8 +9,10 @@ import pytest
 
 from rae import baselines
 from rae.cli import main
+from rae.errors import ConfigError
 from rae.evaluation import data, paper_report
 from rae.evaluation.ledger import Ledger
+from rae.evaluation.reproduction import reproduce_paper
 from rae.evaluation.runner import reproduce
 from rae.evaluation.table_spec import Effort
 from rae.evaluation.tables import TABLES, node, others
@@ -116,6 +118,10 @@ def test_a_row_runs_by_name_resumes_and_stands_in_both_tables(tmp_path, capsys, 
 def test_a_device_that_is_not_there_is_refused_before_any_work(tmp_path, capsys):
     assert main(["reproduce", "node", "--device", "nowhere", "--out", str(tmp_path)]) == 2
     assert "--device must be one that torch has here" in capsys.readouterr().err
+    assert not (tmp_path / "results").exists()
+    for wrong in ({"what": "nodes"}, {"tables": ["nowhere"]}, {"rows": ["nobody"]}, {"device": "nowhere"}):
+        with pytest.raises(ConfigError, match=f"^{next(iter(wrong))} must be "):
+            reproduce_paper(out=tmp_path, **wrong)
     assert not (tmp_path / "results").exists()
 
 
