@@ -123,7 +123,7 @@ def gaps(ledger: Ledger, effort: Effort | None = None) -> dict[str, dict[Task, G
     """Every candidate against the best floor of every task that it has lines of, with the settings of today."""
     effort = effort or Effort()
     lines = ledger.read(TABLE, SCORE_KEYS)
-    found: dict[str, dict[Task, Gap]] = {}
+    by_candidate: dict[str, dict[Task, Gap]] = {}
     for development in DEVELOPMENT if lines else ():
         floors = fill(development.table, ledger.read(development.table.name, SCORE_KEYS), effort)
         for name in CANDIDATES:
@@ -131,8 +131,8 @@ def gaps(ledger: Ledger, effort: Effort | None = None) -> dict[str, dict[Task, G
                 settings = key_of(development, name, dataset, 0, effort)["settings"]
                 if ours := lines_of_cell(lines, name, dataset, settings):
                     both = FilledTable(development.table, {**floors.cells, (name, dataset): ours})
-                    found.setdefault(name, {}).update(_gaps_of(development, both, name, dataset))
-    return found
+                    by_candidate.setdefault(name, {}).update(_gaps_of(development, both, name, dataset))
+    return by_candidate
 
 
 def _gaps_of(development: Development, filled: FilledTable, name: str, dataset: str) -> Iterator[tuple[Task, Gap]]:
@@ -164,12 +164,12 @@ class Standing:
         return f"{self.above} / {self.level + self.undecided} / {self.below} ({self.mean:+.1f})"
 
 
-def standing(found: Iterable[Gap]) -> Standing:
+def standing(some: Iterable[Gap]) -> Standing:
     """Above, level, below and the mean gap in standard errors."""
-    each = list(found)
-    places = [gap.place for gap in each]
+    each = list(some)
+    sides = [gap.place for gap in each]
     mean = float(np.mean([gap.in_errors for gap in each])) if each else 0.0
-    above, level, below, undecided = (places.count(word) for word in ("above", "level", "below", "undecided"))
+    above, level, below, undecided = (sides.count(word) for word in ("above", "level", "below", "undecided"))
     return Standing(above, level, below, mean, undecided)
 
 
@@ -185,43 +185,43 @@ class Choice:
     others: Standing = field(default_factory=lambda: Standing(0, 0, 0, 0.0))
 
 
-def choose(found: Gaps, tasks: Sequence[Task]) -> str:
+def choose(candidates: Gaps, tasks: Sequence[Task]) -> str:
     """The candidate that is below its floor in the fewest of these tasks, then highest; the first among equals."""
-    return min(found, key=lambda name: standing(found[name][task] for task in tasks).rank)
+    return min(candidates, key=lambda name: standing(candidates[name][task] for task in tasks).rank)
 
 
-def leave_one_out(found: Gaps) -> list[Choice]:
+def leave_one_out(candidates: Gaps) -> list[Choice]:
     """For each data set, what the others choose; only tasks that every candidate has."""
-    tasks = common_tasks(found)
+    tasks = common_tasks(candidates)
     choices = []
     for group in dict.fromkeys(task.group for task in tasks):
         inside = [task for task in tasks if task.group == group]
         outside = [task for task in tasks if task.group != group]
         if not outside:
             continue
-        chosen, best = choose(found, outside), choose(found, inside)
-        there, best_there = (standing(found[name][task] for task in inside) for name in (chosen, best))
-        others = standing(found[chosen][task] for task in outside)
+        chosen, best = choose(candidates, outside), choose(candidates, inside)
+        there, best_there = (standing(candidates[name][task] for task in inside) for name in (chosen, best))
+        others = standing(candidates[chosen][task] for task in outside)
         choices.append(Choice(group, chosen, there, best, best_there, others))
     return choices
 
 
-def common_tasks(found: Gaps) -> list[Task]:
+def common_tasks(candidates: Gaps) -> list[Task]:
     """The tasks that every candidate has lines of, in the order of the first candidate."""
-    first = next(iter(found.values()), {})
-    return [task for task in first if all(task in each for each in found.values())]
+    first = next(iter(candidates.values()), {})
+    return [task for task in first if all(task in each for each in candidates.values())]
 
 
 # --------------------------------------------------------------------------------------------- report
 
 
-def page(found: Gaps) -> str:
+def page(candidates: Gaps) -> str:
     """docs/choice.md: every candidate on every data set, and what leaving one out chooses."""
     parts = []
     for kind in KINDS:
         of_kind = {
             name: chosen
-            for name, each in found.items()
+            for name, each in candidates.items()
             if (chosen := {t: g for t, g in each.items() if t.kind == kind})
         }
         if of_kind:
@@ -235,20 +235,20 @@ def page(found: Gaps) -> str:
     return report.page("How the default was chosen", "`python benchmarks/default_choice.py`", words, parts)
 
 
-def _part(kind: str, found: Gaps) -> str:
-    tasks = common_tasks(found)
+def _part(kind: str, candidates: Gaps) -> str:
+    tasks = common_tasks(candidates)
     groups = list(dict.fromkeys(task.group for task in tasks))
     rows = []
-    for name, each in found.items():
-        cells = [str(standing(each[t] for t in tasks if t.group == group)) for group in groups]
-        rows.append([name, *cells, f"**{standing(each[task] for task in tasks)}**"])
+    for name, each in candidates.items():
+        texts = [str(standing(each[t] for t in tasks if t.group == group)) for group in groups]
+        rows.append([name, *texts, f"**{standing(each[task] for task in tasks)}**"])
     choices = [
         [display(c.left_out), c.chosen, str(c.others), str(c.there), c.best, str(c.best_there)]
-        for c in leave_one_out(found)
+        for c in leave_one_out(candidates)
     ]
     head = ["left out", "chosen by the others", "there", "on the one left out", "best on it", "which has"]
     grids = [f"**{kind.capitalize()}**", report.grid(["", *map(display, groups), "all"], rows)]
     grids += [report.grid(head, choices)] if choices else []
     if tasks:
-        grids.append(f"All data sets together choose: **{choose(found, tasks)}**.")
+        grids.append(f"All data sets together choose: **{choose(candidates, tasks)}**.")
     return "\n\n".join(grids)

@@ -73,7 +73,7 @@ def floors(options: Any, effort: Effort) -> None:
             runs=_runs(development, options),
             jobs=options.jobs,
             effort=effort,
-            wanted=lambda work, dataset, names=datasets: (  # type: ignore[misc]
+            select=lambda work, dataset, names=datasets: (  # type: ignore[misc]
                 dataset in names and all(row.kind == "floor" for row in work.rows)
             ),
         )
@@ -89,8 +89,8 @@ def main() -> None:
     options = arguments.parse_args()
     effort = Effort(steps=1) if options.quick else Effort()
     floors(options, effort)
-    known = {identity(line) for line in options.results.read(choice.TABLE)}
-    todo = [job for job in jobs(options, effort) if identity(json.loads(json.dumps(key(job)))) not in known]
+    finished = {identity(line) for line in options.results.read(choice.TABLE)}
+    todo = [job for job in jobs(options, effort) if identity(json.loads(json.dumps(key(job)))) not in finished]
     print(f"{len(todo):,} runs to compute", flush=True)
     for lines in _computed(todo, options.jobs):
         options.results.append(lines)

@@ -245,11 +245,11 @@ def training(ledger: Ledger, names: list[str], rounds: int) -> None:
 def suite(ledger: Ledger) -> int:
     """The exit status of the tests of a GPU, after a line says how many there are."""
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-m", "gpu", "tests/test_gpu.py"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=RESULTS.parent)
-    print(done.stdout[-6000:], flush=True)
-    counted = {name: int(n) for n, name in re.findall(r"(\d+) (passed|failed|skipped)", done.stdout)}
+    process = subprocess.run(command, capture_output=True, text=True, check=False, cwd=RESULTS.parent)
+    print(process.stdout[-6000:], flush=True)
+    counted = {name: int(n) for n, name in re.findall(r"(\d+) (passed|failed|skipped)", process.stdout)}
     record(ledger, TABLE, "make test-gpu", "tests", {}, **counted, **about())
-    return done.returncode
+    return process.returncode
 
 
 def about() -> dict[str, Any]:

@@ -61,14 +61,14 @@ def save(
 
 def words_of(texts: Sequence[str]) -> sp.csr_array:
     """Which words a text has: the commonest ones, each in at least five texts and at most half of them."""
-    found = [set(WORD.findall(text.lower())) for text in texts]
-    counts = Counter(word for words in found for word in words)
-    kept = [word for word, count in counts.most_common(WORDS) if LEAST <= count <= MOST * len(texts)]
-    number = {word: k for k, word in enumerate(kept)}
-    rows = [sorted(number[word] for word in words if word in number) for words in found]
+    words_by_text = [set(WORD.findall(text.lower())) for text in texts]
+    counts = Counter(word for words in words_by_text for word in words)
+    vocabulary = [word for word, count in counts.most_common(WORDS) if LEAST <= count <= MOST * len(texts)]
+    number = {word: k for k, word in enumerate(vocabulary)}
+    rows = [sorted(number[word] for word in words if word in number) for words in words_by_text]
     starts = np.cumsum([0, *map(len, rows)])
     indices = np.array([k for row in rows for k in row], np.int32)
-    return sp.csr_array((np.ones(len(indices), np.float32), indices, starts), shape=(len(texts), len(kept)))
+    return sp.csr_array((np.ones(len(indices), np.float32), indices, starts), shape=(len(texts), len(vocabulary)))
 
 
 # ------------------------------------------------------------------------------------------------- packages
@@ -102,8 +102,8 @@ def drosophila(files: Path, folder: Path) -> None:
     for side in ("left", "right"):
         start = files / "graspologic/datasets/drosophila"
         adjacency = np.loadtxt(start / f"{side}_adjacency.csv")
-        cells = (start / f"{side}_cell_labels.csv").read_text().split()
-        save(folder, f"drosophila-{side}", len(adjacency), np.argwhere(adjacency > 0), cells, 5)
+        labels = (start / f"{side}_cell_labels.csv").read_text().split()
+        save(folder, f"drosophila-{side}", len(adjacency), np.argwhere(adjacency > 0), labels, 5)
 
 
 def mouse(files: Path, folder: Path) -> None:
@@ -125,9 +125,9 @@ def celegans(files: Path, folder: Path) -> None:
     with (files / "cect/data/all_cell_info.csv").open() as file:
         about = {row[0].strip(): row[1].lower() for row in csv.reader(file)}
     for sex, reader in (("herm", "Cook2019HermReader"), ("male", "Cook2019MaleReader")):
-        cells = json.loads((files / f"cect/cache/{reader}.json").read_text())
-        synapses = sum(np.array(matrix) > 0 for matrix in cells["connections"].values())
-        kinds = [_cell_kind(about.get(name, "")) for name in cells["nodes"]]
+        connectome = json.loads((files / f"cect/cache/{reader}.json").read_text())
+        synapses = sum(np.array(matrix) > 0 for matrix in connectome["connections"].values())
+        kinds = [_cell_kind(about.get(name, "")) for name in connectome["nodes"]]
         save(folder, f"celegans-{sex}", len(kinds), np.argwhere(synapses), kinds, 5)
 
 
@@ -253,9 +253,9 @@ def headers(root: Path, folder: Path, name: str, least: int) -> None:
         code = (root / file).read_text("latin-1")
         for included in re.findall(r'#\s*include\s*[<"]([^>"]+)[>"]', code):
             nearby = os.path.normpath(Path(file).parent / included)
-            found = number.get(included.removeprefix(f"{root.name}/"), number.get(nearby))
-            if found is not None:
-                edges.append((number[file], found))
+            target = number.get(included.removeprefix(f"{root.name}/"), number.get(nearby))
+            if target is not None:
+                edges.append((number[file], target))
         texts.append(re.sub(r"//.*|/\*.*?\*/|#\s*include.*", "", code).replace("_", " "))
     folders = [file.split("/")[0] if "/" in file else None for file in files]
     save(folder, name, len(files), edges, folders, least, words_of(texts))

@@ -75,7 +75,7 @@ def test_telling_is_the_formula_and_rows_of_zeros_do_not_count():
     weight = decoder.weight.detach().numpy().astype(np.float64)
 
     for rows in (sp.csr_array(x), torch.from_numpy(x)):
-        got = telling(z, decoder.told(rows), decoder.lengths(z)[0], sizes)
+        got = telling(z, decoder.project(rows), decoder.lengths(z)[0], sizes)
         with np.errstate(invalid="ignore"):
             assert float(got.detach()) == pytest.approx(_telling(z.numpy().astype(np.float64), weight, x), rel=1e-5)
 
@@ -152,21 +152,21 @@ def test_a_batch_with_all_neighbours_is_encoded_as_the_whole_graph_is():
 def test_hidden_columns_are_hidden_from_every_node():
     config = SMALL.replace(hidden_features=0.5, hidden_edges=0)
     features = Features.of(GRAPH, WORDS, config)
-    seen = []
+    views = []
 
     class Spy(Encoder):
         def hidden(self, x, blocks, stream=None):
-            seen.append(x)
+            views.append(x)
             return super().hidden(x, blocks, stream)
 
     encoder = Spy(25, config, generator(0, "a")).eval()
     for x in (features, Features.of(GRAPH, WORDS.toarray(), config)):
         encode_view(encoder, GRAPH, x, np.arange(60), config, (0, "v"))
 
-    shown = abs(seen[0].toarray()).sum(0) > 0
+    shown = abs(views[0].toarray()).sum(0) > 0
     assert 3 <= shown.sum() <= 22
-    assert np.array_equal(seen[0].toarray(), WORDS.toarray() * shown)
-    assert np.array_equal(seen[0].toarray(), seen[1])
+    assert np.array_equal(views[0].toarray(), WORDS.toarray() * shown)
+    assert np.array_equal(views[0].toarray(), views[1])
 
 
 def test_a_walk_ends_where_walks_end():
@@ -270,8 +270,8 @@ def test_groups_that_share_words_and_edges_come_out_together():
     rng = np.random.default_rng(0)
     group = np.repeat([0, 1], 100)
     us, vs = rng.integers(200, size=(2, 6000))
-    kept = rng.random(6000) < np.where(group[us] == group[vs], 0.15, 0.02)
-    graph = Graph.from_edges((us[kept], vs[kept]), ids=np.arange(200))
+    mask = rng.random(6000) < np.where(group[us] == group[vs], 0.15, 0.02)
+    graph = Graph.from_edges((us[mask], vs[mask]), ids=np.arange(200))
     chance = np.where((np.arange(40) < 20)[None] == (group == 0)[:, None], 0.15, 0.08)
     words = sp.csr_array((rng.random((200, 40)) < chance).astype(np.float32))
 

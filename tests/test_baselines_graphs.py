@@ -132,14 +132,14 @@ def plain_kernel(graphs, kinds, rounds):
     """Pairs of nodes with equal subtrees, summed over rounds; a subtree is a nested tuple."""
     counts = []
     for graph, kind in zip(graphs, kinds, strict=True):
-        trees, found = list(kind), Counter()
+        trees, subtrees = list(kind), Counter()
         for number in range(rounds + 1):
-            found.update((number, tree) for tree in trees)
+            subtrees.update((number, tree) for tree in trees)
             trees = [
                 (trees[u], tuple(sorted((trees[v] for v in graph.neighbors(u)), key=repr)))
                 for u in range(graph.n_nodes)
             ]
-        counts.append(found)
+        counts.append(subtrees)
     return np.array([[sum(a[t] * b[t] for t in a) for b in counts] for a in counts])
 
 
@@ -163,8 +163,8 @@ def test_relabelled_graphs_have_the_same_counts_and_colours():
 
     assert np.array_equal(z[:3], z[3:])
     for before, after in zip(colors(graphs, None, 3), colors(moved, None, 3), strict=True):
-        places = np.concatenate([12 * i + order for i, order in enumerate(orders)])
-        assert np.array_equal(before[places], after)
+        rows = np.concatenate([12 * i + order for i, order in enumerate(orders)])
+        assert np.array_equal(before[rows], after)
 
 
 # --------------------------------------------------------------------------------- deep kernels
@@ -204,9 +204,9 @@ def test_path_words_are_the_kinds_of_the_ends_and_the_length():
 
 def test_the_context_of_a_subtree_is_around_its_neighbours():
     graph = Graph.from_edges([(0, 1)])
-    found = [np.array([0, 1]), np.array([2, 3]), np.array([4, 5])]
+    by_round = [np.array([0, 1]), np.array([2, 3]), np.array([4, 5])]
 
-    assert {tuple(pair) for pair in contexts(found, graph).tolist()} == {
+    assert {tuple(pair) for pair in contexts(by_round, graph).tolist()} == {
         (0, 1), (0, 3), (2, 1), (2, 3), (2, 5), (4, 3), (4, 5)
     }  # fmt: skip
 
@@ -242,17 +242,17 @@ def test_two_planted_classes_are_told_apart_on_graphs_that_were_not_seen(method)
 @_each(CLASSIFIERS)
 def test_labels_and_graphs_of_the_test_are_never_read_and_the_seed_decides(method):
     train, test = np.arange(30), np.arange(30, 40)
-    given = [np.random.default_rng(i).random((g.n_nodes, 3)).astype(np.float32) for i, g in enumerate(GRAPHS)]
+    features = [np.random.default_rng(i).random((g.n_nodes, 3)).astype(np.float32) for i, g in enumerate(GRAPHS)]
     short = dataclasses.replace(method, passes=2)
     other = LABELS.copy()
     other[test] = 1 - other[test]
     elsewhere = [*GRAPHS[:30], *GRAPHS[:10]]
     hidden = np.where(np.isin(np.arange(40), train), LABELS, -1)
     weights = [
-        _weights(dataclasses.replace(short).fit(graphs, given, labels, train))
+        _weights(dataclasses.replace(short).fit(graphs, features, labels, train))
         for graphs, labels in ((GRAPHS, LABELS), (GRAPHS, other), (GRAPHS, hidden), (elsewhere, LABELS))
     ]
-    another = _weights(dataclasses.replace(short, seed=5).fit(GRAPHS, given, LABELS, train))
+    another = _weights(dataclasses.replace(short, seed=5).fit(GRAPHS, features, LABELS, train))
 
     assert all(np.array_equal(w, weights[0]) for w in weights)
     assert not np.array_equal(another, weights[0])

@@ -79,7 +79,7 @@ GRAPH, WORDS = planted()
 TRAIN, CHECK, TEST = np.arange(20), np.arange(20, 40), np.arange(40, N)
 
 
-def made(name: str, **settings: object):
+def make_small(name: str, **settings: object):
     return baselines.find(name).make(**{**SMALL[name], **settings})
 
 
@@ -102,7 +102,7 @@ def test_structure_alone_ignores_features_and_knows_degrees():
 def test_vectors_tell_the_blocks_and_repeat_by_seed(name):
     torch.manual_seed(5)
     before = torch.get_rng_state()
-    model = made(name)
+    model = make_small(name)
     z = model.fit_transform(GRAPH, WORDS)
 
     assert torch.equal(torch.get_rng_state(), before)  # nobody else's draws change
@@ -113,20 +113,20 @@ def test_vectors_tell_the_blocks_and_repeat_by_seed(name):
     losses = np.array(model.losses)
     assert losses[-5:].mean() < losses[:5].mean()
     assert LogisticRegression(C=10).fit(z[:40], BLOCK[:40]).score(z[40:], BLOCK[40:]) >= 0.8
-    assert made(name).fit_transform(GRAPH, WORDS).tobytes() == z.tobytes()
-    assert not np.allclose(made(name, seed=1).fit_transform(GRAPH, WORDS), z)
+    assert make_small(name).fit_transform(GRAPH, WORDS).tobytes() == z.tobytes()
+    assert not np.allclose(make_small(name, seed=1).fit_transform(GRAPH, WORDS), z)
 
 
 @pytest.mark.parametrize("name", CLASSIFIERS)
 def test_classes_are_found_and_the_labels_of_test_nodes_are_never_read(name):
-    said = made(name).fit(GRAPH, WORDS, BLOCK, TRAIN, CHECK).predict(GRAPH, WORDS)
+    said = make_small(name).fit(GRAPH, WORDS, BLOCK, TRAIN, CHECK).predict(GRAPH, WORDS)
 
     assert said.shape == (N,)
     assert (said[TEST] == BLOCK[TEST]).mean() >= 0.75
     for hidden in (1 - BLOCK, np.full(N, -1)):
         labels = BLOCK.copy()
         labels[TEST] = hidden[TEST]
-        again = made(name).fit(GRAPH, WORDS, labels, TRAIN, CHECK)
+        again = make_small(name).fit(GRAPH, WORDS, labels, TRAIN, CHECK)
         assert np.array_equal(again.predict(GRAPH, WORDS), said)
     assert again.losses[-1] < again.losses[0]
 
@@ -134,7 +134,7 @@ def test_classes_are_found_and_the_labels_of_test_nodes_are_never_read(name):
 @pytest.mark.parametrize("name", CLASSIFIERS)
 def test_training_labels_do_matter_and_validation_is_optional(name):
     opposite = np.where(np.isin(np.arange(N), TRAIN), 1 - BLOCK, -1)
-    said = made(name).fit(GRAPH, WORDS, opposite, TRAIN).predict(GRAPH, WORDS)
+    said = make_small(name).fit(GRAPH, WORDS, opposite, TRAIN).predict(GRAPH, WORDS)
 
     assert (said[TEST] == BLOCK[TEST]).mean() <= 0.25
 
@@ -142,7 +142,7 @@ def test_training_labels_do_matter_and_validation_is_optional(name):
 @pytest.mark.parametrize("name", [name for name in SMALL if baselines.find(name).inductive])
 def test_an_unseen_graph_can_be_asked(name):
     part = GRAPH.subgraph(np.arange(30))
-    model = made(name, steps=3)
+    model = make_small(name, steps=3)
     if baselines.find(name).sees_labels:
         assert model.fit(GRAPH, WORDS, BLOCK, TRAIN).predict(part, WORDS[:30]).shape == (30,)
     else:
@@ -152,7 +152,7 @@ def test_an_unseen_graph_can_be_asked(name):
 @pytest.mark.parametrize("name", EMBEDDERS)
 @pytest.mark.parametrize("edges", [[], [(0, 1)]], ids=["no edge", "one edge"])
 def test_a_tiny_graph_without_features_gets_finite_rows(name, edges):
-    z = made(name, steps=2).fit_transform(Graph.from_edges(edges, ids=[0, 1, 2]))
+    z = make_small(name, steps=2).fit_transform(Graph.from_edges(edges, ids=[0, 1, 2]))
 
     assert z.shape[0] == 3
     assert np.isfinite(z).all()
@@ -160,7 +160,7 @@ def test_a_tiny_graph_without_features_gets_finite_rows(name, edges):
 
 def test_dense_and_sparse_features_give_the_same():
     for name in ("DGI", "GCN"):
-        model = [made(name, steps=3), made(name, steps=3)]
+        model = [make_small(name, steps=3), make_small(name, steps=3)]
         if name == "GCN":
             model = [m.fit(GRAPH, x, BLOCK, TRAIN) for m, x in zip(model, (WORDS, WORDS.toarray()), strict=True)]
         else:
@@ -217,9 +217,9 @@ def test_sampled_sums_are_the_sums_in_the_mean_and_exact_where_neighbours_are_fe
 
 def test_edges_are_held_out_in_both_directions():
     data = networks.read_input(GRAPH, WORDS, "cpu")
-    known, (a, b) = bandana.held_out(data, 0.3)
+    visible, (a, b) = bandana.held_out(data, 0.3)
     asked = set(zip(a.tolist(), b.tolist(), strict=True))
-    left = set(zip(known.receivers.tolist(), known.senders.tolist(), strict=True))
+    left = set(zip(visible.receivers.tolist(), visible.senders.tolist(), strict=True))
 
     assert len(asked) == 2 * int(0.3 * GRAPH.n_edges)
     assert {(j, i) for i, j in asked} == asked
@@ -254,7 +254,7 @@ def test_grace_in_parts_is_grace_in_one(monkeypatch):
 
 def test_a_loss_that_is_no_number_ends_the_fit():
     with pytest.raises(TrainingError, match=r"step 0 .* smaller learning_rate"):
-        made("CCA-SSG", decorrelation=1e38).fit(GRAPH, WORDS)
+        make_small("CCA-SSG", decorrelation=1e38).fit(GRAPH, WORDS)
 
 
 # -------------------------------------------------------------------------------------------- refusals
@@ -267,31 +267,31 @@ def test_a_loss_that_is_no_number_ends_the_fit():
 )  # fmt: skip
 def test_a_setting_out_of_range_is_refused_by_name(settings):
     with pytest.raises(ConfigError, match=next(iter(settings))):
-        made("DGI", **settings)
+        make_small("DGI", **settings)
 
 
 def test_shares_are_shares():
     with pytest.raises(ConfigError, match="drop_edges"):
-        made("GRACE", drop_edges=1.5)
+        make_small("GRACE", drop_edges=1.5)
     with pytest.raises(ConfigError, match="fanouts"):
-        made("GraphSAGE, supervised", fanouts=(0, 1))
+        make_small("GraphSAGE, supervised", fanouts=(0, 1))
 
 
 def test_what_is_not_fitted_says_so():
     with pytest.raises(NotFittedError, match="DGI is not fitted"):
-        made("DGI").transform(GRAPH, WORDS)
+        make_small("DGI").transform(GRAPH, WORDS)
 
 
 def test_a_training_node_without_a_label_is_refused():
     with pytest.raises(ConfigError, match="rows that have a label"):
-        made("GCN").fit(GRAPH, WORDS, np.full(N, -1), TRAIN)
+        make_small("GCN").fit(GRAPH, WORDS, np.full(N, -1), TRAIN)
 
 
 def test_the_transductive_one_refuses_another_graph():
-    model = made("Planetoid, transductive", steps=1, class_steps=1, walks=0.01).fit(GRAPH, WORDS, BLOCK, TRAIN)
+    model = make_small("Planetoid, transductive", steps=1, class_steps=1, walks=0.01).fit(GRAPH, WORDS, BLOCK, TRAIN)
     with pytest.raises(ConfigError, match="must be the fitted one, of 80 nodes"):
         model.predict(GRAPH.subgraph(np.arange(10)), WORDS[:10])
 
 
 def test_methods_are_equal_by_settings_alone_when_replaced():
-    assert dataclasses.replace(made("DGI"), seed=3).dims == SMALL["DGI"]["dims"]
+    assert dataclasses.replace(make_small("DGI"), seed=3).dims == SMALL["DGI"]["dims"]

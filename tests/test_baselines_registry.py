@@ -13,18 +13,18 @@ from rae.errors import ConfigError, MissingExtraError
 
 @pytest.mark.parametrize("name", baselines.names())
 def test_every_method_is_made_by_its_name_and_has_one_of_the_contracts(name):
-    found = baselines.find(name)
-    if not found.installed:
-        pytest.skip(f"{name} needs {', '.join(found.needs)}")
-    made = found.make()
+    method = baselines.find(name)
+    if not method.installed:
+        pytest.skip(f"{name} needs {', '.join(method.needs)}")
+    model = method.make()
 
-    assert found.name == name
-    assert found.paper
-    assert hasattr(made, "predict") is found.sees_labels
-    assert hasattr(made, "fit") if found.sees_labels else hasattr(made, "fit_transform")
-    assert not {"seed", "device"} & set(registry.settings_of(made))
-    for settings in found.by_dataset.values():
-        found.make(**settings)  # they are settings that exist, in their range
+    assert method.name == name
+    assert method.paper
+    assert hasattr(model, "predict") is method.sees_labels
+    assert hasattr(model, "fit") if method.sees_labels else hasattr(model, "fit_transform")
+    assert not {"seed", "device"} & set(registry.settings_of(model))
+    for settings in method.by_dataset.values():
+        method.make(**settings)  # they are settings that exist, in their range
 
 
 def test_what_a_class_says_of_itself():

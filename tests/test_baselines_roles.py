@@ -119,15 +119,15 @@ def plain_distances(graph, levels):
             table[i, j] = (max(x, y) / min(x, y) - 1) * max(m, n) + before
         return table[len(a) - 1, len(b) - 1]
 
-    found = []
+    by_level = []
     for k in range(levels + 1):
         here = {}
         for u, v in itertools.combinations(range(len(ids)), 2):
             rings = ring(ids[u], k), ring(ids[v], k)
-            if all(rings) and (k == 0 or (u, v) in found[-1]):
-                here[u, v] = warped(*rings) + (found[-1][u, v] if k else 0)
-        found.append(here)
-    return found
+            if all(rings) and (k == 0 or (u, v) in by_level[-1]):
+                here[u, v] = warped(*rings) + (by_level[-1][u, v] if k else 0)
+        by_level.append(here)
+    return by_level
 
 
 def test_structural_distances_are_those_of_the_definition():
@@ -273,9 +273,9 @@ def test_the_code_tells_the_degree_and_equal_positions_have_equal_codes():
     z = RESD(dims=8, hidden=16, passes=60).fit_transform(graph)
     classes = refine(graph)
     design = np.hstack([z, np.ones((len(z), 1))])
-    told = design @ np.linalg.lstsq(design, np.log1p(graph.degrees), rcond=None)[0]
+    predicted = design @ np.linalg.lstsq(design, np.log1p(graph.degrees), rcond=None)[0]
 
-    assert np.corrcoef(told, np.log1p(graph.degrees))[0, 1] > 0.95
+    assert np.corrcoef(predicted, np.log1p(graph.degrees))[0, 1] > 0.95
     assert all(np.ptp(z[classes == c], axis=0).max() < 1e-5 for c in np.unique(classes))
 
 

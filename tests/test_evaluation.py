@@ -208,8 +208,8 @@ def by_seed(*scores, start=0):
 def test_a_floor_is_cleared_only_if_the_interval_is_above_it():
     ours = by_seed(80, 81, 80, 81)
 
-    places = [paired_gap(ours, {0: floor}).against for floor in (75, 80.4, 85)]
-    assert places == ["above", "level with", "below"]
+    sides = [paired_gap(ours, {0: floor}).against for floor in (75, 80.4, 85)]
+    assert sides == ["above", "level with", "below"]
 
 
 def test_paired_runs_show_a_difference_smaller_than_the_spread():
@@ -234,9 +234,9 @@ def test_one_run_decides_nothing():
 
 def test_a_gap_is_judged_by_its_standard_error_and_by_its_interval():
     gap = paired_gap(by_seed(80.0, 82.0, 81.0), by_seed(79.0, 81.5, 80.9))
-    apart = np.array([1.0, 0.5, 0.1])
+    differences = np.array([1.0, 0.5, 0.1])
 
-    assert (gap.mean, gap.error) == pytest.approx((apart.mean(), stats.sem(apart)))
+    assert (gap.mean, gap.error) == pytest.approx((differences.mean(), stats.sem(differences)))
     assert (gap.place, gap.against) == ("above", "level with")  # one error, and the wider interval
     assert paired_gap({0: 80.0}, {0: 70.0}).place == "undecided"
     assert paired_gap({0: 80.0}, {1: 70.0, 2: 60.0}) is None
@@ -308,7 +308,7 @@ def test_words_beside_their_means_keep_the_node_out_of_its_neighbours():
     graph = Graph.from_edges([(0, 1), (1, 2)])
     x = np.eye(3, dtype=np.float32)
 
-    parts = floors.words_beside_means(graph, x).toarray()
+    parts = floors.words_and_means(graph, x).toarray()
     assert parts[0].tolist()[:6] == [1, 0, 0, 0, 1, 0]  # own, then near
     np.testing.assert_allclose(parts[0, 6:], np.array([1, 0, 1]) / np.sqrt(2))
 

@@ -24,7 +24,7 @@ NO_STAND_IN = {"house", "barbell"}  # the data themselves are small
 
 def works_of(table):
     """The works that a table computes, with their numbers; the others are computed in another table."""
-    return [(number, work) for number, work in enumerate(table.works) if not work.kept_in]
+    return [(number, work) for number, work in enumerate(table.works) if not work.ledger_table]
 
 
 def cell(table, number, dataset):
@@ -135,8 +135,8 @@ def test_every_table_belongs_to_one_group():
 
 def test_published_values_belong_to_rows_and_data_sets_that_exist():
     for table in TABLES.values():
-        cells = {(row.name, dataset) for work in table.works for row in work.rows for dataset in work.datasets}
-        assert set(table.published) <= cells
+        computed = {(row.name, dataset) for work in table.works for row in work.rows for dataset in work.datasets}
+        assert set(table.published) <= computed
         for quoted in table.quoted:
             assert set(quoted.values) <= set(table.datasets)
 

@@ -31,17 +31,17 @@ def test_a_standing_counts_places_and_takes_the_mean_in_errors(choice):
 
 
 def test_the_fewest_below_wins_before_the_highest_mean(choice, gaps):
-    found = {"careful": gaps(a=0.5, b=0.5), "bold": gaps(a=9.0, b=-2.0)}
+    candidates = {"careful": gaps(a=0.5, b=0.5), "bold": gaps(a=9.0, b=-2.0)}
 
-    assert choice.choose(found, choice.common_tasks(found)) == "careful"
-    found["also careful"] = gaps(a=2.0, b=0.5)
-    assert choice.choose(found, choice.common_tasks(found)) == "also careful"
+    assert choice.choose(candidates, choice.common_tasks(candidates)) == "careful"
+    candidates["also careful"] = gaps(a=2.0, b=0.5)
+    assert choice.choose(candidates, choice.common_tasks(candidates)) == "also careful"
 
 
 def test_a_data_set_has_no_say_in_what_is_chosen_for_it(choice, gaps):
-    found = {"steady": gaps(a=1.5, b=1.5, c=1.5), "tuned to c": gaps(a=-3.0, b=-3.0, c=9.0)}
+    candidates = {"steady": gaps(a=1.5, b=1.5, c=1.5), "tuned to c": gaps(a=-3.0, b=-3.0, c=9.0)}
 
-    left = {each.left_out: each for each in choice.leave_one_out(found)}
+    left = {each.left_out: each for each in choice.leave_one_out(candidates)}
     assert {name: each.chosen for name, each in left.items()} == {"a": "steady", "b": "steady", "c": "steady"}
     assert left["c"].best == "tuned to c"
     assert str(left["c"].there) == "1 / 0 / 0 (+1.5)"
@@ -49,10 +49,10 @@ def test_a_data_set_has_no_say_in_what_is_chosen_for_it(choice, gaps):
 
 
 def test_only_tasks_that_every_candidate_has_are_compared(choice, gaps):
-    found = {"one": gaps(a=1.0, b=1.0), "two": gaps(b=2.0)}
+    candidates = {"one": gaps(a=1.0, b=1.0), "two": gaps(b=2.0)}
 
-    assert [task.dataset for task in choice.common_tasks(found)] == ["b"]
-    assert choice.leave_one_out(found) == []  # nothing is left to choose by
+    assert [task.dataset for task in choice.common_tasks(candidates)] == ["b"]
+    assert choice.leave_one_out(candidates) == []  # nothing is left to choose by
 
 
 def test_a_family_of_data_sets_is_left_out_together(choice):
@@ -94,8 +94,8 @@ def test_the_benchmark_compares_resumes_and_is_reported(choice, load, tmp_path, 
     assert "0 runs to compute" in again
     assert first.split("# How the default was chosen")[1] == again.split("# How the default was chosen")[1]
 
-    found = choice.gaps(Ledger(tmp_path), Effort(steps=1))
-    assert {task.key for task in found["default"]} == {"", "standardised", "linear"}
+    candidates = choice.gaps(Ledger(tmp_path), Effort(steps=1))
+    assert {task.key for task in candidates["default"]} == {"", "standardised", "linear"}
     assert not choice.gaps(Ledger(tmp_path))  # a trial is no evidence
 
 

@@ -33,8 +33,8 @@ def test_the_reader_reads_what_is_there_and_nothing_else(sparse):
     rng = np.random.default_rng(0)
     labels = np.arange(60) % 2
     noise = rng.normal(size=(60, 5))
-    told = np.hstack([noise, labels[:, None] * 4.0])
-    both = [sp.csr_array(z) if sparse else z for z in (told, noise)]
+    informative = np.hstack([noise, labels[:, None] * 4.0])
+    both = [sp.csr_array(z) if sparse else z for z in (informative, noise)]
 
     assert probes.svm_folds(both[0], labels, 0, FEW).mean() > 95
     assert 25 < probes.svm_folds(both[1], labels, 0, FEW).mean() < 75
@@ -50,7 +50,7 @@ def test_scaling_is_chosen_where_one_column_drowns_the_others():
 
 
 def test_a_classifier_is_made_anew_for_each_fold_without_the_labels_of_its_test_graphs():
-    seen = []
+    test_folds = []
 
     @dataclasses.dataclass
     class Spy:
@@ -61,18 +61,18 @@ def test_a_classifier_is_made_anew_for_each_fold_without_the_labels_of_its_test_
             self.fitted = True
             assert (np.delete(labels, train) == -1).all()
             assert np.array_equal(labels[train], GRAPHS.labels[train])
-            seen.append(np.delete(np.arange(len(graphs)), train))
+            test_folds.append(np.delete(np.arange(len(graphs)), train))
             return self
 
         def predict(self, graphs, features):
-            assert [id(g) for g in graphs] == [id(GRAPHS.graphs[i]) for i in seen[-1]]
+            assert [id(g) for g in graphs] == [id(GRAPHS.graphs[i]) for i in test_folds[-1]]
             assert len(features) == len(graphs)
-            return GRAPHS.labels[seen[-1]]
+            return GRAPHS.labels[test_folds[-1]]
 
     score = others.scored_by_folds(Spy(), Method("spy", Spy, "none", of="graphs"), GRAPHS, 2, Effort())
 
     assert score.score == 100
-    assert len(seen) == 10
+    assert len(test_folds) == 10
     assert score.also["sd_of_folds"] == 0
 
 
@@ -80,7 +80,7 @@ def test_a_row_of_graphs_runs_by_name_resumes_and_says_where_it_ran(tmp_path, mo
     monkeypatch.setattr(data, "get", stand_in)
     monkeypatch.setattr(data, "present", lambda name: name == "MUTAG")
     ledger, table = Ledger(tmp_path), TABLES["graph-tuned"]
-    options = {"runs": 2, "wanted": lambda work, dataset: "WL subtree kernel" in {row.name for row in work.rows}}
+    options = {"runs": 2, "select": lambda work, dataset: "WL subtree kernel" in {row.name for row in work.rows}}
 
     first, second = (reproduce([table], ledger, **options) for _ in range(2))
 
@@ -88,7 +88,7 @@ def test_a_row_of_graphs_runs_by_name_resumes_and_says_where_it_ran(tmp_path, mo
     lines = ledger.read("graph-tuned")
     assert [line["score"] for line in lines] == [100, 100]  # cycles and stars
     assert all("cores" in line["machine"] and line["also"]["device"] == "cpu" for line in lines)
-    assert reproduce([TABLES["graph"]], ledger, runs=1, wanted=options["wanted"]).computed == 0  # kept in the other
+    assert reproduce([TABLES["graph"]], ledger, runs=1, select=options["select"]).computed == 0  # kept in the other
 
 
 def test_expensive_rows_are_computed_only_when_asked_for():

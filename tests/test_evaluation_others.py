@@ -43,8 +43,8 @@ def test_both_rows_of_a_method_differ_only_where_its_settings_do(name):
             settings = TABLES["node"].line_settings(work, row, work.datasets[0], Effort())
             assert json.loads(json.dumps(settings)) == settings
             assert settings["reader"] == (others.OWN if method.sees_labels else others.TUNED)
-            wanted = {} if "one setting" in row.name else method.by_dataset.get(work.datasets[0], {})
-            assert settings == {**settings, **others.settings_of_method(method), **wanted}
+            changes = {} if "one setting" in row.name else method.by_dataset.get(work.datasets[0], {})
+            assert settings == {**settings, **others.settings_of_method(method), **changes}
 
 
 def test_a_device_is_no_setting():
@@ -67,11 +67,11 @@ def test_labels_of_test_nodes_are_hidden_from_classifiers(name):
 
 
 def test_a_classifier_of_a_table_never_gets_a_test_label(monkeypatch):
-    seen = []
+    given_labels = []
 
     class Spy:
         def fit(self, graph, features, labels, train, validation):
-            seen.append(labels)
+            given_labels.append(labels)
 
         def predict(self, graph, features):
             return np.zeros(graph.n_nodes, np.int64)
@@ -79,7 +79,7 @@ def test_a_classifier_of_a_table_never_gets_a_test_label(monkeypatch):
     pages = stand_in("cora")
     score = others.scored(Spy(), baselines.find("GCN"), pages, 0, Effort())
 
-    assert (seen[0][pages.split.test] == -1).all()
+    assert (given_labels[0][pages.split.test] == -1).all()
     assert score.score == pytest.approx(100 * (pages.labels[pages.split.test] == 0).mean())
 
 
@@ -143,5 +143,5 @@ def test_a_cell_keeps_the_published_value_as_quoted_until_it_ran(tmp_path):
 
 def test_lines_that_another_table_keeps_are_not_computed_twice(tmp_path, monkeypatch):
     monkeypatch.setattr(data, "present", lambda name, home=None: True)
-    outcome = reproduce([TABLES["node-tuned"]], Ledger(tmp_path), wanted=lambda work, _: "GCN" in work.rows[0].name)
+    outcome = reproduce([TABLES["node-tuned"]], Ledger(tmp_path), select=lambda work, _: "GCN" in work.rows[0].name)
     assert (outcome.computed, outcome.failed) == (0, {})

@@ -100,11 +100,11 @@ def plain_structure(graph: Graph, frequencies: np.ndarray, phases: np.ndarray) -
     place = centered @ scaled
     place = place / np.sqrt(place.var(0).sum())
     angle = own @ frequencies + phases
-    waves = np.hstack([np.cos(angle), np.sin(angle)])
+    cosines = np.hstack([np.cos(angle), np.sin(angle)])
     f = len(phases)
     near = [*range(f // 2), *range(f, f + f // 2)]
-    first, second, third = plain_means(graph, waves, 3)
-    return np.hstack([place, np.hstack([waves[:, near], first[:, near], second, third]) * 0.5 / np.sqrt(3 * f)])
+    first, second, third = plain_means(graph, cosines, 3)
+    return np.hstack([place, np.hstack([cosines[:, near], first[:, near], second, third]) * 0.5 / np.sqrt(3 * f)])
 
 
 def plain_block(source: np.ndarray, width: int, words: bool) -> np.ndarray:
@@ -209,8 +209,10 @@ def test_every_column_and_every_category_of_a_table_counts_alike():
     one_hot = np.eye(5, dtype=np.float32)[TOWNS]
     matrix = np.hstack([DENSE[:, :2], one_hot])
     names = ("age", "income", *(f"town={t}" for t in range(5)))
-    kept = (Encoding("town", "category", 5),)
-    dense, sparse = (FeatureTable(GRAPH.id_column, m, names, encodings=kept) for m in (matrix, sp.csr_array(matrix)))
+    encodings = (Encoding("town", "category", 5),)
+    dense, sparse = (
+        FeatureTable(GRAPH.id_column, m, names, encodings=encodings) for m in (matrix, sp.csr_array(matrix))
+    )
     model = RAE(structure=False).fit(GRAPH, features=dense)
     scale = model.fitted.actions.scale.numpy()
 
@@ -233,8 +235,8 @@ def test_a_list_of_one_table_is_that_table():
 
 def test_stored_zeros_are_no_words():
     values, rows = np.append(WORDS.data, np.zeros(3, np.float32)), np.repeat(np.arange(200), np.diff(WORDS.indptr))
-    places = np.append(rows, [0, 1, 2]), np.append(WORDS.indices, [89, 88, 87])
-    padded = sp.csr_array((values, places), shape=WORDS.shape)
+    positions = np.append(rows, [0, 1, 2]), np.append(WORDS.indices, [89, 88, 87])
+    padded = sp.csr_array((values, positions), shape=WORDS.shape)
 
     assert padded.nnz > WORDS.nnz
     assert np.array_equal(RAE().fit_transform(GRAPH, features=padded), RAE().fit_transform(GRAPH, features=WORDS))
@@ -484,8 +486,8 @@ def test_a_saved_model_is_loaded_bit_by_bit(case, tmp_path):
     assert again.config == model.config
     assert again.blocks == model.blocks
     assert again.structural == (case == "structure")
-    kept = again.fitted.tensors()
-    assert all(torch.equal(tensor, kept[name]) for name, tensor in model.fitted.tensors().items())
+    loaded = again.fitted.tensors()
+    assert all(torch.equal(tensor, loaded[name]) for name, tensor in model.fitted.tensors().items())
     assert again.transform(GRAPH, FEATURES[case]).tobytes() == model.transform(GRAPH, FEATURES[case]).tobytes()
     again.save(tmp_path / "again.safetensors")
     assert (tmp_path / "again.safetensors").read_bytes() == (tmp_path / "model.safetensors").read_bytes()
@@ -642,12 +644,12 @@ def test_a_fit_whose_views_lie_in_a_file_is_the_same(monkeypatch, tmp_path, dire
     monkeypatch.setattr("rae.model.structure.SAMPLE", 200)
     rng = np.random.default_rng(0)
     graph = Graph.from_edges(rng.integers(700, size=(3_000, 2)), directed=directed)
-    made = []
-    monkeypatch.setattr("rae.fitting.scratch_array", lambda *a, **k: made.append(a) or scratch_array(*a, **k))
+    arrays = []
+    monkeypatch.setattr("rae.fitting.scratch_array", lambda *a, **k: arrays.append(a) or scratch_array(*a, **k))
 
     in_memory, in_file = RAE().fit(graph), RAE().fit(graph, memory="1MB", scratch=tmp_path)
 
-    assert len(made) == in_file.config.n_views(700) * (3 if directed else 1)
+    assert len(arrays) == in_file.config.n_views(700) * (3 if directed else 1)
     assert not list(tmp_path.iterdir())  # the files have no names
     tensors = in_file.fitted.tensors()
     assert all(torch.equal(tensors[name], kept) for name, kept in in_memory.fitted.tensors().items())

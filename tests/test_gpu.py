@@ -121,15 +121,15 @@ def test_the_exact_model_gives_the_vectors_of_the_cpu_and_the_same_bytes():
     features = np.random.default_rng(0).normal(size=(RANDOM.n_nodes, 20)).astype(np.float32)
     words = sp.random_array((RANDOM.n_nodes, 300), density=0.05, format="csr", dtype=np.float32, rng=1)
     directed = Graph.from_edges(np.random.default_rng(1).integers(300, size=(2000, 2)), directed=True)
-    for graph, given in ((RANDOM, None), (RANDOM, features), (RANDOM, words), (HUB, None), (directed, None)):
-        model = RAE(device="cpu").fit(graph, features=given)
-        expected = model.transform(graph, given)
+    for graph, x in ((RANDOM, None), (RANDOM, features), (RANDOM, words), (HUB, None), (directed, None)):
+        model = RAE(device="cpu").fit(graph, features=x)
+        expected = model.transform(graph, x)
         model.device = "cuda"
-        got = model.transform(graph, given)
+        got = model.transform(graph, x)
         assert np.abs(got - expected).max() < 5e-5 * np.abs(expected).max()  # the hub of HUB is 8.8 away from the mean
-        assert (model.transform(graph, given) == got).all()
-        fitted = RAE(device="cuda").fit(graph, features=given)
-        assert np.abs(fitted.transform(graph, given) - expected).max() < 1e-3
+        assert (model.transform(graph, x) == got).all()
+        fitted = RAE(device="cuda").fit(graph, features=x)
+        assert np.abs(fitted.transform(graph, x) - expected).max() < 1e-3
 
 
 def test_a_trained_model_embeds_and_trains(tmp_path):
@@ -139,13 +139,13 @@ def test_a_trained_model_embeds_and_trains(tmp_path):
     both, agree = small.replace(loss="both"), ACTIONS.replace(steps=5)
     paper = PAPER.replace(steps=5)
     cases = (small, RANDOM, None), (both, RANDOM, words), (agree, RANDOM, words), (paper, data.graph, None)
-    for config, graph, given in cases:
-        model = RAE(config, device="cpu").fit(graph, features=given)
-        expected = model.transform(graph, given)
+    for config, graph, x in cases:
+        model = RAE(config, device="cpu").fit(graph, features=x)
+        expected = model.transform(graph, x)
         model.device = "cuda"
-        assert np.abs(model.transform(graph, given) - expected).max() < 1e-4
-        twice = [RAE(config, device="cuda").fit(graph, features=given) for _ in range(2)]
-        first, second = (fitted.transform(graph, given) for fitted in twice)
+        assert np.abs(model.transform(graph, x) - expected).max() < 1e-4
+        twice = [RAE(config, device="cuda").fit(graph, features=x) for _ in range(2)]
+        first, second = (fitted.transform(graph, x) for fitted in twice)
         assert (first == second).all()
         assert abs(twice[0].history[0]["value"] - model.history[0]["value"]) < 1e-4  # the same sample
         assert all(p.device.type == "cpu" for e in twice[0].encoders.values() for p in e.parameters())

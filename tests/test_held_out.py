@@ -52,7 +52,7 @@ def test_the_split_of_a_large_graph_is_of_labelled_nodes_alone():
     split = held_out.part_of(labels)
 
     parts = split.train, split.val, split.test
-    assert [len(part) for part in parts] == [held_out.KNOWN, held_out.KNOWN, held_out.ASKED]
+    assert [len(part) for part in parts] == [held_out.TRAIN, held_out.TRAIN, held_out.ASKED]
     assert len(np.unique(np.concatenate(parts))) == sum(map(len, parts))
     assert (labels[np.concatenate(parts)] == 1).all()
 

@@ -270,15 +270,15 @@ class ExactConfig(Settings):
         return self.frequencies or min(8 if beside_features else 32, max(4, 2 * (math.isqrt(n_nodes) // 4)))
 
 
-def check_names(settings: Mapping[str, Any], known: Sequence[str]) -> None:
+def check_names(settings: Mapping[str, Any], names: Sequence[str]) -> None:
     """Refuse names that are no setting, each with the nearest right one."""
     for name in settings:
         for kind, what in ((Config, "trained"), (ExactConfig, "exact")):
-            if name not in known and name in kind.names():
+            if name not in names and name in kind.names():
                 raise ConfigError(Argument(name), f" is a setting of the {what} model, and this is the other one")
-        if name not in known:
-            near = difflib.get_close_matches(str(name), known, n=1, cutoff=0.5)
-            hint = f"did you mean {near[0]!r}?" if near else f"the settings are {', '.join(known)}"
+        if name not in names:
+            near = difflib.get_close_matches(str(name), names, n=1, cutoff=0.5)
+            hint = f"did you mean {near[0]!r}?" if near else f"the settings are {', '.join(names)}"
             raise ConfigError(f"unknown setting {name!r}; {hint}")
 
 
@@ -362,7 +362,7 @@ PRESETS: dict[str, Settings] = {
 """Settings to start from, by name; the first is the default."""
 
 
-def settings_for(start: Settings | None, given: Mapping[str, Any]) -> Settings:
+def settings_for(start: Settings | None, changes: Mapping[str, Any]) -> Settings:
     """The settings of a model: those to start from, changed by name.
 
     Without a start, the names say which model: those of the trained one make a Config, else it is the exact one.
@@ -371,25 +371,25 @@ def settings_for(start: Settings | None, given: Mapping[str, Any]) -> Settings:
     ('Config', 'ExactConfig')
     """
     if start is not None:
-        return start.replace(**given)
-    trained = [name for name in given if name in Config.names() and name not in ExactConfig.names()]
-    exact = [name for name in given if name in ExactConfig.names() and name not in Config.names()]
+        return start.replace(**changes)
+    trained = [name for name in changes if name in Config.names() and name not in ExactConfig.names()]
+    exact = [name for name in changes if name in ExactConfig.names() and name not in Config.names()]
     if trained and exact:
         raise ConfigError(
             *(Argument(trained[0]), " is a setting of the trained model, ", Argument(exact[0])),
             " of the exact one; pass those of one model",
         )
     kind: type[Settings] = Config if trained else ExactConfig
-    known = list(dict.fromkeys([*Config.names(), *ExactConfig.names()]))
-    check_names(given, known)
-    return kind(**given)
+    names = list(dict.fromkeys([*Config.names(), *ExactConfig.names()]))
+    check_names(changes, names)
+    return kind(**changes)
 
 
-def settings_from(record: Mapping[str, Any]) -> Settings:
+def settings_from(settings: Mapping[str, Any]) -> Settings:
     """The settings that `as_dict` of either kind describes."""
-    return (ExactConfig if model_kind(record) == "exact" else Config).from_dict(record)
+    return (ExactConfig if model_kind(settings) == "exact" else Config).from_dict(settings)
 
 
-def model_kind(record: Mapping[str, Any]) -> str:
+def model_kind(settings: Mapping[str, Any]) -> str:
     """The model that these settings are of: "exact" or "trained"."""
-    return "trained" if "loss" in record else "exact"
+    return "trained" if "loss" in settings else "exact"

@@ -69,20 +69,20 @@ class Bandana(NeuralEmbedder):
         whole = nn.ModuleList([model, reader]).to(data.x.device)
         if len(data.receivers) == 0:
             return model
-        known, asked = held_out(data, self.held_out)
+        visible, asked = held_out(data, self.held_out)
         softmax = _softmax()
 
         def strangers() -> tuple[Tensor, Tensor]:
-            a, b = torch.randint(data.n_nodes, (2, len(known.receivers)), device=data.x.device)
+            a, b = torch.randint(data.n_nodes, (2, len(visible.receivers)), device=data.x.device)
             return a, b
 
         def loss() -> Tensor:
-            noise = torch.randn(self.layers, len(known.receivers), device=data.x.device) / self.temperature
-            widths = [softmax(row, known.receivers, num_nodes=data.n_nodes) for row in noise]
+            noise = torch.randn(self.layers, len(visible.receivers), device=data.x.device) / self.temperature
+            widths = [softmax(row, visible.receivers, num_nodes=data.n_nodes) for row in noise]
             pairs, total = strangers(), torch.zeros((), device=data.x.device)
-            for h, width in zip(model.levels(known, widths), widths, strict=True):
+            for h, width in zip(model.levels(visible, widths), widths, strict=True):
                 near, far = (
-                    F.log_softmax(reader(h[a] * h[b]), 1) for a, b in ((known.receivers, known.senders), pairs)
+                    F.log_softmax(reader(h[a] * h[b]), 1) for a, b in ((visible.receivers, visible.senders), pairs)
                 )
                 total = total - (width * near[:, 0]).mean() - far[:, 1].mean()
             return total / self.layers
@@ -90,7 +90,7 @@ class Bandana(NeuralEmbedder):
         stop, others = Patience(whole, PATIENCE), strangers()
 
         def after(step: int, value: float) -> bool:
-            return (step + 1) % CHECK_EVERY == 0 and stop(-_told_apart(whole, known, asked, others))
+            return (step + 1) % CHECK_EVERY == 0 and stop(-_area_under_curve(whole, visible, asked, others))
 
         def clip(*_: Any) -> None:
             nn.utils.clip_grad_norm_(whole.parameters(), LONGEST)
@@ -109,17 +109,17 @@ def held_out(data: Input, share: float) -> tuple[Input, tuple[Tensor, Tensor]]:
     """The graph without a random share of its edges, both directions of each, and the ends of those."""
     low, high = torch.minimum(data.receivers, data.senders), torch.maximum(data.receivers, data.senders)
     names, edge = torch.unique(low * data.n_nodes + high, return_inverse=True)
-    held = torch.zeros(len(names), dtype=torch.bool, device=low.device)
-    held[torch.randperm(len(names), device=low.device)[: int(share * len(names))]] = True
-    apart = held[edge]
-    return Input(data.x, data.receivers[~apart], data.senders[~apart]), (data.receivers[apart], data.senders[apart])
+    mask = torch.zeros(len(names), dtype=torch.bool, device=low.device)
+    mask[torch.randperm(len(names), device=low.device)[: int(share * len(names))]] = True
+    hidden = mask[edge]
+    return Input(data.x, data.receivers[~hidden], data.senders[~hidden]), (data.receivers[hidden], data.senders[hidden])
 
 
-def _told_apart(whole: Any, known: Input, asked: tuple[Tensor, Tensor], others: tuple[Tensor, Tensor]) -> float:
+def _area_under_curve(whole: Any, visible: Input, asked: tuple[Tensor, Tensor], others: tuple[Tensor, Tensor]) -> float:
     """How well the last layer tells edges that it has not seen from random pairs: the area under the curve."""
     model, reader = whole.eval()
     with torch.no_grad():
-        h = model.levels(known, None)[-1]
+        h = model.levels(visible, None)[-1]
         scores = [F.softmax(reader(h[a] * h[b]), 1)[:, 0].cpu().numpy() for a, b in (asked, others)]
     whole.train()
     truth = np.repeat([1, 0], [len(part) for part in scores])

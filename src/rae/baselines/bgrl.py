@@ -47,10 +47,10 @@ class BGRL(NeuralEmbedder):
             first = data.view(self.drop_edges, self.drop_columns)
             second = data.view(self.drop_edges_2, self.drop_columns_2)
             with torch.no_grad():
-                wanted = slow(second), slow(first)
+                targets = slow(second), slow(first)
             said = head(model(first)), head(model(second))
             return 2 - sum(
-                (F.cosine_similarity(a, b, dim=-1).mean() for a, b in zip(said, wanted, strict=True)),
+                (F.cosine_similarity(a, b, dim=-1).mean() for a, b in zip(said, targets, strict=True)),
                 start=torch.zeros((), device=data.x.device),
             )
 

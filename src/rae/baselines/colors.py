@@ -56,13 +56,13 @@ def colors(graphs: Sequence[Graph], features: Sequence[Any] | None, rounds: int)
     """
     whole = Graph.disjoint_union(graphs)
     adjacency = whole.to_scipy(np.uint64)
-    found = [node_kinds(graphs, features)]
+    by_round = [node_kinds(graphs, features)]
     for _ in range(rounds):
-        own = found[-1]
+        own = by_round[-1]
         signature = np.stack([own.astype(np.uint64), *(adjacency @ mixed(own, salt) for salt in (FIRST, SECOND))], 1)
         numbers = np.unique(signature, axis=0, return_inverse=True)[1].reshape(-1)
-        found.append(int(own.max(initial=-1)) + 1 + numbers.astype(np.int64))
-    return found
+        by_round.append(int(own.max(initial=-1)) + 1 + numbers.astype(np.int64))
+    return by_round
 
 
 def counted(words: Ints, owners: Ints, n_owners: int, n_words: int) -> sp.csr_array:

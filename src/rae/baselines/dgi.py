@@ -33,7 +33,7 @@ class DGI(NeuralEmbedder):
         nn.init.xavier_uniform_(critic.weight)
         matrix = data.convolution()
         layer: Any = model.layers[0]
-        wanted = torch.cat([torch.ones(data.n_nodes), torch.zeros(data.n_nodes)]).to(data.x.device)
+        targets = torch.cat([torch.ones(data.n_nodes), torch.zeros(data.n_nodes)]).to(data.x.device)
 
         def loss() -> Tensor:
             # The rows of X W permuted are the permuted X times W: one product serves both graphs.
@@ -46,7 +46,7 @@ class DGI(NeuralEmbedder):
             summary = torch.sigmoid(own.mean(0))
             direction = critic.weight[0] @ summary
             scores = torch.cat([own @ direction, other @ direction]) + critic.bias
-            return F.binary_cross_entropy_with_logits(scores, wanted)
+            return F.binary_cross_entropy_with_logits(scores, targets)
 
         both = nn.ModuleList([model, critic])
         stop = Patience(both, self.patience)

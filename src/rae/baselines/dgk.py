@@ -96,7 +96,7 @@ def shuffled(sentences: Sequence[Ints], owners: Ints, seed: int) -> Corpus:
 def wl_sentences(graphs: Sequence[Graph], features: Sequence[Any] | None, rounds: int) -> Corpus:
     """A sentence per graph and round: the colours of its nodes."""
     ends = np.cumsum([g.n_nodes for g in graphs])[:-1]
-    sentences = [part for found in colors(graphs, features, rounds) for part in np.split(found, ends)]
+    sentences = [part for round_colors in colors(graphs, features, rounds) for part in np.split(round_colors, ends)]
     return sentences, np.tile(np.arange(len(graphs)), rounds + 1)
 
 

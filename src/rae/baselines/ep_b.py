@@ -52,15 +52,15 @@ class EPB(Neural):
         """The vectors of one kind of label; rows of `own` and `around` weigh the labels."""
         vectors = torch.nn.Parameter(torch.empty(own.shape[1], self.dims, device=self.device))
         torch.nn.init.xavier_uniform_(vectors)
-        known = np.flatnonzero((np.diff(own.indptr) > 0) & (np.diff(around.indptr) > 0))
+        nodes = np.flatnonzero((np.diff(own.indptr) > 0) & (np.diff(around.indptr) > 0))
         others = np.flatnonzero(np.diff(own.indptr) > 0)
-        if len(known) and len(others) > 1:
-            each = -(-len(known) // self.batch)
+        if len(nodes) and len(others) > 1:
+            each = -(-len(nodes) // self.batch)
             steps, step = min(self.steps, self.passes * each), iter(range(self.passes * each))
 
             def loss() -> Tensor:
                 number = next(step)
-                order = generator(self.seed, "ep-b", number // each).permutation(known)
+                order = generator(self.seed, "ep-b", number // each).permutation(nodes)
                 batch = order[number % each * self.batch :][: self.batch]
                 wrong = generator(self.seed, "ep-b", "other", number).choice(others, len(batch))
                 said, right, other = (

@@ -57,13 +57,15 @@ class GIN(Neural):
 
     def fit(self, graphs: Sequence[Graph], features: Sequence[Any] | None, labels: Ints, train: Ints) -> Self:
         """Learn from the labels of the graphs `train`; no other graph or label is read."""
-        self._known, codes = class_codes(labels, train)
+        self._classes, codes = class_codes(labels, train)
         own = [graphs[i] for i in train]
-        given = None if features is None else [features[i] for i in train]
-        self._inputs = GraphInputs.of(own, given, self.without)
-        batches = Batches(own, given, self._inputs, self.device)
+        train_features = None if features is None else [features[i] for i in train]
+        self._inputs = GraphInputs.of(own, train_features, self.without)
+        batches = Batches(own, train_features, self._inputs, self.device)
         with self._seeded():
-            model = Network(self._inputs.width, self.width, self.layers, len(self._known), self.dropout).to(self.device)
+            model = Network(self._inputs.width, self.width, self.layers, len(self._classes), self.dropout).to(
+                self.device
+            )
             optimizer = torch.optim.Adam(model.parameters(), lr=self.learning_rate)
             self.chosen_pass = fit_classifier(
                 model, lambda part: model(batches.of(part)), codes[train], np.arange(len(train)), optimizer,
@@ -78,15 +80,15 @@ class GIN(Neural):
         model = self._fitted()
         batches = Batches(graphs, features, self._inputs, self.device)
         codes = predicted(lambda part: model(batches.of(part)), len(graphs))
-        return np.asarray(self._known[codes])
+        return np.asarray(self._classes[codes])
 
 
 class Rounds(nn.Module):
     """The vectors of the nodes after each round of GIN.  Batch -> rounds of (n, width)"""
 
-    def __init__(self, given: int, width: int, rounds: int) -> None:
+    def __init__(self, n_features: int, width: int, rounds: int) -> None:
         super().__init__()
-        widths = [given] + [width] * (rounds - 1)
+        widths = [n_features] + [width] * (rounds - 1)
         self.rounds = nn.ModuleList(
             geometric().GINConv(
                 nn.Sequential(nn.Linear(w, width), nn.BatchNorm1d(width), nn.ReLU(), nn.Linear(width, width))
@@ -96,11 +98,11 @@ class Rounds(nn.Module):
         self.norms = nn.ModuleList(nn.BatchNorm1d(width) for _ in widths)
 
     def forward(self, batch: Batch) -> list[Tensor]:
-        x, found = batch.x, []
+        x, levels = batch.x, []
         for sums, norm in zip(self.rounds, self.norms, strict=True):
             x = F.relu(norm(sums(x, batch.edges)))
-            found.append(x)
-        return found
+            levels.append(x)
+        return levels
 
 
 def summed(x: Tensor, batch: Batch) -> Tensor:
@@ -111,10 +113,10 @@ def summed(x: Tensor, batch: Batch) -> Tensor:
 class Network(nn.Module):
     """What GIN says of each graph of a batch.  -> (g, classes)"""
 
-    def __init__(self, given: int, width: int, layers: int, classes: int, dropout: float) -> None:
+    def __init__(self, n_features: int, width: int, layers: int, classes: int, dropout: float) -> None:
         super().__init__()
-        self.body = Rounds(given, width, layers)
-        self.says = nn.ModuleList(nn.Linear(w, classes) for w in [given] + [width] * layers)
+        self.body = Rounds(n_features, width, layers)
+        self.says = nn.ModuleList(nn.Linear(w, classes) for w in [n_features] + [width] * layers)
         self.dropout = dropout
 
     def forward(self, batch: Batch) -> Tensor:

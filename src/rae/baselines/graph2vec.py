@@ -29,7 +29,7 @@ class Graph2Vec(SkipGram):
 
     def fit_transform(self, graphs: Sequence[Graph], features: Sequence[Any] | None = None) -> Floats:
         """One row per graph.  -> (g, dims)"""
-        found = np.stack(colors(graphs, features, self.rounds))
+        words = np.stack(colors(graphs, features, self.rounds))
         ends = np.cumsum([g.n_nodes for g in graphs])[:-1]
-        documents = [part.reshape(-1) for part in np.split(found, ends, axis=1)]
+        documents = [part.reshape(-1) for part in np.split(words, ends, axis=1)]
         return self._learned(document_vectors, documents)

@@ -118,9 +118,9 @@ def fit_classifier(
     `patience` passes without a better one. Only the classes of `train` are read.
     """
     rng = generator(seed, "classifier")
-    held, fitted = held_out(classes, train, rng)
+    check, fitted = held_out(classes, train, rng)
     of_class = torch.from_numpy(classes).to(next(model.parameters()).device)
-    best, best_pass, kept = (-1.0, 0.0), 0, copy.deepcopy(model.state_dict())
+    best, best_pass, best_state = (-1.0, 0.0), 0, copy.deepcopy(model.state_dict())
     for number in range(1, passes + 1):
         model.train()
         for part in in_parts(rng.permutation(fitted), batch):
@@ -133,25 +133,25 @@ def fit_classifier(
                 group["lr"] /= 2
         model.eval()
         with torch.no_grad():
-            said = scores(held)
-            right = float((said.argmax(1) == of_class[held]).float().mean())
-            reached = (right, -float(F.cross_entropy(said, of_class[held])))
+            said = scores(check)
+            right = float((said.argmax(1) == of_class[check]).float().mean())
+            reached = (right, -float(F.cross_entropy(said, of_class[check])))
         if reached > best:
-            best, best_pass, kept = reached, number, copy.deepcopy(model.state_dict())
+            best, best_pass, best_state = reached, number, copy.deepcopy(model.state_dict())
         if number - best_pass >= patience:
             break
-    model.load_state_dict(kept)
+    model.load_state_dict(best_state)
     model.eval()
     return best_pass
 
 
 def held_out(classes: Ints, train: Ints, rng: np.random.Generator) -> tuple[Ints, Ints]:
     """A tenth of `train`, but one or more of each class that has two or more, and the others."""
-    held = []
+    parts = []
     for code in np.unique(classes[train]):
         members = rng.permutation(train[classes[train] == code])
-        held.append(members[: max(1, round(len(members) / 10))] if len(members) > 1 else members[:0])
-    chosen = np.concatenate(held)
+        parts.append(members[: max(1, round(len(members) / 10))] if len(members) > 1 else members[:0])
+    chosen = np.concatenate(parts)
     return (chosen, np.setdiff1d(train, chosen)) if len(chosen) else (train, train)
 
 
@@ -164,7 +164,7 @@ def predicted(scores: Callable[[Ints], Tensor], count: int, batch: int = 256) ->
 
 def class_codes(labels: Ints, train: Ints) -> tuple[Ints, Ints]:
     """The labels that occur in `train`, and the code of every graph: its label's place among them, 0 elsewhere."""
-    known = np.unique(labels[train])
+    classes = np.unique(labels[train])
     codes = np.zeros(len(labels), np.int64)
-    codes[train] = np.searchsorted(known, labels[train])
-    return known, codes
+    codes[train] = np.searchsorted(classes, labels[train])
+    return classes, codes

@@ -59,11 +59,11 @@ class GraphMAE(NeuralEmbedder):
         def loss() -> Tensor:
             order = torch.randperm(n, device=x.device)
             masked = order[:count]
-            given = x.clone()
-            given[masked] = token.expand(count, -1)
+            masked_x = x.clone()
+            masked_x[masked] = token.expand(count, -1)
             if replaced:
-                given[masked[:replaced]] = x[torch.randperm(n, device=x.device)[:replaced]]
-            code = bridge(model.encode(given, edges)).index_fill(0, masked, 0.0)
+                masked_x[masked[:replaced]] = x[torch.randperm(n, device=x.device)[:replaced]]
+            code = bridge(model.encode(masked_x, edges)).index_fill(0, masked, 0.0)
             asked = torch.zeros(n, dtype=torch.bool, device=x.device).index_fill(0, masked, True)
             said = decoder(model.drop(code), edges[:, asked[edges[1]]])[masked]
             return ((1 - F.cosine_similarity(said, x[masked])) ** self.sharpness).mean()

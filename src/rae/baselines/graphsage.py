@@ -70,11 +70,11 @@ def neighborhood(graph: Graph, anchors: Any, fanouts: tuple[int, ...], chance: A
     nodes, blocks = np.asarray(anchors, np.int64), []
     for hop, fanout in enumerate(fanouts):
         starts, rows = sample_neighbors(graph.offsets, graph.targets, nodes, fanout, key(int(chance), "hop", hop))
-        found, place = renumber(np.concatenate([nodes, rows]))
+        names, place = renumber(np.concatenate([nodes, rows]))
         receivers = np.repeat(np.arange(len(nodes)), np.diff(starts))
         edges = np.stack([place[len(nodes) :], receivers])
         blocks.append((torch.from_numpy(edges).to(device), len(nodes)))
-        nodes = np.asarray(found, np.int64)
+        nodes = np.asarray(names, np.int64)
     return nodes, blocks[::-1]
 
 

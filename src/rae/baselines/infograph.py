@@ -85,9 +85,9 @@ class InfoGraph(Neural):
 class Estimate(nn.Module):
     """Minus the estimated mutual information of nodes and graphs, up to a constant.  Batch -> scalar"""
 
-    def __init__(self, given: int, width: int, layers: int) -> None:
+    def __init__(self, n_features: int, width: int, layers: int) -> None:
         super().__init__()
-        self.body = Rounds(given, width, layers)
+        self.body = Rounds(n_features, width, layers)
         self.of_nodes, self.of_graphs = (Mapped(width * layers) for _ in range(2))
         for layer in self.modules():  # as the released program begins
             if isinstance(layer, nn.Linear):

@@ -83,13 +83,13 @@ class Input:
 
     def view(self, drop_edges: float, drop_columns: float) -> Input:
         """This graph without a random share of its edges, each direction for itself, and of its feature columns."""
-        kept = torch.rand(len(self.receivers), device=self.x.device) >= drop_edges
+        mask = torch.rand(len(self.receivers), device=self.x.device) >= drop_edges
         columns = (torch.rand(self.width, device=self.x.device) >= drop_columns).float()
         if self.x.layout == torch.sparse_csr:
             x = _with_values(self.x, self.x.values() * columns[self.x.col_indices()])
         else:
             x = self.x * columns
-        return Input(x, self.receivers[kept], self.senders[kept])
+        return Input(x, self.receivers[mask], self.senders[mask])
 
     def dense(self) -> Tensor:
         """The features as a dense matrix."""
@@ -173,7 +173,7 @@ class Convolutions(nn.Module):
 
 @contextlib.contextmanager
 def seeded(seed: int, name: str, device: str) -> Iterator[None]:
-    """Torch draws from this seed inside the block, on one thread, and goes on as before after it."""
+    """Torch draws from this seed inside the block, on one thread; its own state is restored after it."""
     here = torch.device(device)
     devices = [here.index or 0] if here.type == "cuda" else []
     with torch_alone(), torch.random.fork_rng(devices, device_type="cuda"):
@@ -333,13 +333,13 @@ class NeuralClassifier(Neural):
 
 def read_labels(labels: Ints, train: Ints, validation: Ints | None, device: str) -> Labelled:
     """The labels of these rows alone; every training node must have one."""
-    known = np.asarray(labels)[train]
-    if len(known) == 0 or known.min() < 0:
-        raise ConfigError(f"train must be rows that have a label, 0 or more; got {len(known):,} rows with others too")
+    chosen = np.asarray(labels)[train]
+    if len(chosen) == 0 or chosen.min() < 0:
+        raise ConfigError(f"train must be rows that have a label, 0 or more; got {len(chosen):,} rows with others too")
     checks = np.empty(0, np.int64) if validation is None else np.asarray(validation, np.int64)
-    tensors = [np.asarray(train), known, checks, np.asarray(labels)[checks]]
+    tensors = [np.asarray(train), chosen, checks, np.asarray(labels)[checks]]
     a, b, c, d = (torch.from_numpy(np.asarray(t, np.int64)).to(device) for t in tensors)
-    return Labelled(a, b, c, d, int(known.max()) + 1)
+    return Labelled(a, b, c, d, int(chosen.max()) + 1)
 
 
 def validation_score(model: nn.Module, scores: Callable[[], Tensor], labelled: Labelled) -> tuple[float, float]:

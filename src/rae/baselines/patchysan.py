@@ -60,14 +60,14 @@ class PatchySAN(Neural):
 
     def fit(self, graphs: Sequence[Graph], features: Sequence[Any] | None, labels: Ints, train: Ints) -> Self:
         """Learn from the labels of the graphs `train`; no other graph or label is read."""
-        self._known, codes = class_codes(labels, train)
+        self._classes, codes = class_codes(labels, train)
         own = [graphs[i] for i in train]
-        given = None if features is None else [features[i] for i in train]
+        train_features = None if features is None else [features[i] for i in train]
         self._length = max(1, round(float(np.mean([g.n_nodes for g in own]))))
-        self._inputs = GraphInputs.of(own, given, "constant")
-        x = self._fields(own, given)
+        self._inputs = GraphInputs.of(own, train_features, "constant")
+        x = self._fields(own, train_features)
         with self._seeded():
-            model = Network(x.shape[1], self._length, self.field_size, len(self._known), self.dropout).to(self.device)
+            model = Network(x.shape[1], self._length, self.field_size, len(self._classes), self.dropout).to(self.device)
             optimizer = torch.optim.RMSprop(model.parameters(), lr=self.learning_rate)
             self.chosen_pass = fit_classifier(
                 model, lambda part: model(x[part].to(self.device)), codes[train], np.arange(len(train)), optimizer,
@@ -80,7 +80,7 @@ class PatchySAN(Neural):
         """The class of every graph.  -> (g,)"""
         model, x = self._fitted(), self._fields(graphs, features)
         codes = predicted(lambda part: model(x[part].to(self.device)), len(graphs))
-        return np.asarray(self._known[codes])
+        return np.asarray(self._classes[codes])
 
     def _fields(self, graphs: Sequence[Graph], features: Sequence[Any] | None) -> Tensor:
         """The nodes of each graph's receptive fields, one field after the other.  -> (g, d, length * field_size)"""
@@ -102,19 +102,19 @@ def node_order(graph: Graph, order: str) -> Ints:
     """The place of every node: the most central is 0; equally central nodes go by their colours.  -> (n,)"""
     centrality = np.round(_betweenness(graph) if order == "betweenness" else _pagerank(graph), 9)
     sorted_rows = np.lexsort((np.arange(graph.n_nodes), colors([graph], None, 3)[-1], -centrality))
-    places = np.empty(graph.n_nodes, np.int64)
-    places[sorted_rows] = np.arange(graph.n_nodes)
-    return places
+    ranks = np.empty(graph.n_nodes, np.int64)
+    ranks[sorted_rows] = np.arange(graph.n_nodes)
+    return ranks
 
 
 def receptive_fields(graph: Graph, length: int, field_size: int, order: str) -> Ints:
     """The rows of each field of a graph; -1 where there is no node.  -> (length, field_size)"""
-    n, places = graph.n_nodes, node_order(graph, order)
-    roots = np.argsort(places)[:length]
+    n, ranks = graph.n_nodes, node_order(graph, order)
+    roots = np.argsort(ranks)[:length]
     distances = csgraph.dijkstra(graph.to_scipy(), directed=False, unweighted=True, indices=roots)
     far = ~np.isfinite(distances)
     distances[far] = n
-    nearest = np.argsort(distances * n + places, axis=1, kind="stable")[:, :field_size]
+    nearest = np.argsort(distances * n + ranks, axis=1, kind="stable")[:, :field_size]
     nearest[np.take_along_axis(far, nearest, 1)] = -1
     fields = np.full((length, field_size), -1)
     fields[: len(roots), : nearest.shape[1]] = nearest
@@ -141,11 +141,11 @@ def _pagerank(graph: Graph, damping: float = 0.85, steps: int = 100) -> Any:
 class Network(nn.Module):
     """What the network says of each graph.  (g, given, length * field_size) -> (g, classes)"""
 
-    def __init__(self, given: int, length: int, field_size: int, classes: int, dropout: float) -> None:
+    def __init__(self, n_features: int, length: int, field_size: int, classes: int, dropout: float) -> None:
         super().__init__()
         second = min(10, length)
         self.layers = nn.Sequential(
-            nn.Conv1d(given, 16, field_size, stride=field_size), nn.ReLU(),
+            nn.Conv1d(n_features, 16, field_size, stride=field_size), nn.ReLU(),
             nn.Conv1d(16, 8, second), nn.ReLU(), nn.Flatten(),
             nn.Linear(8 * (length - second + 1), 128), nn.ReLU(), nn.Dropout(dropout), nn.Linear(128, classes),
         )  # fmt: skip

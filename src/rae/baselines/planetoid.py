@@ -59,14 +59,14 @@ class _Planetoid(NeuralClassifier):
         around = torch.optim.SGD([*model.parts_of_vectors(), *model.context.parameters()], self.walk_rate)
         turn = iter(range(needed))
         x = data.dense()
-        known, checked = x[labelled.train], x[labelled.validation]
+        train_x, checked = x[labelled.train], x[labelled.validation]
 
         def near(pairs: Ints) -> Tensor:
             """The loss of the second node of each pair, told from all nodes by the first."""
             first, second = torch.from_numpy(np.ascontiguousarray(pairs.T)).to(place)
             rows, own = torch.unique(first, return_inverse=True)
-            given = x[rows] if self.inductive else x[:0]
-            return -F.log_softmax(model.context(model.vectors(given, rows)), 1)[own, second].sum()
+            x_of_rows = x[rows] if self.inductive else x[:0]
+            return -F.log_softmax(model.context(model.vectors(x_of_rows, rows)), 1)[own, second].sum()
 
         def on_walks() -> Tensor:
             start = next(turn) * self.batch
@@ -74,7 +74,7 @@ class _Planetoid(NeuralClassifier):
 
         def on_labels() -> Tensor:
             return sum(
-                (F.nll_loss(guess, labelled.train_labels) for guess in model.guesses(known, labelled.train)),
+                (F.nll_loss(guess, labelled.train_labels) for guess in model.guesses(train_x, labelled.train)),
                 start=torch.zeros((), device=place),
             )
 
@@ -104,8 +104,8 @@ class _Planetoid(NeuralClassifier):
         first = int(np.count_nonzero(graph.degrees))
         if first == 0:
             return np.empty((0, self.length), np.int64)
-        found = random_walks(graph, walks=-(-steps * self.batch // first), length=self.length, seed=self.seed)
-        return found.astype(np.int64)
+        walks = random_walks(graph, walks=-(-steps * self.batch // first), length=self.length, seed=self.seed)
+        return walks.astype(np.int64)
 
 
 def _pairs_of_walks(walks: Any, window: int) -> Ints:

@@ -115,8 +115,8 @@ def log_bins(values: Doubles, share: float) -> Ints:
     bins = np.empty(len(values), np.int64)
     start = number = 0
     while start < len(values):
-        wanted = start + int(np.ceil(share * (len(values) - start)))
-        stop = int(ends[np.searchsorted(ends, wanted)])
+        target = start + int(np.ceil(share * (len(values) - start)))
+        stop = int(ends[np.searchsorted(ends, target)])
         bins[order[start:stop]] = number
         start, number = stop, number + 1
     return bins

@@ -59,7 +59,7 @@ class Method:
     """A registered method: its name in tables, its class, its paper, what it imports, and settings by data set."""
 
     name: str
-    made_by: Callable[..., Any]
+    factory: Callable[..., Any]
     paper: str
     needs: tuple[str, ...] = ()
     by_dataset: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # where the paper has them so
@@ -72,22 +72,22 @@ class Method:
         for library in self.needs:
             if find_spec(library) is None:
                 raise MissingExtraError(library, "bench", self.name)
-        return self.made_by(**settings)
+        return self.factory(**settings)
 
     @property
     def fields(self) -> tuple[str, ...]:
         """The names that `make` takes."""
-        return tuple(f.name for f in dataclasses.fields(self.made_by) if f.init)  # type: ignore[arg-type]
+        return tuple(f.name for f in dataclasses.fields(self.factory) if f.init)  # type: ignore[arg-type]
 
     @property
     def sees_labels(self) -> bool:
         """Whether this is a classifier, which is given labels, or an embedder, which is not."""
-        return hasattr(self.made_by, "predict")
+        return hasattr(self.factory, "predict")
 
     @property
     def inductive(self) -> bool:
         """Whether it can be applied to a graph that the fit has not seen."""
-        return (hasattr(self.made_by, "transform") or self.sees_labels) and not self.transductive
+        return (hasattr(self.factory, "transform") or self.sees_labels) and not self.transductive
 
     @property
     def deterministic(self) -> bool:
@@ -106,12 +106,12 @@ _METHODS: dict[str, Method] = {}
 def method(name: str, paper: str, **more: Any) -> Callable[[Class], Class]:
     """A decorator that registers a class under this name; `more` are further fields of `Method`."""
 
-    def register(made_by: Class) -> Class:
-        known = _METHODS.get(name)
-        if known is not None and known.made_by.__module__ != made_by.__module__:
-            raise ConfigError(f"two methods are named {name!r}: {known.made_by.__module__} and {made_by.__module__}")
-        _METHODS[name] = Method(name, made_by, paper, **more)
-        return made_by
+    def register(factory: Class) -> Class:
+        other = _METHODS.get(name)
+        if other is not None and other.factory.__module__ != factory.__module__:
+            raise ConfigError(f"two methods are named {name!r}: {other.factory.__module__} and {factory.__module__}")
+        _METHODS[name] = Method(name, factory, paper, **more)
+        return factory
 
     return register
 
@@ -141,6 +141,6 @@ def find(name: str) -> Method:
     return _METHODS[name]
 
 
-def settings_of(made: Any) -> dict[str, Any]:
+def settings_of(model: Any) -> dict[str, Any]:
     """Every setting of a method but its seed and its device."""
-    return {f.name: getattr(made, f.name) for f in dataclasses.fields(made) if f.init and f.name not in NOT_SETTINGS}
+    return {f.name: getattr(model, f.name) for f in dataclasses.fields(model) if f.init and f.name not in NOT_SETTINGS}

@@ -100,6 +100,6 @@ class AutoEncoder(nn.Module):
         drawn = mean + torch.randn_like(mean) * (log_variance / 2).exp()
         rebuilt = F.mse_loss(self.outward(drawn), x, reduction="none").mean(1)
         divergence = (mean**2 + log_variance.exp() - 1 - log_variance).mean(1) / 2
-        told = (self.tell(drawn)[:, 0] - degrees) ** 2
-        total: Tensor = (rebuilt + divergence + weight * told).mean()
+        degree_error = (self.tell(drawn)[:, 0] - degrees) ** 2
+        total: Tensor = (rebuilt + divergence + weight * degree_error).mean()
         return total

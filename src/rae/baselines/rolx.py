@@ -51,9 +51,9 @@ class RolX:
         """Find the features, the number of roles and their definitions on this graph."""
         x = self._features.fit(graph).transform(graph).astype(np.float64)
         candidates = [self.roles] if self.roles is not None else range(2, max(3, 1 + min(self.most, *x.shape)))
-        found = {roles: factors(x, roles) for roles in candidates}
-        best = min(found, key=lambda roles: description_length(x, *found[roles])) if len(found) > 1 else candidates[0]
-        left, right = found[best]
+        tried = {roles: factors(x, roles) for roles in candidates}
+        best = min(tried, key=lambda roles: description_length(x, *tried[roles])) if len(tried) > 1 else candidates[0]
+        left, right = tried[best]
         mean = left.mean(0)
         self.definitions = right * np.where(mean > 0, mean, 1)[:, None]
         return self

@@ -45,8 +45,8 @@ class SkipGram:
 
     def _learned(self, by: Callable[..., Floats], *sentences: Any, **more: Any) -> Floats:
         """The vectors that `word_vectors` or `document_vectors` learns with these settings."""
-        wanted = signature(by).parameters
-        return by(*sentences, **{f.name: getattr(self, f.name) for f in fields(self) if f.name in wanted}, **more)
+        parameters = signature(by).parameters
+        return by(*sentences, **{f.name: getattr(self, f.name) for f in fields(self) if f.name in parameters}, **more)
 
 
 def word_vectors(

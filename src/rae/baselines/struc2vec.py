@@ -75,15 +75,15 @@ def compared(graph: Graph, pairs: str) -> Ints:
 
 def structural_distances(graph: Graph, pairs: Ints, levels: int) -> list[tuple[Ints, Doubles]]:
     """The pairs that have a distance at each level, which all levels below have too, and the distance f_k of each."""
-    distance, found = np.zeros(len(pairs)), []
+    distance, levels_of_pairs = np.zeros(len(pairs)), []
     for ring in _rings(graph, levels):
         both = (ring.lengths[pairs] > 0).all(1)
         pairs, distance = pairs[both], distance[both]
         if len(pairs) == 0:
             break
         distance = distance + _warped(ring, pairs)
-        found.append((pairs, distance))
-    return found
+        levels_of_pairs.append((pairs, distance))
+    return levels_of_pairs
 
 
 @dataclass(frozen=True)
@@ -109,12 +109,12 @@ def _rings(graph: Graph, levels: int) -> list[Ring]:
     for start, stop in row_chunks(n, SOURCES):
         front = np.zeros((n, stop - start), np.float32)
         front[np.arange(start, stop), np.arange(stop - start)] = 1
-        seen = np.zeros(front.shape, bool)
+        reached = np.zeros(front.shape, bool)
         for level in codes:
             nodes, sources = np.nonzero(front)
             level.append((sources + start) * most + graph.degrees[nodes])
-            seen |= front > 0
-            front = ((adjacency @ front > 0) & ~seen).astype(np.float32)
+            reached |= front > 0
+            front = ((adjacency @ front > 0) & ~reached).astype(np.float32)
     return [_ring(np.concatenate(level), n, most) for level in codes]
 
 
@@ -163,8 +163,8 @@ def _warped_block(ring: Ring, pairs: Ints, few: Ints, many: Ints) -> Doubles:
         if i == 0:
             better[:, 0] = 0
         above = sums + np.minimum.accumulate(better - (sums - cost), axis=1)
-        done = few == i + 1
-        out[done] = np.take_along_axis(above[done], last[done], 1)[:, 0]
+        ends_here = few == i + 1
+        out[ends_here] = np.take_along_axis(above[ends_here], last[ends_here], 1)[:, 0]
     return np.maximum(out, 0)  # sums and differences may leave a rounding error below 0
 
 
@@ -187,7 +187,7 @@ class _Levels:
 
 def _walks(graph: Graph, levels: list[tuple[Ints, Doubles]], walks: int, length: int, stay: float, seed: int) -> Ints:
     """Walks from every node that has a neighbour, in random order.  -> (nodes * walks, length) of rows"""
-    made, rng = _side_by_side(levels, graph.n_nodes), generator(seed, "struc2vec")
+    layers, rng = _side_by_side(levels, graph.n_nodes), generator(seed, "struc2vec")
     states = rng.permutation(np.tile(np.flatnonzero(graph.degrees), walks))
     paths = np.empty((len(states), length), np.int64)
     paths[:, 0], filled = states, np.ones(len(states), np.int64)
@@ -196,11 +196,11 @@ def _walks(graph: Graph, levels: list[tuple[Ints, Doubles]], walks: int, length:
         chance = rng.random((2, len(going)))
         stays = chance[0] < stay
         here, away = going[stays], going[~stays]
-        states[here] = made.step(states[here], chance[1, stays])
-        paths[here, filled[here]] = states[here] % made.n
+        states[here] = layers.step(states[here], chance[1, stays])
+        paths[here, filled[here]] = states[here] % layers.n
         filled[here] += 1
-        upwards = chance[1, ~stays] < made.up[states[away]]
-        states[away] += np.where(upwards, made.n, np.where(states[away] >= made.n, -made.n, 0))
+        upwards = chance[1, ~stays] < layers.up[states[away]]
+        states[away] += np.where(upwards, layers.n, np.where(states[away] >= layers.n, -layers.n, 0))
         going = going[filled[going] < length]
     return paths
 

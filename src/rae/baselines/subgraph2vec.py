@@ -30,21 +30,21 @@ class Subgraph2Vec(SkipGram):
 
     def fit_transform(self, graphs: Sequence[Graph], features: Sequence[Any] | None = None) -> Floats:
         """One row per graph.  -> (g, dims)"""
-        found = colors(graphs, features, self.rounds)
-        n_words = int(found[-1].max(initial=-1)) + 1
-        pairs = contexts(found, Graph.disjoint_union(graphs))
+        by_round = colors(graphs, features, self.rounds)
+        n_words = int(by_round[-1].max(initial=-1)) + 1
+        pairs = contexts(by_round, Graph.disjoint_union(graphs))
         vectors = self._learned(word_vectors, pairs, n_words, window=1)
-        owners = np.tile(graph_numbers(graphs), len(found))
-        counts = counted(np.concatenate(found), owners, len(graphs), n_words)
+        owners = np.tile(graph_numbers(graphs), len(by_round))
+        counts = counted(np.concatenate(by_round), owners, len(graphs), n_words)
         return np.asarray(counts @ vectors, np.float32)
 
 
-def contexts(found: Sequence[Any], whole: Graph) -> Any:
+def contexts(by_round: Sequence[Any], whole: Graph) -> Any:
     """Every pair of a subtree and one of its context; a pair of words is read in both directions.  -> (pairs, 2)"""
     sources, targets = whole.edges().T
     pairs = [
-        np.stack([found[a][sources], found[b][targets]], 1)
-        for a in range(len(found))
-        for b in range(max(0, a - 1), min(len(found), a + 2))
+        np.stack([by_round[a][sources], by_round[b][targets]], 1)
+        for a in range(len(by_round))
+        for b in range(max(0, a - 1), min(len(by_round), a + 2))
     ]
     return np.concatenate(pairs)

@@ -35,6 +35,6 @@ class WLKernel:
 
     def fit_transform(self, graphs: Sequence[Graph], features: Sequence[Any] | None = None) -> sp.csr_array:
         """One sparse row per graph.  -> (g, number of colours)"""
-        found = colors(graphs, features, self.rounds)
-        owners = np.tile(graph_numbers(graphs), len(found))
-        return counted(np.concatenate(found), owners, len(graphs), int(found[-1].max(initial=-1)) + 1)
+        by_round = colors(graphs, features, self.rounds)
+        owners = np.tile(graph_numbers(graphs), len(by_round))
+        return counted(np.concatenate(by_round), owners, len(graphs), int(by_round[-1].max(initial=-1)) + 1)

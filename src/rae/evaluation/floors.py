@@ -42,7 +42,7 @@ def _symmetric(graph: Graph) -> sp.csr_array:
     return sp.csr_array(root @ (graph.to_scipy() + sp.eye_array(graph.n_nodes, format="csr")) @ root)
 
 
-def words_beside_means(graph: Graph, features: Matrix) -> Any:
+def words_and_means(graph: Graph, features: Matrix) -> Any:
     """A node's own words beside their mean over its neighbours and over theirs, each of length one.  -> (n, 3 d)
 
     The node is in neither of the means' first step, so that own and near words stay separate.

@@ -87,12 +87,12 @@ class Ledger:
 
     def resume(self, keys: Iterable[Line], compute: Callable[[Line], Mapping[str, Any]]) -> Iterator[Line]:
         """The line of each key (table, row, dataset, settings, seed); a missing line is computed and appended."""
-        known: dict[str, dict[Identity, Line]] = {}
+        lines_by_table: dict[str, dict[Identity, Line]] = {}
         for key in keys:
             key = json.loads(json.dumps(key))
-            if key["table"] not in known:
-                known[key["table"]] = {identity(line): line for line in self.read(key["table"])}
-            lines = known[key["table"]]
+            if key["table"] not in lines_by_table:
+                lines_by_table[key["table"]] = {identity(line): line for line in self.read(key["table"])}
+            lines = lines_by_table[key["table"]]
             if identity(key) not in lines:
                 line = {**key, **compute(key), **provenance()}
                 self.append([line])

@@ -16,7 +16,7 @@ from rae.evaluation.table_spec import FAMILIES, Effort, Row, Table
 
 DISPLAY_NAMES = {name: name.title() for name in ("brazil", "europe", "cora", "citeseer", "pubmed")} | {"usa": "USA"}
 VERDICTS = ("reproduced", "better", "worse")
-PLACES = ("above", "level with", "below", "undecided against")
+SIDES = ("above", "level with", "below", "undecided against")
 BY_ERROR = ("above", "level", "below", "undecided")
 
 
@@ -99,7 +99,7 @@ def read(tables: Iterable[Table], ledger: Ledger) -> list[FilledTable]:
 
 def lines_of(table: Table, ledger: Ledger) -> list[Line]:
     """The lines of a table, and of the tables that keep lines of its works."""
-    names = dict.fromkeys([table.name, *(work.kept_in for work in table.works if work.kept_in)])
+    names = dict.fromkeys([table.name, *(work.ledger_table for work in table.works if work.ledger_table)])
     return [line for name in names for line in ledger.read(name, SCORE_KEYS)]
 
 
@@ -138,7 +138,7 @@ def _overview(filled: Sequence[FilledTable]) -> str:
         ("cells with a published value", lambda f, _: _count(list(_verdicts(f).values()), VERDICTS)),
         (
             "our cells against their best floor",
-            lambda f, _: _count([place for place, _ in _floor_places(f).values()], PLACES),
+            lambda f, _: _count([place for place, _ in _floor_sides(f).values()], SIDES),
         ),
     ]
     return report.table(filled, columns)
@@ -150,21 +150,21 @@ def _count(words: Sequence[str], order: Sequence[str]) -> str:
 
 def _against_floors(filled: Sequence[FilledTable]) -> str:
     """Our cells against their best floor, table by table: exact, untrained and trained rows apart."""
-    places: dict[tuple[str, str], list[str]] = {}
+    sides: dict[tuple[str, str], list[str]] = {}
     for table in filled:
         for row, floor, dataset, key in _compared(table):
             gap = table.gap(row, floor, dataset, key)
-            places.setdefault((table.table.name, row.family), []).append("undecided" if gap is None else gap.place)
-    if not places:
+            sides.setdefault((table.table.name, row.family), []).append("undecided" if gap is None else gap.place)
+    if not sides:
         return ""
-    families = [family for family in FAMILIES if any(family == other for _, other in places)]
+    families = [family for family in FAMILIES if any(family == other for _, other in sides)]
     rows = [
         [f"[{f.table.title}](#{report.anchor(f.table.title)})"]
-        + [_count(places.get((f.table.name, family), []), BY_ERROR) for family in families]
+        + [_count(sides.get((f.table.name, family), []), BY_ERROR) for family in families]
         for f in filled
-        if any((f.table.name, family) in places for family in families)
+        if any((f.table.name, family) in sides for family in families)
     ]
-    totals = [[p for (_, other), cell in places.items() if other == family for p in cell] for family in families]
+    totals = [[p for (_, other), cell in sides.items() if other == family for p in cell] for family in families]
     rows.append(["**in all**", *(f"**{_count(total, BY_ERROR)}**" for total in totals)])
     return report.section(
         "Our cells against their best floor",
@@ -190,7 +190,7 @@ def _compared(filled: FilledTable) -> Iterator[tuple[Row, Row, str, str]]:
 
 def _training(filled: Sequence[FilledTable]) -> str:
     """What training brings: the best trained row against the untrained and the exact one, cell by cell."""
-    places: dict[tuple[str, str], list[str]] = {}
+    sides: dict[tuple[str, str], list[str]] = {}
     for table in filled:
         ours = [row for row in table.table.rows if row.kind == "ours"]
         for dataset in table.table.datasets:
@@ -202,13 +202,13 @@ def _training(filled: Sequence[FilledTable]) -> str:
                 for family in ("untrained", "exact"):
                     trained, other = best["trained"], best[family]
                     if trained and other and table.table.floors and (gap := table.gap(trained, other, dataset, key)):
-                        places.setdefault((table.table.title, family), []).append(gap.place)
-    titles = dict.fromkeys(title for title, _ in places)
-    rows = [[t, *(_count(places.get((t, f), []), BY_ERROR) for f in ("untrained", "exact"))] for t in titles]
+                        sides.setdefault((table.table.title, family), []).append(gap.place)
+    titles = dict.fromkeys(title for title, _ in sides)
+    rows = [[t, *(_count(sides.get((t, f), []), BY_ERROR) for f in ("untrained", "exact"))] for t in titles]
     if not rows:
         return ""
     helps = [
-        t for t in titles if places.get((t, "exact"), []).count("above") > places.get((t, "exact"), []).count("below")
+        t for t in titles if sides.get((t, "exact"), []).count("above") > sides.get((t, "exact"), []).count("below")
     ]
     words = (
         f"Training is above the exact solution in most cells of: {'; '.join(helps)}."
@@ -219,7 +219,7 @@ def _training(filled: Sequence[FilledTable]) -> str:
         [
             "**What training brings**: the best trained row of each cell.",
             report.grid(["", "against untrained", "against the exact solution"], rows),
-            report.paragraph(words) if any(family == "exact" for _, family in places) else "",
+            report.paragraph(words) if any(family == "exact" for _, family in sides) else "",
         ]
     ).rstrip()
 
@@ -273,24 +273,24 @@ def _reason_empty(filled: FilledTable, row: Row, dataset: str) -> str:
     return "not run" if planned else "–"
 
 
-def _floor_places(filled: FilledTable) -> dict[tuple[str, str, str], tuple[str, str]]:
+def _floor_sides(filled: FilledTable) -> dict[tuple[str, str, str], tuple[str, str]]:
     """Where each cell of ours stands against its best floor, and that floor; by row, data set and key of the number."""
-    places = {}
+    sides = {}
     for row, floor, dataset, key in _compared(filled):
         gap = filled.gap(row, floor, dataset, key)
-        places[row.name, dataset, key] = "undecided against" if gap is None else gap.against, floor.name
-    return places
+        sides[row.name, dataset, key] = "undecided against" if gap is None else gap.against, floor.name
+    return sides
 
 
 def _floors_not_cleared(filled: FilledTable) -> str:
     """Which of our rows do not clear which floor."""
-    places = _floor_places(filled)
+    sides = _floor_sides(filled)
     rows: dict[tuple[str, str, str], list[str]] = {}
-    for (row, dataset, key), (place, floor) in places.items():
+    for (row, dataset, key), (place, floor) in sides.items():
         if place != "above":
             where = display(dataset) + (f", {filled.table.also[key]}" if key else "")
             rows.setdefault((where, place, floor), []).append(row)
-    if places and not rows:
+    if sides and not rows:
         return "Every row of ours is above every floor."
     return report.listing(
         "**Floors that are not cleared**",
@@ -358,7 +358,7 @@ def _accuracy_lost(filled: FilledTable) -> str:
 
 def _details(filled: FilledTable) -> str:
     """Every cell with its interval, number of runs, published value, verdict and best floor."""
-    verdicts, places = _verdicts(filled), _floor_places(filled)
+    verdicts, sides = _verdicts(filled), _floor_sides(filled)
     columns: list[Column] = [
         ("row", lambda cell, _: cell[0].name + (f" ({cell[0].note})" if cell[0].note else "")),
         ("data set", lambda cell, _: display(cell[1])),
@@ -367,7 +367,7 @@ def _details(filled: FilledTable) -> str:
         ("runs", lambda cell, f: str(len(f.scores(*cell)))),
         ("published", lambda cell, f: str(f.table.published.get(_key(cell), ""))),
         ("verdict", lambda cell, _: verdicts.get(_key(cell), "")),
-        ("best floor", lambda cell, _: " ".join(places.get((*_key(cell), ""), ()))),
+        ("best floor", lambda cell, _: " ".join(sides.get((*_key(cell), ""), ()))),
     ]
     for key, title in filled.table.also.items():
         columns.append((title, lambda cell, f, key=key: mean_sd(f.summary(*cell, key))))  # type: ignore[misc]
@@ -431,10 +431,10 @@ def _costs(filled: Sequence[FilledTable]) -> str:
 
 
 def _unasked_minutes(filled: FilledTable) -> float:
-    """Minutes of a core of the runs that nobody has to ask for by name, by the mean of those that are there."""
+    """Minutes of a core for the runs that are computed by default, by the mean of the present ones."""
     total = 0.0
     for work in filled.table.works:
-        for dataset in work.datasets if not work.kept_in else ():
+        for dataset in work.datasets if not work.ledger_table else ():
             lines = filled.cells.get((work.rows[0].name, dataset), ())
             of_row = [float(line["cpu_seconds"]) / int(line["rows_together"]) for line in lines]
             runs = work.count(None, asked=False) * len(work.rows)

@@ -92,7 +92,7 @@ class Reading:
     C: float
 
     def also(self) -> dict[str, Any]:
-        """What a line keeps beside the accuracy."""
+        """The fields of a line besides the accuracy."""
         return {"validation": round(self.validation, 3), "scaling": self.scaling, "C": self.C}
 
 
@@ -141,18 +141,18 @@ def descended(z: Any, labels: Array, split: Split, rate: float, decay: float, st
     A linear layer of the vectors as they come, all training rows in a step of Adam, weights decayed.
     """
     rows = [torch.from_numpy(np.asarray(part, np.int64)) for part in (split.train, split.val, split.test)]
-    x, wanted = torch.from_numpy(np.asarray(z, np.float32)), torch.from_numpy(np.asarray(labels, np.int64))
+    x, classes = torch.from_numpy(np.asarray(z, np.float32)), torch.from_numpy(np.asarray(labels, np.int64))
     best = -1.0, 0.0
     with torch_alone(), torch.random.fork_rng([]):
         torch.manual_seed(seed)
-        layer = torch.nn.Linear(x.shape[1], int(wanted.max()) + 1)
+        layer = torch.nn.Linear(x.shape[1], int(classes.max()) + 1)
         optimizer = torch.optim.Adam(layer.parameters(), rate, weight_decay=decay)
         for _ in range(int(steps)):
             optimizer.zero_grad()
-            torch.nn.functional.cross_entropy(layer(x[rows[0]]), wanted[rows[0]]).backward()  # type: ignore[no-untyped-call]
+            torch.nn.functional.cross_entropy(layer(x[rows[0]]), classes[rows[0]]).backward()  # type: ignore[no-untyped-call]
             optimizer.step()
             with torch.no_grad():
-                check, test = (float((layer(x[r]).argmax(1) == wanted[r]).float().mean()) for r in rows[1:])
+                check, test = (float((layer(x[r]).argmax(1) == classes[r]).float().mean()) for r in rows[1:])
             best = max(best, (check, test), key=lambda pair: pair[0])
     return 100 * best[1]
 
@@ -171,8 +171,8 @@ def _best_choice(
         highest, worse = -1.0, 0
         for C in cs:
             scores = [
-                _fit(reader.set_params(C=C), fitted, known).score(other, wanted)
-                for reader, (fitted, other, known, wanted) in zip(readers, data, strict=True)
+                _fit(reader.set_params(C=C), fitted, fit_labels).score(other, other_labels)
+                for reader, (fitted, other, fit_labels, other_labels) in zip(readers, data, strict=True)
             ]
             score = 100 * float(np.mean(scores))
             highest, worse = max(highest, score), worse + 1 if score < highest else 0
@@ -300,7 +300,7 @@ def cross_validated(z: Any, labels: Array, seed: int) -> Folds:
 
 SVM_READER = "SVM of inner products, C and scaling by folds"
 INNER_FOLDS_UNTIL = 500  # training graphs: with more, one inner fold is as sure as five of few
-SVM_STEPS = 100_000  # most of one fit: a large C may take for ever, and then it is not chosen for that
+SVM_STEPS = 100_000  # most of one fit, since a large C may take very long
 
 
 def svm_folds(z: Any, labels: Array, seed: int, cs: tuple[float, ...] = CS) -> Array:

@@ -49,13 +49,13 @@ def reproduce_paper(
 ) -> Reproduction:
     """The paper's tables and figures, computed where out/results has no line yet, as `rae reproduce` does.
 
-    `what` is a group of tables or "all", `tables` the names of those that are wanted of it, and `rows` texts of which
+    `what` is a group of tables or "all", `tables` the names of some of them, and `rows` texts of which
     one is in the name of each row that is computed. `runs` is the most of each row, `jobs` the number of processes, by
     default one for each core. `download` fetches data sets that are not on this machine. `steps` cuts every fit short,
     for a trial; without it out/docs gets the page and the figures.
     """
     chosen = [TABLES[name] for name in _table_names(what, tables)]
-    wanted = _wanted(chosen, rows)
+    select = _selection(chosen, rows)
     folder, effort = Path(out), Effort(steps, _present(device))
     ledger = Ledger(folder / "results")
     if steps is None:
@@ -64,7 +64,7 @@ def reproduce_paper(
         _fetch(chosen)
     with shown(progress) as report:
         outcome = reproduce(
-            chosen, ledger, runs=runs, jobs=jobs or threads(), effort=effort, progress=report, wanted=wanted
+            chosen, ledger, runs=runs, jobs=jobs or threads(), effort=effort, progress=report, select=select
         )
     files = [] if steps is not None else publish(ledger, folder / "docs")
     filled = [fill(table, lines_of(table, ledger), effort, runs) for table in chosen if table.name != "figures"]
@@ -72,7 +72,7 @@ def reproduce_paper(
 
 
 def _table_names(what: str, only: Sequence[str]) -> list[str]:
-    """The tables of a group that are wanted, all where none is named."""
+    """The tables of a group with these names, all where none is named."""
     if what not in (*GROUPS, "all"):
         raise ConfigError(Argument("what"), f" must be one of {', '.join(GROUPS)} or all, got {what!r}")
     names = [name for group, names in GROUPS.items() if what in (group, "all") for name in names]
@@ -81,8 +81,8 @@ def _table_names(what: str, only: Sequence[str]) -> list[str]:
     return [name for name in names if not only or name in only]
 
 
-def _wanted(tables: Sequence[Table], texts: Sequence[str]) -> Callable[[Work, str], bool] | None:
-    """Whether a work has a row whose name has one of these texts; None, which wants all, where there is no text."""
+def _selection(tables: Sequence[Table], texts: Sequence[str]) -> Callable[[Work, str], bool] | None:
+    """Whether a work has a row whose name has one of these texts; None, which selects all, where there is no text."""
     names = [row.name for table in tables for row in table.rows]
     if missing := [text for text in texts if not any(text in name for name in names)]:
         what = f" must be part of the name of a row, such as {names[0]!r}, got {missing[0]!r}"

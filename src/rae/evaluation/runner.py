@@ -56,16 +56,16 @@ def reproduce(
     jobs: int = 1,
     effort: Effort | None = None,
     progress: Progress | None = None,
-    wanted: Callable[[Work, str], bool] | None = None,
+    select: Callable[[Work, str], bool] | None = None,
 ) -> Outcome:
     """Compute and append every line that these tables lack; `runs` lowers how many each row gets.
 
-    `wanted` says of a work and a data set whether to compute it; None wants all, but of expensive works only as many
+    `select` says of a work and a data set whether to compute it; None selects all, but of expensive works only as many
     runs as they have unasked.
     """
     outcome = Outcome()
     ledger.folder.mkdir(parents=True, exist_ok=True)  # fails before any work if it cannot be written
-    todo = list(_missing(tables, ledger, runs, effort or Effort(), outcome, wanted))
+    todo = list(_missing(tables, ledger, runs, effort or Effort(), outcome, select))
     with contextlib.closing(_compute_all(todo, min(jobs, len(todo)))) as results:
         for done, (job, lines) in enumerate(results, 1):
             if isinstance(lines, str):
@@ -84,7 +84,7 @@ def _missing(
     runs: int | None,
     effort: Effort,
     outcome: Outcome,
-    wanted: Callable[[Work, str], bool] | None,
+    select: Callable[[Work, str], bool] | None,
 ) -> Iterator[Job]:
     """The jobs whose lines are not all in the ledger, by data set, so that each is loaded few times."""
     for table in tables:
@@ -94,9 +94,9 @@ def _missing(
                 outcome.absent += [dataset] if dataset not in outcome.absent else []
                 continue
             for number, work in enumerate(table.works):
-                if dataset not in work.datasets or work.kept_in or not (wanted is None or wanted(work, dataset)):
+                if dataset not in work.datasets or work.ledger_table or not (select is None or select(work, dataset)):
                     continue
-                for seed in range(work.count(runs, asked=wanted is not None)):
+                for seed in range(work.count(runs, asked=select is not None)):
                     job = Job(table.name, number, dataset, seed, effort)
                     if all(identity(line) in recorded for line in _line_keys(job, table, work)):
                         outcome.present += len(work.rows)
@@ -200,7 +200,7 @@ def init_worker() -> None:
 
 
 def _end_with_parent() -> None:
-    """End this process when its parent is gone, killed perhaps: nobody will ever send it work again."""
+    """End this process when its parent is gone, perhaps killed: no work will come."""
     if (parent := parent_process()) is not None:
         parent.join()
         os._exit(1)

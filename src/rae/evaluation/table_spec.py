@@ -91,7 +91,7 @@ class Work:
     runs: int
     by_dataset: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # settings that follow the data set
     unasked: int | None = None  # runs where the row is not asked for by name: expensive ones have fewer
-    kept_in: str = ""  # the table that has these lines, where it is not this one; nothing is computed here
+    ledger_table: str = ""  # the table that has these lines, where it is not this one; nothing is computed here
 
     def count(self, runs: int | None, asked: bool) -> int:
         """How many runs a call computes."""

@@ -12,7 +12,7 @@
 6. lengths   of words, each node's part of a block is scaled to one length: words say what, not how much;
              in the end every block is centred and has a total variance of 1
 
-Everything that is kept is a map of a row, so a model embeds nodes and graphs it never saw, and the fit is a few passes
+The fitted model is a map of a row, so it embeds nodes and graphs that it never saw, and the fit is a few passes
 over features and edges: no training loop. The axes come from a sample of nodes.
 """
 
@@ -65,7 +65,7 @@ BLOCKS = {
 
 @dataclass(frozen=True)
 class Actions:
-    """What a fit keeps: m feature columns, a directions, blocks of w columns."""
+    """The fitted part for features: m feature columns, a directions, blocks of w columns."""
 
     words: bool  # whether the features are words, or columns of a table
     shift: Tensor  # (m,) float64: mean of the columns of a table; zero for words
@@ -128,7 +128,7 @@ class Actions:
         return out if self.words else out - (self.shift * self.scale).float() @ weight
 
     def tensors(self) -> dict[str, Tensor]:
-        """Everything that is kept, by name."""
+        """All tensors, by name."""
         return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "words"}
 
     @classmethod
@@ -171,7 +171,7 @@ def product(rows: Any, weight: Tensor) -> Tensor:
 
 
 class Passes(Protocol):
-    """What a fit reads of all nodes."""
+    """Passes over all nodes, for a fit."""
 
     def sums(self, kind: str, mean: Any = None) -> Doubles:
         """`sums_of_rows` of all chunks, added up in order."""
@@ -255,13 +255,13 @@ def unit_rows(block: Tensor) -> Tensor:
 
 
 def blocks_of_hops(hops: Sequence[Tensor]) -> list[Tensor]:
-    """What near, mid and far are made of: the first hop, the second, and the weighted mean of all."""
+    """The inputs of near, mid and far: the first hop, the second, and the weighted mean of all."""
     far = torch.stack([weight * hop for weight, hop in zip(far_weights(), hops, strict=True)]).sum(0)
     return [hops[0], hops[1], far]
 
 
 def scales(passes: Passes, x: Features, words: bool) -> tuple[Tensor, Tensor]:
-    """What features are shifted and scaled by, as words or as columns of a table.  -> (m,), (m,)"""
+    """The shift and scale of features, as words or as columns of a table.  -> (m,), (m,)"""
     return _word_scales(passes, x) if words else _column_scales(passes, x)
 
 
@@ -278,7 +278,7 @@ def _column_scales(passes: Passes, x: Features) -> tuple[Tensor, Tensor]:
     mean = passes.sums("columns")[0] / n
     squares, counts = passes.sums("squares", mean)  # deviations from the mean, in a second pass: nothing cancels
     variance = (squares if x.is_dense else squares + (n - counts) * mean**2) / n
-    variance[variance <= (SMALLEST_SHARE * mean) ** 2] = 0  # what is left of a constant column is rounding
+    variance[variance <= (SMALLEST_SHARE * mean) ** 2] = 0  # a constant column has rounding errors only
     group = _groups(x)
     of_group = np.bincount(group, variance)[group]
     varies = (variance > 0) & (of_group > 0)
@@ -323,10 +323,10 @@ def _groups(x: Features) -> Any:
 def _near(x: Features, blank: Actions, rows: Any, seed: int) -> Any:
     """Means of prepared rows over neighbours, a sample of them where there are many; sparse where the rows are."""
     offsets, neighbors = sample_neighbors(x.graph, rows, FANOUT, key(seed, "actions", "near"))
-    distinct, places = np.unique(neighbors, return_inverse=True)
+    distinct, positions = np.unique(neighbors, return_inverse=True)
     counts = np.diff(offsets)
     share = np.repeat(1 / np.maximum(counts, 1), counts).astype(np.float32)
-    average = sp.csr_array((share, places, offsets), shape=(len(rows), len(distinct)))
+    average = sp.csr_array((share, positions, offsets), shape=(len(rows), len(distinct)))
     below = blank.prepared(x.take(distinct))
     return torch.from_numpy(average @ below.numpy()) if isinstance(below, Tensor) else sp.csr_array(average @ below)
 
@@ -376,7 +376,7 @@ def sampled_hops(
     """The directions of the features, averaged over neighbours once, twice, ...: these rows alone.  -> (r, a) each
 
     Only some directions are averaged at a time: those of all nodes have to be in memory. With several groups of
-    channels, they are averaged along each, one beside the other.
+    channels, they are averaged along each, side by side.
     """
     graph, n, count = x.graph, x.graph.n_nodes, axes.shape[1]
     step = directions_at_a_time(n, count)
@@ -430,8 +430,8 @@ def principal_axes(block: Tensor, count: int) -> tuple[Tensor, Tensor]:
     values, vectors = values.flip(0).clamp(min=0), vectors.flip(1)[:, :count]
     vectors = signed(vectors)
     left_out = values[count] if len(values) > count else values.new_zeros(())
-    kept = (values[:count] - left_out).clamp(min=0)
-    size = float(kept.sum())
+    variances = (values[:count] - left_out).clamp(min=0)
+    size = float(variances.sum())
     if size <= SMALLEST_VARIANCE:
         return center, torch.zeros(vectors.shape, dtype=torch.float64)
-    return center, (vectors * torch.sqrt(kept / values[:count].clamp(min=SMALLEST_VARIANCE) / size)).contiguous()
+    return center, (vectors * torch.sqrt(variances / values[:count].clamp(min=SMALLEST_VARIANCE) / size)).contiguous()

@@ -21,18 +21,18 @@ class Adam:
         self._counts = [torch.zeros((), dtype=torch.float32, device=w.device) for w in self.weights]
 
     def state(self) -> list[Tensor]:
-        """What a step remembers of those before it: to be kept, and to be filled when training goes on."""
+        """The state between steps, to save in a checkpoint and to fill when training resumes."""
         return [*self._means, *self._squares, *self._counts]
 
     def zero_grad(self) -> None:
-        """Forget the gradients."""
+        """Clear the gradients."""
         for weight in self.weights:
             weight.grad = None
 
     @torch.no_grad()
     def step(self) -> None:
         """Move every weight against its gradient."""
-        gradients = cast("list[Tensor]", [w.grad for w in self.weights])  # every weight takes part in every loss
+        gradients = cast("list[Tensor]", [w.grad for w in self.weights])  # every weight has a gradient of every loss
         torch._foreach_add_(self._counts, 1)
         torch._fused_adam_(
             self.weights, gradients, self._means, self._squares, [], self._counts,

@@ -51,9 +51,9 @@ def agree_loss(
         return loss
     x = _rows_of(features, both)
     sizes = torch.from_numpy(_sizes(x)).to(encoded.device)
-    told = decoder.told(_as_rows(x, encoded.device))
+    xd = decoder.project(_as_rows(x, encoded.device))
     wrong = [
-        (1 - share) * telling(z, told[own], lengths, sizes[own]) + share * telling(z, told[near], lengths, sizes[near])
+        (1 - share) * telling(z, xd[own], lengths, sizes[own]) + share * telling(z, xd[near], lengths, sizes[near])
         for z, lengths in zip((first, second), decoder.lengths(first, second), strict=True)
     ]
     return loss + config.telling * (wrong[0] + wrong[1]) / 2

@@ -1,10 +1,10 @@
-"""What a model reads of weights, directions and kinds: more measures of a node, and ways along which rows are averaged.
+"""Weights, directions and kinds in a model: more measures of a node, and ways along which rows are averaged.
 
     measures   log1p of the edges out of and into a node, and of their strength: the sum of weights in units of the
                graph, the median strength of a kind, so that amounts in cents and in euros are the same; then by kind
     ways       neighbours are averaged over all edges alike, and along each channel by its weights
 
-A graph without channels has none of these, and is measured and averaged as ever.
+A graph without channels has none of these.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def in_directions(channels: Sequence[str]) -> list[tuple[str, ...]]:
 
 
 def measure_names(channels: Sequence[str], weighted: bool) -> list[str]:
-    """The names of the measures beside those of a plain graph: totals by direction first, then each channel.
+    """The names of the measures besides those of a plain graph: totals by direction first, then each channel.
 
     >>> measure_names(["out", "in"], True)
     ['out degree', 'out strength', 'in degree', 'in strength']
@@ -81,7 +81,7 @@ def place_ways(channels: Sequence[str], weighted: bool) -> tuple[Way, ...]:
 
 
 def mixed_channels(channels: Sequence[str], weighted: bool, mix: str) -> list[tuple[str, ...]]:
-    """The channels along which features are averaged, one group beside the other; () is all edges alike.
+    """The groups of channels along which features are averaged; () is all edges alike.
 
     >>> mixed_channels(["out", "in"], True, "union"), mixed_channels(["out", "in"], False, "directions")
     ([('out', 'in')], [('out',), ('in',)])
@@ -113,7 +113,7 @@ def weight_scales(graph: Graph) -> Tensor:
 
 
 def channel_measures(graph: Graph, scales: Tensor | None) -> list[Tensor]:
-    """The measures beside those of a plain graph, before their logarithm, in the order of `measure_names`."""
+    """The measures besides those of a plain graph, before their logarithm, in the order of `measure_names`."""
     names = tuple(graph.channels)
     kinds = graph.kinds or ("",)
     of_channel: dict[str, tuple[Tensor, Tensor]] = {}
@@ -145,8 +145,8 @@ def conform(graph: Graph, channels: Sequence[str], weighted: bool) -> Graph:
         refuse_others(graph, tuple(channels), weighted)
     absent = np.zeros(0 if set(channels) <= set(names) else len(graph.targets), np.float32)
     absent.flags.writeable = False
-    kept = {name: graph.channels.get(name, absent) for name in channels}
-    out = replace(graph, channels=kept, weighted=weighted)
+    read_channels = {name: graph.channels.get(name, absent) for name in channels}
+    out = replace(graph, channels=read_channels, weighted=weighted)
     out.__dict__["measures"] = graph.measures  # counted once for both
     return out
 
@@ -177,7 +177,7 @@ def refuse_unknown_kinds(kinds: Sequence[str], channels: Sequence[str]) -> None:
 
 
 def in_words(channels: Sequence[str], weighted: bool) -> str:
-    """What edges with these channels have, in words.
+    """The values of edges with these channels, in words.
 
     >>> in_words(["out:a", "in:a"], True)
     'directed, weighted, of kinds a'

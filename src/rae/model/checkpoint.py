@@ -31,7 +31,7 @@ _HEADER = "rae"
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A trained model as it is kept: settings, encoders by loss, and what features they expect."""
+    """A trained model, to save: settings, encoders by loss, and the features that they expect."""
 
     config: Config
     encoders: dict[str, Encoder]
@@ -39,7 +39,7 @@ class Checkpoint:
     structural: bool
     feature_names: tuple[str, ...] | None = None
     history: list[dict[str, Any]] = field(default_factory=list)
-    fitted_on: str = ""  # digest of the graph of the fit; empty in files of before this was kept
+    fitted_on: str = ""  # digest of the graph of the fit; empty in older files
 
     @property
     def blocks(self) -> tuple[Block, ...]:
@@ -136,7 +136,7 @@ _PATTERN = {
     "channels?": [str],
     "weighted?": bool,
     "fitted_on?": str,
-    "n_nodes?": int,  # in files of a time between; nothing reads it
+    "n_nodes?": int,  # in some older files; not read
 }
 
 
@@ -144,11 +144,11 @@ def _rebuilt(fields: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> 
     config = Config.from_dict(fields["config"])
     n_features, structural, names = fields["n_features"], fields["structural"], fields["feature_names"]
     computed = structural_width(config, structural)
-    given = n_features - computed
-    if given < 0 or (given == 0) != structural:
+    n_given = n_features - computed
+    if n_given < 0 or (n_given == 0) != structural:
         raise ValueError(f"{n_features} features do not go with its settings")
-    if names is not None and len(names) != given:
-        raise ValueError(f"{len(names)} feature names for {given} features")
+    if names is not None and len(names) != n_given:
+        raise ValueError(f"{len(names)} feature names for {n_given} features")
     shapes = {loss: state_shapes(n_features, config) for loss in losses(config)}
     expected = {f"{loss}.{name}": shape for loss, of_loss in shapes.items() for name, shape in of_loss.items()}
     # before memory is taken for what the header claims

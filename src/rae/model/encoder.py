@@ -49,7 +49,7 @@ class Layer(nn.Module):
         return product(x, self.weight) if isinstance(x, Tensor) else sparse_product(x, self.weight)
 
     def norm_factors(self) -> tuple[Doubles, Doubles]:
-        """What the BatchNorm of a fitted layer multiplies a row by, and what it adds.  -> (d,), (d,)"""
+        """The factor and the offset of a fitted layer's BatchNorm.  -> (d,), (d,)"""
         norm = self.norm
         assert norm.running_mean is not None
         assert norm.running_var is not None
@@ -118,7 +118,7 @@ class Decoder(nn.Module):
         scaled = rng.standard_normal((n_features, width), np.float32) / np.float32(width**0.5)
         self.weight = nn.Parameter(torch.from_numpy(scaled))
 
-    def told(self, x: Rows) -> Tensor:
+    def project(self, x: Rows) -> Tensor:
         """x D, row by row; sparse rows stay sparse.  (n, n_features) -> (n, width)"""
         return product(x, self.weight) if isinstance(x, Tensor) else sparse_product(x, self.weight)
 

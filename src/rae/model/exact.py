@@ -1,4 +1,4 @@
-"""The exact model: what a fit keeps of structure and of actions, and the blocks of its vectors."""
+"""The exact model: the fitted parts for structure and for actions, and the blocks of its vectors."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from rae.model.structure import WAVE_LEVELS, Structure, around_block, loaded_str
 
 @dataclass(frozen=True)
 class ExactModel:
-    """A fitted exact model: settings, what it keeps, and what features it expects."""
+    """A fitted exact model: settings, both fitted parts, and the features that it expects."""
 
     config: ExactConfig
     structure: Structure | None
     actions: Actions | None = None
     feature_names: tuple[str, ...] | None = None
     history: list[dict[str, Any]] = field(default_factory=list)  # nothing is trained
-    channels: tuple[str, ...] = ()  # of the graph of the fit: what it reads of edges beside their ends
+    channels: tuple[str, ...] = ()  # of the graph of the fit: the values of edges that it reads
     weighted: bool = False
-    fitted_on: str = ""  # digest of the graph of the fit; empty in files of before this was kept
+    fitted_on: str = ""  # digest of the graph of the fit; empty in older files
 
     @property
     def structural(self) -> bool:
@@ -64,17 +64,17 @@ class ExactModel:
         return max(structure, 0 if self.actions is None else HOPS)
 
     def tensors(self) -> dict[str, Tensor]:
-        """Everything that is kept, by name."""
+        """All tensors, by name."""
         parts = {"structure": self.structure, "actions": self.actions}
         return {
             f"{part}.{name}": tensor
-            for part, kept in parts.items()
-            if kept is not None
-            for name, tensor in kept.tensors().items()
+            for part, fitted_part in parts.items()
+            if fitted_part is not None
+            for name, tensor in fitted_part.tensors().items()
         }
 
     def header(self) -> dict[str, Any]:
-        """What a file of this model says beside its settings and tensors."""
+        """The header fields of this model's file, besides its settings."""
         words = {"words": self.actions is not None and self.actions.words}
         return words | ({"channels": list(self.channels), "weighted": self.weighted} if self.channels else {})
 

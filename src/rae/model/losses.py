@@ -51,12 +51,12 @@ def _unit_columns(z: Tensor) -> Tensor:
     return centered / lengths
 
 
-def telling(z: Tensor, told: Tensor, lengths: Tensor, sizes: Tensor) -> Tensor:
+def telling(z: Tensor, xd: Tensor, lengths: Tensor, sizes: Tensor) -> Tensor:
     """Mean of (1 - cos(D z_u, x_u))²: how badly vectors tell features.  (b, d), (b, d), (b,), (b,) -> ()
 
-    Neither x nor D z is here, so wide sparse features are never made dense: `told` = x D, since x · D z = (x D) · z;
+    Neither x nor D z is here, so wide sparse features are never made dense: `xd` = x D, since x · D z = (x D) · z;
     `lengths` = `|D z|` (`Decoder.lengths`); `sizes` = `|x|`. Rows of zeros tell nothing and do not count.
     """
     exists = (sizes > 0).to(z.dtype)
-    wrong = (1 - (z * told).sum(1) / (lengths * torch.where(sizes > 0, sizes, 1))).square()
+    wrong = (1 - (z * xd).sum(1) / (lengths * torch.where(sizes > 0, sizes, 1))).square()
     return (wrong * exists).sum() / exists.sum().clamp(min=1)

@@ -1,4 +1,4 @@
-"""What a step of training on a GPU reads, as whole numbers in arrays of fixed size: a recorded step can repeat them.
+"""The inputs of a training step on a GPU as whole numbers in arrays of fixed size, which a recorded step replays.
 
 Features are on the GPU. What is drawn for a step says which of their rows it reads; it is filled up to a size, by rows
 that do not count.

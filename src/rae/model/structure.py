@@ -51,12 +51,12 @@ SAMPLE = 100_000  # nodes that the covariances are taken over, at most
 SMALLEST_DEVIATION = 0.1  # of a measure: one that hardly varies is not blown up
 SMALLEST_SHARE = 1e-9  # of the largest eigenvalue: directions below it are rounding
 LARGEST = 1e30  # of any number that a model keeps
-SMALLEST_EIGENVALUE = 1e-12  # where all nodes are alike, everything is rounding
+SMALLEST_EIGENVALUE = 1e-12  # below it the eigenvalues are rounding errors: all nodes are alike
 
 
 @dataclass(frozen=True)
 class Structure:
-    """What a fit keeps, all float64: p statistics, f frequencies."""
+    """The fitted part for structure, all float64: p statistics, f frequencies."""
 
     mean: Tensor  # (k,) of the measures: 4, and more where edges have weights, directions or kinds
     deviation: Tensor  # (k,)
@@ -83,7 +83,7 @@ class Structure:
         return cls(*(torch.zeros(shape, dtype=torch.float64, device=device) for shape in shapes))
 
     def tensors(self) -> dict[str, Tensor]:
-        """Everything that is kept, by name."""
+        """All tensors, by name."""
         return {field.name: value for field in fields(self) if (value := getattr(self, field.name)) is not None}
 
     @property
@@ -157,14 +157,14 @@ def measured(graph: Graph, fitted: Structure, config: ExactConfig) -> tuple[Floa
     """What a fitted model reads of a graph, its measures, and the model as this graph is seen by it.  -> (n, k), model
 
     A relative model takes the units and the center of each graph, another one those of its fit. Both are computed once
-    per graph and kept with it: what is asked next of the same graph costs no pass over it.
+    and cached in the graph, so that a second call costs no pass over it.
     """
     with torch_alone():
         edges = _edges_read(graph)
         if not config.relative:
             unit, scales = (fitted.mean, fitted.deviation), fitted.scales
-            known_by = edges + _bytes(unit if scales is None else (*unit, scales))
-            return measures.cached(graph, "own", known_by, lambda: in_units(measure(graph, scales), unit)), fitted
+            cache_key = edges + _bytes(unit if scales is None else (*unit, scales))
+            return measures.cached(graph, "own", cache_key, lambda: in_units(measure(graph, scales), unit)), fitted
         unit = measures.cached(graph, "units", edges, lambda: units(measure(graph)))
         own: Floats = measures.cached(graph, "own", edges + _bytes(unit), lambda: in_units(measure(graph), unit))
         rows = sample_rows(graph.n_nodes, SAMPLE, config.seed)
@@ -175,25 +175,25 @@ def measured(graph: Graph, fitted: Structure, config: ExactConfig) -> tuple[Floa
 
 
 def keep_units(graph: Graph, config: ExactConfig, unit: Unit, center: Tensor) -> None:
-    """Keep with a graph its units and its center, for `measured`."""
+    """Cache units and center in a graph, for `measured`."""
     measures.cached(graph, "units", _edges_read(graph), lambda: unit)
     measures.cached(graph, "center", _read_by(graph, config), lambda: center)
 
 
 def keep_own(graph: Graph, config: ExactConfig, unit: Unit, unit_of_weights: Tensor | None, own: Floats) -> None:
-    """Keep with a graph its measures in units, for `measured` with these settings."""
+    """Cache measures in units in a graph, for `measured` with these settings."""
     absolute = not config.relative and unit_of_weights is not None
-    known_by = _bytes((*unit, unit_of_weights) if absolute else unit)  # type: ignore[arg-type]
-    measures.cached(graph, "own", _edges_read(graph) + known_by, lambda: own)
+    cache_key = _bytes((*unit, unit_of_weights) if absolute else unit)  # type: ignore[arg-type]
+    measures.cached(graph, "own", _edges_read(graph) + cache_key, lambda: own)
 
 
 def _edges_read(graph: Graph) -> bytes:
-    """What is read of the edges of a graph, as a key: a plain model reads the same graph otherwise."""
+    """A cache key of the values of edges that are read: a plain model reads the same graph otherwise."""
     return repr((tuple(graph.channels), graph.weighted)).encode()
 
 
 def _read_by(graph: Graph, config: ExactConfig) -> bytes:
-    """What the statistics of a graph depend on, as a key."""
+    """A cache key of everything that the statistics of a graph depend on."""
     settings = (config.measure_weights, config.level_weights, config.seed)
     return _edges_read(graph) + repr((*settings, config.channel_weight) if graph.channels else settings).encode()
 
@@ -247,7 +247,7 @@ def weighted_levels(levels: list[Tensor], config: ExactConfig) -> Tensor:
 def statistics(graph: Graph, own: Floats, config: ExactConfig, rows: Any) -> Tensor:
     """The statistics of some rows, ascending: own measures, moments of neighbours, farther means.  -> (r, p) float64
 
-    Beside the measures of all nodes, one level of their means is in memory, and the one that is made of it.
+    Besides the measures of all nodes, one level of their means is in memory, and the next one that is computed from it.
     """
     width = n_averaged(tuple(graph.channels), graph.weighted)
     levels = [weighted_measures(torch.from_numpy(own[rows]), config)]
@@ -309,11 +309,11 @@ def rows_of_view(graph: Graph, config: ExactConfig, number: int, a: int, b: int)
     n, kind = graph.n_nodes, graph.targets.dtype
     for low, high in row_chunks(count, DRAWN):  # the first ends are drawn before the second ones
         second.integers(n, size=high - low, dtype=kind)
-    kept = [np.empty((2, 0), kind)]
+    parts_of_rows = [np.empty((2, 0), kind)]
     for low, high in row_chunks(count, DRAWN):
         ends = np.stack([stream.integers(n, size=high - low, dtype=kind) for stream in (first, second)])
-        kept.append(ends[:, ((ends >= a) & (ends < b)).any(0)])
-    ends = np.concatenate(kept, 1)
+        parts_of_rows.append(ends[:, ((ends >= a) & (ends < b)).any(0)])
+    ends = np.concatenate(parts_of_rows, 1)
     rows, channels = _view_rows(graph, config, number, ends, np.empty, (a, b))
     return np.diff(rows[0][a : b + 1]), rows[1], list(channels.values())
 
@@ -344,7 +344,7 @@ def waves(own: Tensor, frequencies: Tensor, phases: Tensor) -> Tensor:
 
 
 class Versions(Protocol):
-    """A graph and its noisy copies, as a fit asks for them."""
+    """A graph and its noisy copies, for a fit."""
 
     def units(self) -> tuple[Unit, Tensor | None]:
         """The units of the measures of the graph, and those of its weights, None where it has none."""
@@ -390,18 +390,18 @@ def fit_structure(
     versions: Versions | None = None,
 ) -> Structure:
     """The solution of the eigenproblem of this graph; `versions` are made here by default."""
-    done = counter(of_stage(progress, "fit"), config.n_views(graph.n_nodes) + 1)
+    advance = counter(of_stage(progress, "fit"), config.n_views(graph.n_nodes) + 1)
     versions = versions or VersionsHere(graph, config)
     with torch_alone():
         unit, scales = versions.units()
         phi = versions.statistics(None)
         center = phi.mean(0)
-        keep_units(graph, config, unit, center)  # embedding this graph asks for them next
-        done()
+        keep_units(graph, config, unit, center)  # for embedding this graph
+        advance()
         within = WithinSums()
         for number in range(config.n_views(graph.n_nodes)):
             within.add(versions.statistics(number) - phi)
-            done()
+            advance()
         directions = solve(squares(phi, center) / len(phi), within.mean(), config)
         rng = generator(config.seed, "around")
         count = config.n_frequencies(graph.n_nodes, beside_features=beside_features)
@@ -412,7 +412,7 @@ def fit_structure(
 
 
 def fit_bytes(graph: Graph, config: ExactConfig, *, views_in_memory: bool = True) -> int:
-    """Memory that `fit_structure` takes at most, beside the graph."""
+    """Memory that `fit_structure` takes at most, besides the graph."""
     n, itemsize = graph.n_nodes, graph.targets.dtype.itemsize
     drawn = round(config.noise * len(graph.targets))  # entries that are added to the rows of a view
     entries = len(graph.targets) * (itemsize + 4 * len(graph.channels)) if views_in_memory else 0
@@ -421,7 +421,7 @@ def fit_bytes(graph: Graph, config: ExactConfig, *, views_in_memory: bool = True
 
 
 def measuring_bytes(graph: Graph, config: ExactConfig) -> int:
-    """Memory that the measures and statistics of a graph take at most, beside the graph."""
+    """Memory that the measures and statistics of a graph take at most, besides the graph."""
     n, channels, weighted = graph.n_nodes, tuple(graph.channels), graph.weighted
     measured, width = n_measures(channels, weighted), n_averaged(channels, weighted)
     averaging = (12 * measured + 12 * width + 16 * len(channels)) * n + CHUNK_BYTES

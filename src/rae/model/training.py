@@ -36,7 +36,7 @@ log = logging.getLogger("rae")
 Ints = np.ndarray[Any, np.dtype[np.integer[Any]]]
 T = TypeVar("T")
 
-_APART = {"agree": "decorrelation"}  # what keeps vectors apart where it is not negatives
+_SPREAD_SETTING = {"agree": "decorrelation"}  # the setting that prevents collapse, by loss; by default negatives
 AHEAD = 2  # steps that are drawn while a GPU works
 COLLAPSED = 0.999  # mean cosine above which the vectors are all but equal
 
@@ -55,7 +55,7 @@ class Record:
         return asdict(self)
 
 
-@torch.inference_mode(False)  # whatever the caller is in the middle of
+@torch.inference_mode(False)  # even inside a caller's inference mode
 @torch.enable_grad()
 def fit(
     graph: Graph, features: Features, config: Config, loss: str, progress: Progress | None = None
@@ -77,7 +77,7 @@ def fit(
 
 
 def new_encoders(n_features: int, config: Config, loss: str) -> tuple[Encoder, Encoder | Decoder]:
-    """The encoder of a loss before its training, and what is trained beside it."""
+    """The encoder of a loss before its training, and the module that is trained with it."""
     encoder = Encoder(n_features, config, generator(config.seed, loss, "encoder"))
     rng = generator(config.seed, loss, "context")
     return encoder, Decoder(n_features, config.dims[-1], rng) if loss == "agree" else Encoder(n_features, config, rng)
@@ -106,7 +106,7 @@ def _train(
     loss: str,
     progress: Progress | None,
 ) -> list[Record]:
-    tells = loss != "agree" or config.telling > 0  # without it the decoder takes no part
+    tells = loss != "agree" or config.telling > 0  # without it the decoder is not trained
     weights = [*encoder.parameters(), *(context.parameters() if tells else ())]
     optimizer = Adam(weights, config.learning_rate)
     history: list[Record] = []
@@ -202,17 +202,17 @@ def _replayed(
         return objective.detach()
 
     drawn = _drawn_ahead(numbers_of, range(1, config.steps + 1))
-    seen = list(itertools.islice(drawn, replay.FIRST_STEPS))
-    recorded = Recorded(take, replay.sizes_of(seen), place)
-    for numbers in itertools.chain(list(seen), drawn):
+    first_numbers = list(itertools.islice(drawn, replay.FIRST_STEPS))
+    recorded = Recorded(take, replay.sizes_of(first_numbers), place)
+    for numbers in itertools.chain(list(first_numbers), drawn):
         if not recorded.fits(numbers):
-            seen.append(numbers)
-            recorded = Recorded(take, replay.sizes_of(seen), place)
+            first_numbers.append(numbers)
+            recorded = Recorded(take, replay.sizes_of(first_numbers), place)
         yield recorded.run(numbers)
 
 
 def numbers_of_step(graph: Graph, config: Config, loss: str, step: int) -> dict[replay.Name, replay.Numbers]:
-    """What a step reads, as whole numbers: rows of the features, blocks, negatives, and keys of what is dropped."""
+    """The inputs of a step as whole numbers: rows of the features, blocks, negatives, and keys of what is dropped."""
     drawn = draw(graph, _RowNumbers(), config, loss, step)
     column, exists = _negatives(drawn, config, loss, step)
     out = dict[replay.Name, replay.Numbers]()
@@ -235,7 +235,7 @@ class _RowNumbers:
 
 
 def _drawn_ahead(draws: Callable[[int], T], steps: range) -> Iterator[T]:
-    """What each step reads, in order, drawn by other threads while a GPU works on the steps before it."""
+    """The inputs of each step, in order, drawn by other threads while a GPU works on the steps before it."""
     with ThreadPoolExecutor(AHEAD, thread_name_prefix="rae-draw") as pool:
         waiting = [pool.submit(draws, step) for step in steps[:AHEAD]]
         for step in steps:
@@ -260,7 +260,7 @@ class _Both(torch.autograd.Function):
 
 
 def _both(first: Callable[[], Tensor], second: Callable[[], Tensor]) -> tuple[Tensor, Tensor]:
-    """What the two functions return, computed at the same time, each on half of the threads.
+    """The results of both functions, computed at the same time, each on half of the threads.
 
     Backward runs a backward inside: on another device than the CPU that would wait for itself.
     """
@@ -284,7 +284,7 @@ def _with_grad(compute: Callable[[], Tensor]) -> Callable[[], Tensor]:
 
 
 class Drawn(NamedTuple):
-    """What a step reads, without the graph: feature rows and blocks of the anchors, and of their pairs; negatives."""
+    """The inputs of a step without the graph: feature rows and blocks of the anchors, and of their pairs; negatives."""
 
     anchors: tuple[Any, list[Block | None]]
     context: tuple[Any, list[Block | None]]
@@ -307,7 +307,7 @@ class _Draw:
         self.size, self.n_encoded = b, self.encoded.size
 
     def anchors(self) -> tuple[Any, list[Block]]:
-        """What the encoder reads."""
+        """The inputs of the encoder."""
         return _inputs(self.graph, self.features, self.nodes, self.config, (*self.stream, "anchor"))
 
     def context(self) -> tuple[Any, list[Block]]:
@@ -344,7 +344,7 @@ def draw(graph: Graph, features: Any, config: Config, loss: str, step: int) -> D
 
 
 def averaged_below(rows: Any, blocks: list[Block], config: Config) -> tuple[Any, list[Block | None]]:
-    """The same, to keep: the means of the lowest level instead of its rows, where weights come after the mean.
+    """The same, to store: the means of the lowest level instead of its rows, where weights come after the mean.
 
     A fraction of the bytes: 11 means for 261 rows, at two levels of 10 and 25 neighbours.
     """
@@ -457,7 +457,7 @@ def _with_shuffled(block: Block, graph: Graph, nodes: Ints, p: int, k: int, stre
 
 
 def draw_probe(graph: Graph, features: Features, config: Config) -> tuple[Any, list[Block]]:
-    """What the encoder reads of the fixed batch whose shape the history tells."""
+    """The inputs of the fixed batch whose shape the history records."""
     nodes = generator(config.seed, "probe").choice(graph.n_nodes, min(256, graph.n_nodes), replace=False)
     return _inputs(graph, features, nodes, config, (config.seed, "probe"))
 
@@ -512,7 +512,7 @@ def warn_if_collapsed(last: Record, config: Config) -> None:
                 f"the fit collapsed: the mean cosine between vectors is {last.cosine:.3f} (loss {last.loss!r}, step "
                 f"{last.step}), so all nodes look alike; if every node has the same features that is the truth, else ",
                 *("lower ", Argument("learning_rate"), f" (now {config.learning_rate:g}), raise "),
-                *(Argument(apart := _APART.get(last.loss, "negatives")), f" (now {getattr(config, apart)}) "),
+                *(Argument(name := _SPREAD_SETTING.get(last.loss, "negatives")), f" (now {getattr(config, name)}) "),
                 "or scale the features",
             ),
             stacklevel=4,

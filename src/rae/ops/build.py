@@ -5,7 +5,7 @@ neighbour. Sorted, the keys of a stripe are its rows. Outputs are buffers of the
 again: fresh memory costs as much as the work done in it.
 
 Where edges have weights, directions or kinds, the lowest `CHANNEL` bits of a key say which channel its weight belongs
-to, the neighbour stands above them, and the weights go along in an array of their own.
+to, the neighbour stands above them, and the weights are in an array of their own.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ def number_ids(ids: Array, table: Array, keys: Array, count: int, codes: Array) 
     """
     if is_native(ids):
         return int(call("number_ids", ids, len(ids), table, len(table), keys, count, codes, index=table))
-    known = {key: place for place, key in enumerate(keys[:count].tolist())}
-    numbers = [known.setdefault(key, len(known)) for key in ids.tolist()]
-    keys[count : len(known)] = list(known)[count:]
+    number_of_key = {key: place for place, key in enumerate(keys[:count].tolist())}
+    numbers = [number_of_key.setdefault(key, len(number_of_key)) for key in ids.tolist()]
+    keys[count : len(number_of_key)] = list(number_of_key)[count:]
     codes[:] = numbers
-    return len(known)
+    return len(number_of_key)
 
 
 def deal(source: Array, target: Array, bits: int, ends: Array, out: Array) -> int:
@@ -102,7 +102,7 @@ def deal_weighted(
     out: Array,
     out_weights: Array,
 ) -> int:
-    """`deal` for edges with weights and kinds (float32 numbers): keys say the channel, weights go along with them.
+    """`deal` for edges with weights and kinds (float32 numbers): keys say the channel, the weights are in their order.
 
     The channel of a source is kind * directions, that of a target the last one of the kind.
     """

@@ -56,25 +56,25 @@ def has(x: Tensor) -> bool:
 
 
 class Copies:
-    """Arrays on a device: each array in main memory is copied once, and forgotten when it is no more."""
+    """A cache of arrays on a device: each array in main memory is copied once, and freed with it."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
-        self._known: dict[int, tuple[Any, Tensor]] = {}
+        self._copies: dict[int, tuple[Any, Tensor]] = {}
         self._plans: dict[Any, _Plan] = {}
 
     def of(self, array: Any) -> Any:
-        """The array as a tensor on the device; what is no array stays as it is."""
+        """The array as a tensor on the device; other values are returned unchanged."""
         if isinstance(array, Tensor):
             return array.to(self.device)
         if not isinstance(array, np.ndarray):
             return array
-        if id(array) not in self._known:
-            self._known[id(array)] = weakref.ref(array, partial(self._forget, id(array))), tensor(array, self.device)
-        return self._known[id(array)][1]
+        if id(array) not in self._copies:
+            self._copies[id(array)] = weakref.ref(array, partial(self._forget, id(array))), tensor(array, self.device)
+        return self._copies[id(array)][1]
 
     def _forget(self, key: int, _: Any) -> None:
-        self._known.pop(key, None)
+        self._copies.pop(key, None)
 
     def plan(self, starts: Tensor, ends: Tensor, lists: Tensor | None) -> _Plan:
         """How these lists are worked on: the last few plans are kept."""

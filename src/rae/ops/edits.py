@@ -17,16 +17,16 @@ Longs = np.ndarray[Any, np.dtype[np.int64]]
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 Floats = np.ndarray[Any, np.dtype[np.float32]]
 
-KEPT = 5  # numbers of a node that are kept before it changes, as in edits.c
+COUNTS_PER_NODE = 5  # numbers of a node that are saved before it changes, KEPT in edits.c
 MANY = 1 << 15  # row numbers
-GOES, COMES, CHANGES = 0, 1, 2  # what becomes of an edge, as in edits.c; one that changes has other weights
+GOES, COMES, CHANGES = 0, 1, 2  # edits of an edge, as in edits.c; CHANGES are of its weights
 
 
 @dataclass
 class EditedRows:
     """Rows of neighbours that change edge by edge, and per node triangles, 4-cycles and core number.
 
-    Rows lie in `targets`, which is only read, or in `extra`, where rows that changed are written anew: row u from
+    Rows lie in `targets`, which is only read, or in `extra`, where changed rows are written: row u from
     starts[u] on, `extra` coming after `targets`, degrees[u] entries, ascending. Each of the `channels` has a weight for
     every entry of `targets`, and a row of `extra_weights` one for every entry of `extra`. Arrays of nodes have room for
     `capacity` of them.
@@ -46,7 +46,7 @@ class EditedRows:
     _near: Ints = field(init=False)
     _work: tuple[Any, ...] = field(init=False)
     _bases: Any = field(init=False)  # where each channel begins
-    _places: Any = field(init=False, default=None)  # what `_rows_of` gives, while it is so
+    _arguments: Any = field(init=False, default=None)  # the cache of `_rows_of`
 
     @classmethod
     def of(cls, graph: Any, capacity: int, counts: Sequence[Any] = ()) -> EditedRows:
@@ -72,18 +72,18 @@ class EditedRows:
         self._marks, self._near = np.zeros(n, np.uint8), np.empty(n, np.int64)
         # touched, changed, kept, scratch, flags: memory is taken where it is written
         self._work = (
-            *(np.zeros(n, np.uint8), np.empty(n, np.int64), np.empty((n, KEPT), np.int64)),
+            *(np.zeros(n, np.uint8), np.empty(n, np.int64), np.empty((n, COUNTS_PER_NODE), np.int64)),
             *(np.zeros(5 * n, np.int64), np.zeros(2 * n, np.uint8)),
         )
 
     @property
     def _rows_of(self) -> tuple[int, ...]:
-        """Where the rows are, as the library asks for them; a new node asks for them a dozen times."""
-        if self._places is None:
+        """The arrays of the rows as arguments of the library, cached."""
+        if self._arguments is None:
             first, *others = map(address, (self.targets, self.extra, self.starts, self.degrees))
-            self._places = first, len(self.targets), *others
-        places: tuple[int, ...] = self._places
-        return places
+            self._arguments = first, len(self.targets), *others
+        arguments: tuple[int, ...] = self._arguments
+        return arguments
 
     @property
     def capacity(self) -> int:
@@ -129,7 +129,7 @@ class EditedRows:
         return there, out
 
     def spread(self, *groups: Any, also: Any = ()) -> Longs:
-        """All that is next to one of these nodes, and the nodes of `also`, each once, ascending."""
+        """The neighbours of these nodes, and the nodes of `also`, each once, ascending."""
         marks, count = self._marks, 0
         own = np.unique(int64(also))
         marks[own] = 1
@@ -146,23 +146,23 @@ class EditedRows:
         return out
 
     def edit(self, us: Any, vs: Any, edits: Any, values: Any = None) -> tuple[Ints, Ints]:
-        """Let edges go, come or change, in this order; whose numbers may have changed, and what those were.
+        """Remove, add or change edges, in this order; the nodes whose numbers may have changed, and the numbers before.
 
-        -> (c,), (c, 5). An edge that comes must not be there, one that goes or changes must be. `values` are the
-        weights of those that come or change, as seen from the first node and from the second: (e, 2, channels).
+        -> (c,), (c, 5). An edge to add must not exist, one to remove or change must. `values` are the
+        weights of added and changed ones, as seen from the first node and from the second: (e, 2, channels).
         """
         us, vs, edits = int64(us), int64(vs), np.ascontiguousarray(edits, np.uint8)
         values = None if not self.channels else np.ascontiguousarray(values, np.float32)
         if not is_native(self.targets):
             return self._edit_plainly(us, vs, edits, values)
         touched, changed, before, scratch, flags = self._work
-        ends, done = np.array([self.used, 0]), 0
+        ends, start = np.array([self.used, 0]), 0
         rows = self.starts, self.degrees, self.triangles, self.cycles, self.core
-        while done < len(us):
-            self._make_room(int(self.degrees[us[done]] + self.degrees[vs[done]]) + 2)
+        while start < len(us):
+            self._make_room(int(self.degrees[us[start]] + self.degrees[vs[start]]) + 2)
             weights = (self._bases, self.extra_weights, values) if self.channels else (None, None, None)
-            done = call(
-                "edit_edges", self.targets, len(self.targets), self.extra, len(self.extra), *rows, us, vs, edits, done,
+            start = call(
+                "edit_edges", self.targets, len(self.targets), self.extra, len(self.extra), *rows, us, vs, edits, start,
                 len(us), touched, changed, before, ends, scratch, flags, self.capacity, *weights, len(self.channels),
                 index=self.targets,
             )  # fmt: skip
@@ -172,7 +172,7 @@ class EditedRows:
         return nodes, before[: ends[1]].copy()
 
     def _edit_plainly(self, us: Ints, vs: Ints, edits: Bytes, values: Any) -> tuple[Ints, Ints]:
-        """`edit` without the library: rows are written anew, and all is counted anew."""
+        """`edit` without the library: rows are written again, and everything is counted again."""
         before = self._numbers().copy()
         self.replace(us, vs, edits, values)
         graph = self.lists(np.arange(self.capacity))
@@ -181,16 +181,16 @@ class EditedRows:
         return nodes, before[nodes]
 
     def replace(self, us: Any, vs: Any, edits: Any, values: Any = None) -> None:
-        """Write the rows anew that `edit` changes, without counting anything; the last edit of an edge counts."""
+        """Apply edits to the rows without counting anything; the last edit of an edge counts."""
         us, vs, edits = int64(us), int64(vs), np.asarray(edits)
         nodes, there = np.unique(np.concatenate([us, vs])), len(self.channels)
         offsets, targets = self.lists(nodes)
         weights = [self.weights(channel, nodes, offsets) for channel in range(there)]
         old = np.stack([np.repeat(nodes, np.diff(offsets)), targets], 1).astype(np.int64)
         new = np.concatenate([np.stack([us, vs], 1), np.stack([vs, us], 1)])
-        given = np.zeros((2 * len(us), 0), np.float32) if not there else np.concatenate([values[:, 0], values[:, 1]])
+        added = np.zeros((2 * len(us), 0), np.float32) if not there else np.concatenate([values[:, 0], values[:, 1]])
         entries = np.concatenate([old, new])
-        numbers = np.concatenate([np.stack(weights, 1) if there else np.zeros((len(old), 0), np.float32), given])
+        numbers = np.concatenate([np.stack(weights, 1) if there else np.zeros((len(old), 0), np.float32), added])
         stays = np.concatenate([np.ones(len(old), bool), np.tile(edits != GOES, 2)])
         order = np.lexsort((np.arange(len(entries)), entries[:, 1], entries[:, 0]))
         entries, numbers, stays = entries[order], numbers[order], stays[order]
@@ -203,7 +203,7 @@ class EditedRows:
         return np.stack([self.degrees, self.triangles, self.cycles, self.core, self.starts], 1)
 
     def undo(self, nodes: Ints, before: Ints, used: int) -> None:
-        """Take back what `edit` did: the nodes it gave, what those were, and `used` as it was before."""
+        """Undo `edit`, by the nodes and numbers that it returned, and `used` as it was before."""
         for column, array in enumerate((self.degrees, self.triangles, self.cycles, self.core, self.starts)):
             array[nodes] = before[:, column]
         self.used = used
@@ -214,7 +214,7 @@ class EditedRows:
             larger[: self.used] = self.extra[: self.used]
             weights = np.empty((len(self.channels), len(larger)), np.float32)
             weights[:, : self.used] = self.extra_weights[:, : self.used]
-            self.extra, self.extra_weights, self._places = larger, weights, None
+            self.extra, self.extra_weights, self._arguments = larger, weights, None
 
     def put_rows(self, nodes: Ints, offsets: Ints, targets: Ints, weights: Any = ()) -> None:
         """Give nodes new rows, which lie one after the other, with their weights, without counting anything."""
@@ -232,12 +232,12 @@ class EditedRows:
             larger = np.zeros(capacity, np.int64)
             larger[: len(getattr(self, name))] = getattr(self, name)
             setattr(self, name, larger)
-        self._places = None
+        self._arguments = None
         self._make_workspace()
 
 
 def written(table: Floats, rows: Longs, values: Any) -> tuple[Longs, Floats]:
-    """Write rows of a table; those whose bytes changed, and what they were.  -> (c,), (c, columns)"""
+    """The rows whose bytes changed, and their old values, after rows of a table were written.  -> (c,), (c, columns)"""
     values = np.ascontiguousarray(values, np.float32)
     if is_native(table):
         changed, old = np.empty(len(rows), np.int64), np.empty(values.shape, np.float32)

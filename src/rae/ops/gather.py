@@ -151,8 +151,8 @@ class _AverageOnDevice(torch.autograd.Function):
         scaled = grad / (1 + (counts if block.lists is None else counts[block.lists])).to(grad.dtype)[:, None]
         of_lists = scaled if block.lists is None else device.added_back(scaled, own, block.lists, n_lists)
         first = 0 if block.lists is None else len(grad)
-        places = torch.arange(len(block.neighbors), device=grad.device)
-        readers = first - 1 + torch.searchsorted(block.offsets, places, right=True)
+        positions = torch.arange(len(block.neighbors), device=grad.device)
+        readers = first - 1 + torch.searchsorted(block.offsets, positions, right=True)
         table = scaled if block.lists is None else torch.cat([scaled, of_lists])
         read = torch.cat([block.ego, block.neighbors])
         read = torch.where(read < 0, ctx.n_below, read)

@@ -130,9 +130,9 @@ def count_triangles(starts, after, edge_from, edge_to, counts, TILE: tl.constexp
                 low = tl.where((low < high) & smaller, middle + 1, low)
                 high = tl.where((low < high) & (smaller == 0), middle, high)
                 left = left // 2
-            found = tl.load(after + low, mask=there & (low < long_end), other=-2) == w
-            tl.atomic_add(counts + w, 1, mask=there & found)
-            closed += tl.sum(found.to(tl.int64), 0)
+            closes = tl.load(after + low, mask=there & (low < long_end), other=-2) == w
+            tl.atomic_add(counts + w, 1, mask=there & closes)
+            closed += tl.sum(closes.to(tl.int64), 0)
     if closed > 0:
         tl.atomic_add(counts + u, closed)
         tl.atomic_add(counts + v, closed)
@@ -234,7 +234,7 @@ def norm_tanh_dropout(
         squashed = (1 - power) / (1 + power)
         squashed = tl.where(normal < 0, -squashed, squashed)
         tl.store(active + at, squashed, mask=there)
-        kept = _kept(key, row.to(tl.int64)[:, None], column[None, :], threshold, scale)
+        kept = _dropout_scale(key, row.to(tl.int64)[:, None], column[None, :], threshold, scale)
         tl.store(out + at, tl.where((row < n)[:, None], squashed * kept, 0), mask=there)
 
 
@@ -274,7 +274,7 @@ def norm_tanh_dropout_grad(
         at = row.to(tl.int64)[:, None] * width + column[None, :]
         squashed = tl.load(active + at, mask=there, other=0)
         back = tl.load(grad + at, mask=there, other=0) * (1 - squashed * squashed)
-        back = back * _kept(key, row.to(tl.int64)[:, None], column[None, :], threshold, scale)
+        back = back * _dropout_scale(key, row.to(tl.int64)[:, None], column[None, :], threshold, scale)
         sum_shift += back
         sum_gain += back * (tl.load(x + at, mask=there, other=0) - center[None, :]) * factor[None, :]
     along_shift, along_gain = tl.sum(sum_shift, 0), tl.sum(sum_gain, 0)
@@ -288,14 +288,14 @@ def norm_tanh_dropout_grad(
         at = row.to(tl.int64)[:, None] * width + column[None, :]
         squashed = tl.load(active + at, mask=there, other=0)
         back = tl.load(grad + at, mask=there, other=0) * (1 - squashed * squashed)
-        back = back * _kept(key, row.to(tl.int64)[:, None], column[None, :], threshold, scale)
+        back = back * _dropout_scale(key, row.to(tl.int64)[:, None], column[None, :], threshold, scale)
         normal = (tl.load(x + at, mask=there, other=0) - center[None, :]) * factor[None, :]
         left = (back - along_shift[None, :] - normal * along_gain[None, :]) * strength[None, :]
         tl.store(out + at, tl.where((row < n)[:, None], left, 0), mask=there)
 
 
 @triton.jit
-def _kept(key, row, column, threshold, scale):
+def _dropout_scale(key, row, column, threshold, scale):
     """`scale`, or 0 where an entry is dropped: the hash of `rae.ops.native`."""
     state = key.to(tl.uint64, bitcast=True) + (row + 1).to(tl.uint64) * 0x9E3779B97F4A7C15
     state = (state ^ (state >> 30)) * 0xBF58476D1CE4E5B9

@@ -33,11 +33,11 @@ def fuzzy_weights(distance: Floats, valid: Any) -> Floats:
     if is_native(distance):
         call("fuzzy_weights", distance, valid, *distance.shape, weight)
         return weight
-    for i, (row, known) in enumerate(zip(distance.astype(np.float64), valid, strict=True)):
-        if not known.any():
+    for i, (row, is_valid) in enumerate(zip(distance.astype(np.float64), valid, strict=True)):
+        if not is_valid.any():
             continue
-        excess = row[known] - min(row[known & (row > 1e-6)], default=0.0)
-        excess, target = np.maximum(excess, 0), max(np.log2(known.sum()), 1.0)
+        excess = row[is_valid] - min(row[is_valid & (row > 1e-6)], default=0.0)
+        excess, target = np.maximum(excess, 0), max(np.log2(is_valid.sum()), 1.0)
         low, high, width = 0.0, np.inf, 1.0
         for _ in range(48):
             if width > 1e6:
@@ -47,7 +47,7 @@ def fuzzy_weights(distance: Floats, valid: Any) -> Floats:
             else:
                 low = width
             width = 2 * width if high == np.inf else (low + high) / 2
-        weight[i, known] = np.exp(-excess / max(width, 1e-3))
+        weight[i, is_valid] = np.exp(-excess / max(width, 1e-3))
     return weight
 
 

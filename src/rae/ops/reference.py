@@ -54,13 +54,13 @@ def moments(x: Tensor, offsets: Any, index: Any, lists: Any = None, spread: int 
     if lists is not None:
         lists = tensor(lists, x.device)
         starts, counts = starts[lists], counts[lists]
-    places = _positions(starts, counts, int(counts.sum()))
-    entries = index[places]
+    positions = _positions(starts, counts, int(counts.sum()))
+    entries = index[positions]
     row_of = torch.repeat_interleave(torch.arange(len(counts), device=x.device), counts)
     values, share = x[entries].double(), counts.clamp(min=1).double()[:, None]
     zeros, each = values.new_zeros((len(counts), x.shape[1])), values.new_ones((len(entries), 1))
     if weights is not None:
-        each = tensor(weights, x.device)[places].double()[:, None]
+        each = tensor(weights, x.device)[positions].double()[:, None]
         total = zeros.new_zeros((len(counts), 1)).index_add(0, row_of, each)
         share = torch.where(total > 0, total, 1.0)
     center = zeros.index_add(0, row_of, values * each) / share
@@ -226,10 +226,10 @@ def adjacent(offsets: Any, targets: Any, us: Any, vs: Any) -> np.ndarray[Any, np
     offsets, targets, us, vs = map(tensor, (offsets, targets, us, vs))
     n = len(offsets) - 1
     keys = torch.repeat_interleave(torch.arange(n), torch.diff(offsets)) * n + targets
-    wanted = us * n + vs
-    at = torch.searchsorted(keys, wanted).clamp(max=max(0, len(keys) - 1))
+    keys_of_pairs = us * n + vs
+    at = torch.searchsorted(keys, keys_of_pairs).clamp(max=max(0, len(keys) - 1))
     result: np.ndarray[Any, np.dtype[np.bool_]] = (
-        (keys[at] == wanted).numpy() if len(keys) else np.zeros(len(us), np.bool_)
+        (keys[at] == keys_of_pairs).numpy() if len(keys) else np.zeros(len(us), np.bool_)
     )
     return result
 

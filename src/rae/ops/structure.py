@@ -149,13 +149,13 @@ def paths_counted(offsets: Ints, targets: Ints) -> int:
         degree = np.diff(offsets)
         here, there = np.repeat(degree, degree), degree[targets]
         return int(there[there <= here].sum())
-    found: list[int] = []
+    counts: list[int] = []
     _over_rows(
-        lambda a, b: found.append(call("count_paths", offsets, targets, a, b, index=targets)),
+        lambda a, b: counts.append(call("count_paths", offsets, targets, a, b, index=targets)),
         (0, len(offsets) - 1),
         targets,
     )
-    return sum(found)
+    return sum(counts)
 
 
 def estimate_cycles(

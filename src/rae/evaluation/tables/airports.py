@@ -84,8 +84,8 @@ def active(row: Row, dataset: str, seed: int, effort: Effort) -> Score:
     fitted = {"fit_seconds": watch.seconds()}  # and vectors: few of the methods can tell them apart
     train, test = probes.fifth(labelled.labels, seed)
     reading = probes.tuned_within(z, labelled.labels, train, test, seed, probes.grid(effort))
-    found = {name: round(value, 3) for name, value in probes.clusters(near, labelled.labels, seed).items()}
-    return Score(reading.accuracy, {**reading.also(), **found, **fitted})
+    agreement = {name: round(value, 3) for name, value in probes.clusters(near, labelled.labels, seed).items()}
+    return Score(reading.accuracy, {**reading.also(), **agreement, **fitted})
 
 
 def by_rone(row: Row, dataset: str, seed: int, effort: Effort) -> Score:

@@ -96,8 +96,8 @@ def tuned(row: Row, dataset: str, seed: int, effort: Effort) -> Score:
         return Score(score.score, {**score.also, **spent})
     if row.name == INPUTS.name:
         return _read_tuned(floors.summed_features(graphs.graphs, graphs.features, seed), graphs, seed, effort)
-    made = floors.graph_sizes(graphs.graphs) if row.name == SIZE.name else floors.degree_profiles(graphs.graphs, BINS)
-    return _read_tuned(made, graphs, seed, effort)
+    floor = floors.graph_sizes(graphs.graphs) if row.name == SIZE.name else floors.degree_profiles(graphs.graphs, BINS)
+    return _read_tuned(floor, graphs, seed, effort)
 
 
 TABLE = Table(
@@ -122,7 +122,7 @@ TABLE = Table(
         *work_per_row(_fitted, (EXACT,), SMALL, RUNS, SETTINGS),
         *work_per_row(_fitted, (WITHIN,), SMALL[:1], RUNS, SETTINGS),
         *work_per_row(_fitted, (WITHIN,), SMALL[1:], 5, SETTINGS),
-        *others.works(OTHERS, HERE, 10, kept_in="graph-tuned"),
+        *others.works(OTHERS, HERE, 10, ledger_table="graph-tuned"),
     ),
     settings={"reader": "one against the rest, C = 1, standardised", "folds": 10},
     published=published(

@@ -13,9 +13,9 @@ from rae.evaluation.tables.airports import LOG_DEGREE
 from rae.evaluation.tables.methods import DEGREE_TRIANGLES, EXACT, PLACE, STATISTICS, UNTRAINED, WITHIN, both_vectors
 from rae.evaluation.tables.node import UNTRAINED as UNTRAINED_WORDS
 from rae.evaluation.tables.others import TUNED
-from rae.evaluation.tables.words import AGREE, BESIDE, HOPS, RAW, STRUCTURE
+from rae.evaluation.tables.words import AGREE, HOPS, RAW, STRUCTURE, WORDS_AND_MEANS
 from rae.evaluation.tables.words import EXACT as EXACT_WORDS
-from rae.evaluation.tables.words import made as floor_of_words
+from rae.evaluation.tables.words import floor_vectors as floor_of_words
 
 SMALL = (
     "drosophila-left", "drosophila-right", "celegans-herm", "celegans-male", "mouse-brain", "adjnoun",
@@ -23,7 +23,7 @@ SMALL = (
 )  # fmt: skip
 LARGE = ("linux-headers", "wordnet-verb", "boost", "debian", "wordnet-noun")
 WITH_WORDS = ("linux-headers", "wordnet-verb", "debian", "wordnet-noun")
-KNOWN, ASKED = 1000, 6000  # labels of a large graph for training, as many for the choice of C, and for the test
+TRAIN, ASKED = 1000, 6000  # labels of a large graph for training, as many for the choice of C, and for the test
 
 
 def by_position(row: Row, dataset: str, seed: int, effort: Effort) -> Score:
@@ -35,8 +35,8 @@ def by_position(row: Row, dataset: str, seed: int, effort: Effort) -> Score:
         return _read_part(z, labels, effort)
     train, test = probes.fifth(labels, seed)
     reading = probes.tuned_within(z, labels, train, test, seed, probes.grid(effort))
-    found = {name: round(value, 3) for name, value in probes.clusters(near, labels, seed).items()}
-    return Score(reading.accuracy, {**reading.also(), **found})
+    agreement = {name: round(value, 3) for name, value in probes.clusters(near, labels, seed).items()}
+    return Score(reading.accuracy, {**reading.also(), **agreement})
 
 
 def by_words(row: Row, dataset: str, seed: int, effort: Effort) -> Score:
@@ -62,8 +62,8 @@ def _read_part(z: Any, labels: Any, effort: Effort) -> Score:
 def part_of(labels: Any) -> Split:
     """Random nodes that have labels: some for training, as many for the choice of C, and others for the test."""
     rows = np.random.default_rng(0).permutation(np.flatnonzero(labels >= 0))
-    known = min(KNOWN, len(rows) // 4)
-    return Split(rows[:known], rows[known : 2 * known], rows[2 * known : 2 * known + ASKED])
+    n_labels = min(TRAIN, len(rows) // 4)
+    return Split(rows[:n_labels], rows[n_labels : 2 * n_labels], rows[2 * n_labels : 2 * n_labels + ASKED])
 
 
 _FLOORS = (LOG_DEGREE, DEGREE_TRIANGLES, STATISTICS)
@@ -73,7 +73,7 @@ _SOURCES = (
     "Boost, senses of English verbs and nouns, packages of Debian. No setting was chosen on them. "
 )
 _READER = (
-    f"Large graphs have one split: {KNOWN:,} random labels for training, as many for the choice of scaling and C, up "
+    f"Large graphs have one split: {TRAIN:,} random labels for training, as many for the choice of scaling and C, up "
     f"to {ASKED:,} for the test; the error of a difference is that over the test nodes. "
 )
 
@@ -108,7 +108,7 @@ WORDS = Table(
     ),
     settings={"reader": TUNED},
     works=(
-        *work_per_row(by_words, (RAW, HOPS[2, False], BESIDE, STRUCTURE), WITH_WORDS, 1),
+        *work_per_row(by_words, (RAW, HOPS[2, False], WORDS_AND_MEANS, STRUCTURE), WITH_WORDS, 1),
         *work_per_row(by_words, (EXACT_WORDS, UNTRAINED_WORDS), WITH_WORDS, 1),
         *work_per_row(by_words, (AGREE,), WITH_WORDS, 1, {}, 0),
     ),

@@ -39,7 +39,7 @@ NEIGHBOR = Row("RAE, J_neighbor", "ours", {"method": "rae", "loss": "neighbor"})
 FLOORS = (DEGREE, DEGREE_TRIANGLES, STATISTICS, FEATURES)
 ROWS = (*FLOORS, REFEX, GRAPHWAVE, NODE2VEC, EXACT, UNTRAINED, WITHIN, NEIGHBOR)
 
-_MADE: dict[str, Callable[[Graph], Any]] = {
+_VECTORS: dict[str, Callable[[Graph], Any]] = {
     **dict.fromkeys(("features", "structural features"), structural_features),
     "log-degree": floors.log_degree,
     "log-degree, own units": lambda graph: floors.in_own_units(floors.log_degree(graph)),
@@ -62,7 +62,7 @@ def both_vectors(row: Row, graph: Graph, seed: int, effort: Effort) -> tuple[Any
         model = models.fitted(row, seed, effort, graph)
         z = model.transform(graph)
         return models.for_distances(row, model, z), models.chosen(row, model, z)
-    z = _MADE[method](graph) if method in _MADE else _baseline(row, graph, seed, effort)
+    z = _VECTORS[method](graph) if method in _VECTORS else _baseline(row, graph, seed, effort)
     return z, z
 
 
@@ -70,7 +70,7 @@ def _baseline(row: Row, graph: Graph, seed: int, effort: Effort) -> np.ndarray[A
     method = method_of(row)
     chosen = {name: value for name, value in row.settings.items() if name in method.fields}
     settings = {name: tuple(value) if isinstance(value, list) else value for name, value in chosen.items()}
-    return np.asarray(others.made_for(method, settings, seed, effort).fit_transform(graph))
+    return np.asarray(others.configured(method, settings, seed, effort).fit_transform(graph))
 
 
 def method_of(row: Row) -> Method:

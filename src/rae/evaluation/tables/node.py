@@ -139,7 +139,7 @@ def _floors(dataset: str, seed: int, effort: Effort) -> Scores:
 
 def _deepwalk(dataset: str, seed: int, effort: Effort) -> Scores:
     papers = data.get(dataset)
-    z = others.made_for(find("DeepWalk"), {}, seed, effort).fit_transform(papers.graph)
+    z = others.configured(find("DeepWalk"), {}, seed, effort).fit_transform(papers.graph)
     with_features = sp.csr_array(sp.hstack([sp.csr_array(z), papers.features]))
     return {DEEPWALK.name: _score(z, papers), DEEPWALK_X.name: _score(with_features, papers)}
 

@@ -32,27 +32,27 @@ def title(name: str, one_setting: bool = False) -> str:
 
 
 def works(
-    names: Sequence[str], datasets: tuple[str, ...], runs: int, *, unasked: int | None = None, kept_in: str = ""
+    names: Sequence[str], datasets: tuple[str, ...], runs: int, *, unasked: int | None = None, ledger_table: str = ""
 ) -> tuple[Work, ...]:
     """A work per method and setting. Where both settings of a method are the same, one computation fills both rows.
 
     Methods of whole graphs are scored by ten folds, which the seed draws.
     """
-    made = []
+    all_works = []
     for method in map(find, names):
         by_dataset = {d: dict(method.by_dataset.get(d, {})) for d in datasets}
         own, common = row_of(method, any(by_dataset.values())), row_of(method, one_setting=True)
         if not any(by_dataset.values()):
-            made.append(_work((own,), method, {}, datasets, runs, unasked, kept_in))
+            all_works.append(_work((own,), method, {}, datasets, runs, unasked, ledger_table))
             continue
         for dataset, changes in by_dataset.items():
             differs = any(settings_of_method(method)[name] != value for name, value in changes.items())
             if differs:
-                made.append(_work((own,), method, {dataset: changes}, (dataset,), runs, unasked, kept_in))
-                made.append(_work((common,), method, {}, (dataset,), runs, unasked, kept_in))
+                all_works.append(_work((own,), method, {dataset: changes}, (dataset,), runs, unasked, ledger_table))
+                all_works.append(_work((common,), method, {}, (dataset,), runs, unasked, ledger_table))
             else:
-                made.append(_work((own, common), method, {}, (dataset,), runs, unasked, kept_in))
-    return tuple(made)
+                all_works.append(_work((own, common), method, {}, (dataset,), runs, unasked, ledger_table))
+    return tuple(all_works)
 
 
 def _work(
@@ -62,15 +62,15 @@ def _work(
     datasets: tuple[str, ...],
     runs: int,
     unasked: int | None,
-    kept_in: str,
+    ledger_table: str,
 ) -> Work:
     runs = 1 if method.deterministic and method.of == "nodes" else runs
-    return Work(rows, partial(_scores, rows, method, changes), datasets, runs, changes, unasked, kept_in)
+    return Work(rows, partial(_scores, rows, method, changes), datasets, runs, changes, unasked, ledger_table)
 
 
 def settings_of_method(method: Method) -> dict[str, Any]:
     """The settings of a method as a line of the ledger has them: what JSON has no word for is a list."""
-    settings = settings_of(method.made_by())
+    settings = settings_of(method.factory())
     return {name: list(value) if isinstance(value, tuple) else value for name, value in settings.items()}
 
 
@@ -91,12 +91,12 @@ def _scores(
     effort: Effort,
 ) -> Scores:
     """One run of a method, which is the score of all these rows."""
-    made, known = made_for(method, changes.get(dataset, {}), seed, effort), data.get(dataset)
-    score = (scored if method.of == "nodes" else scored_by_folds)(made, method, known, seed, effort)
+    model, pages = configured(method, changes.get(dataset, {}), seed, effort), data.get(dataset)
+    score = (scored if method.of == "nodes" else scored_by_folds)(model, method, pages, seed, effort)
     return {row.name: score for row in rows}
 
 
-def made_for(method: Method, settings: Mapping[str, Any], seed: int, effort: Effort) -> Any:
+def configured(method: Method, settings: Mapping[str, Any], seed: int, effort: Effort) -> Any:
     """The method with these settings, seed and device, shortened for a trial."""
     run = {name: value for name, value in (("seed", seed), ("device", effort.device)) if name in method.fields}
     return method.make(**{**settings, **trial(method, effort), **run})
@@ -111,24 +111,24 @@ def trial(method: Method, effort: Effort) -> dict[str, Any]:
     return {name: value for name, value in short.items() if name in method.fields}
 
 
-def scored(made: Any, method: Method, pages: Dataset, seed: int, effort: Effort) -> Score:
+def scored(model: Any, method: Method, pages: Dataset, seed: int, effort: Effort) -> Score:
     """Accuracy on the test nodes, with the seconds of fit and of vectors or predictions, and the device."""
     place = _place(method, effort)
     watch = Stopwatch(place["device"])
     if method.sees_labels:
         split = split_of(pages, seed)
         labels = hidden(pages, split)  # those of the test nodes are not even there
-        made.fit(pages.graph, pages.features, labels, split.train, split.val)
+        model.fit(pages.graph, pages.features, labels, split.train, split.val)
         watch.note_fitted()
-        right = made.predict(pages.graph, pages.features)[split.test] == np.asarray(pages.labels)[split.test]
+        right = model.predict(pages.graph, pages.features)[split.test] == np.asarray(pages.labels)[split.test]
         also = {} if pages.splits or pages.split is None else {"right": probes.packed(right)}
         return Score(100 * float(right.mean()), {**also, **place, **watch.spent()})
-    if hasattr(made, "transform"):
-        made.fit(pages.graph, pages.features)
+    if hasattr(model, "transform"):
+        model.fit(pages.graph, pages.features)
         watch.note_fitted()
-        z = made.transform(pages.graph, pages.features)
+        z = model.transform(pages.graph, pages.features)
     else:
-        z = made.fit_transform(pages.graph, pages.features)
+        z = model.fit_transform(pages.graph, pages.features)
         watch.note_fitted()
     spent = watch.spent()
     score = read(z, pages, seed, effort)
@@ -141,16 +141,16 @@ def scored(made: Any, method: Method, pages: Dataset, seed: int, effort: Effort)
     return Score(score.score, {**score.also, **more, **place, **spent})
 
 
-def scored_by_folds(made: Any, method: Method, graphs: GraphCollection, seed: int, effort: Effort) -> Score:
+def scored_by_folds(model: Any, method: Method, graphs: GraphCollection, seed: int, effort: Effort) -> Score:
     """Accuracy over ten folds, with its spread, the seconds of fit and of reading or predictions, and the device.
 
     Vectors are made of all graphs, without labels, and read with C and scaling chosen inside of each fold. A classifier
-    is made anew for each fold, and is not given the labels of its test graphs.
+    is created again for each fold, and does not get the labels of its test graphs.
     """
     place = _place(method, effort)
     watch = Stopwatch(place["device"])
     if not method.sees_labels:
-        z = made.fit_transform(graphs.graphs, graphs.features)
+        z = model.fit_transform(graphs.graphs, graphs.features)
         watch.note_fitted()
         folds = probes.svm_folds(z, graphs.labels, seed, probes.grid(effort))
         return Score(float(folds.mean()), {"sd_of_folds": round(float(folds.std()), 3), **place, **watch.spent()})
@@ -159,7 +159,7 @@ def scored_by_folds(made: Any, method: Method, graphs: GraphCollection, seed: in
         of_fold = Stopwatch(place["device"])
         labels = np.full(len(graphs), -1)
         labels[train] = graphs.labels[train]
-        fold = dataclasses.replace(made).fit(graphs.graphs, graphs.features, labels, train)
+        fold = dataclasses.replace(model).fit(graphs.graphs, graphs.features, labels, train)
         fit_seconds += of_fold.seconds()
         asked = (
             [graphs.graphs[i] for i in test],
@@ -217,9 +217,9 @@ def split_of(pages: Dataset, seed: int) -> Split:
         return pages.split
     labels = np.asarray(pages.labels)
     rest, test = probes.fifth(labels, seed)
-    known = np.full(len(labels), -1)
-    known[rest] = labels[rest]
-    train, validation = probes.fifth(known, seed)
+    known_labels = np.full(len(labels), -1)
+    known_labels[rest] = labels[rest]
+    train, validation = probes.fifth(known_labels, seed)
     return Split(train, validation, test)
 
 

@@ -35,10 +35,10 @@ def read_plainly(row: Row, dataset: str, seed: int, effort: Effort) -> Score:
     """V-measure of k-means on the vectors as they come; beside it standardised ones, and a linear reader."""
     planted = _planted(dataset, seed)
     near, z = both_vectors(row, planted.graph, seed, effort)
-    found = probes.clusters(near, planted.labels, seed)
+    scores = probes.clusters(near, planted.labels, seed)
     linear = probes.tuned_within(z, planted.labels, *probes.fifth(planted.labels, seed), seed, probes.grid(effort))
-    also = {"standardised": found["v_measure_standardised"], "linear": linear.accuracy}
-    return Score(found["v_measure"], {name: round(value, 3) for name, value in also.items()})
+    also = {"standardised": scores["v_measure_standardised"], "linear": linear.accuracy}
+    return Score(scores["v_measure"], {name: round(value, 3) for name, value in also.items()})
 
 
 TABLE = Table(

@@ -28,10 +28,10 @@ HOPS = {
     for hops in (1, 2, 3, 4)
 }
 PICKED = Row("the mean that validation picks", "floor", {"method": "hops, by validation"}, "of the eight before")
-BESIDE = Row("own words beside one- and two-hop means", "floor", {"method": "words beside means"})
+WORDS_AND_MEANS = Row("own words beside one- and two-hop means", "floor", {"method": "words beside means"})
 STRUCTURE = Row("39 two-hop statistics", "floor", {"method": "two-hop statistics"}, "structure alone")
-FLOORS = (RAW, *HOPS.values(), PICKED, BESIDE, STRUCTURE)
-FEW_FLOORS = (RAW, HOPS[1, False], HOPS[2, False], HOPS[2, True], BESIDE, STRUCTURE)
+FLOORS = (RAW, *HOPS.values(), PICKED, WORDS_AND_MEANS, STRUCTURE)
+FEW_FLOORS = (RAW, HOPS[1, False], HOPS[2, False], HOPS[2, True], WORDS_AND_MEANS, STRUCTURE)
 
 EXACT = Row("exact solution", "ours", {"model": "exact"}, "the default")
 ACTIONS_ALONE = Row(
@@ -71,17 +71,17 @@ def _few_floors(dataset: str, seed: int, effort: Effort) -> Scores:
 
 
 def _scored(rows: tuple[Row, ...], pages: Dataset, seed: int, effort: Effort) -> dict[str, Score]:
-    return {row.name: read(made(row, pages), pages, seed, effort) for row in rows if row is not PICKED}
+    return {row.name: read(floor_vectors(row, pages), pages, seed, effort) for row in rows if row is not PICKED}
 
 
-def made(row: Row, pages: Dataset) -> Any:
+def floor_vectors(row: Row, pages: Dataset) -> Any:
     """The vectors of a floor."""
     graph, x = pages.graph, pages.features
     assert x is not None
     if row is RAW:
         return floors.of_length_one(x)
-    if row is BESIDE:
-        return floors.words_beside_means(graph, x)
+    if row is WORDS_AND_MEANS:
+        return floors.words_and_means(graph, x)
     if row is STRUCTURE:
         return floors.two_hop_statistics(graph)
     return floors.hop_mean(graph, x, row.settings["hops"], symmetric=row.settings["symmetric"])
@@ -105,7 +105,7 @@ CITED = Table(
         *work_per_row(solved, (UNTRAINED,), CITATIONS, RUNS),
         Work((WITHIN, NEIGHBOR, CONCAT), _trained, CITATIONS, RUNS),
         *work_per_row(solved, (AGREE,), CITATIONS, 20, {}, 3),
-        *others.works(node.OTHERS, CITATIONS, RUNS, kept_in="node"),
+        *others.works(node.OTHERS, CITATIONS, RUNS, ledger_table="node"),
     ),
     published=node.OTHERS_PUBLISHED,
 )
