@@ -430,7 +430,9 @@ def test_a_run_without_roles_or_without_a_graph_says_so(tmp_path):
 def test_one_service_at_a_time_has_a_run_and_readers_follow_it(run):
     with Answers.open(run, writable=True) as first:
         with (
-            pytest.raises(InUseError, match=r"another service or update has .*run; stop that one first"),
+            pytest.raises(
+                InUseError, match=r"another service or update has .*run; stop .* without changing it: writable=False"
+            ),
             Answers.open(Run.open(run.path), writable=True),
         ):
             pass
@@ -1163,6 +1165,7 @@ def test_what_keeps_a_service_from_starting_is_said(run, rae, monkeypatch):
     with Answers.open(run, writable=True):
         code, _, err = rae("serve", run.path, "--port", 0)
         assert (code, "another service or update has" in err) == (2, True)
+        assert "stop that one first, or ask without changing it: --read-only" in err
     info = json.loads((run.path / "run.json").read_text())
     (run.path / "run.json").write_text(json.dumps(info | {"format_version": 99}))
     code, _, err = rae("serve", run.path)

@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from rae.errors import Argument, ConfigError
+from rae.errors import Argument, ConfigError, Sentence
 
 log = logging.getLogger("rae.inputs")  # what the command line shows
 
@@ -179,7 +179,9 @@ def chosen_device(asked: str, neighbors: int, needed: int = 0) -> str:
     if match[0] == "auto":
         if not n_devices or neighbors < WORTH_IT * threads() or torch.cuda.mem_get_info()[0] < needed:
             return "cpu"
-        log.info("working on the GPU, %s; --device cpu, device='cpu' in Python, stays on the CPU", gpu_name("cuda:0"))
+        log.info(
+            Sentence(f"working on the GPU, {gpu_name('cuda:0')}; ", Argument("device", "cpu"), " stays on the CPU")
+        )
         return "cuda:0"
     number = int(match[1] or 0)
     if number >= n_devices:

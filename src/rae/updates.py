@@ -212,8 +212,8 @@ class UpdateFolder:
             )
             raise RunError(
                 f"the run in {self.run} keeps the state after {states} and not after {number!r}: earlier ones are "
-                "folded in; update with --no-fold (fold=False) to keep them, or copy the run folder before an update, "
-                "as one that is computed in full keeps none"
+                "folded in; `rae update --no-fold` or update(fold=False) keeps them, or copy the run folder before an "
+                "update, as one that is computed in full keeps none"
             )
         log = state.log[: number - oldest]
         earlier = replace(state, number=number, log=log)

@@ -31,7 +31,10 @@ _weights = weights_option(" in look-alikes")
     "--port", type=click.IntRange(0, 65535), default=8471, show_default=True, metavar="N", help="port, 0 for a free one"
 )
 @click.option("--token-file", metavar="FILE", help=f"file with the token that requests must bring  [default: ${TOKEN}]")
-@click.option("--read-only", is_flag=True, help="answer questions only; other programs may update the run meanwhile")
+@click.option(
+    "--write/--read-only", "writable", default=True, show_default=True,
+    help="take updates, or answer questions only, while other programs may update the run",
+)  # fmt: skip
 @_weights
 @click.option(
     "--max-body", type=click.IntRange(min=1), default=1_000_000, show_default=True, metavar="BYTES",
@@ -53,7 +56,7 @@ def serve(
     host: str,
     port: int,
     token_file: str | None,
-    read_only: bool,
+    writable: bool,
     weights: str | None,
     max_body: int,
     timeout: float,
@@ -89,7 +92,7 @@ def serve(
         )
     opened = Run.open(run)
     limits = Limits(body=max_body, seconds=timeout, requests=concurrency)
-    with bound_socket(host, port) as listener, _opened(console, opened, weights, not read_only) as answers:
+    with bound_socket(host, port) as listener, _opened(console, opened, weights, writable) as answers:
         app = make_app(answers, token=token, only_here=is_loopback(host), limits=limits)
         shown = f"[{host}]" if ":" in host else host
         click.echo(f"http://{shown}:{listener.getsockname()[1]}/  (Ctrl-C stops it)", err=console.json)
@@ -99,11 +102,11 @@ def serve(
 
 @click.command(short_help="answer about a run to an assistant (MCP)")
 @click.argument("run", metavar="RUN")
-@click.option("--write", is_flag=True, help="also let the assistant add and remove edges")
+@click.option("--write", "writable", is_flag=True, help="also let the assistant add and remove edges")
 @_weights
 @global_options
 @click.pass_obj
-def mcp(console: Console, run: str, write: bool, weights: str | None) -> None:
+def mcp(console: Console, run: str, writable: bool, weights: str | None) -> None:
     """Answer an assistant's questions about RUN: a server of the Model Context Protocol on standard input and output.
 
     Its tools are similar, role, card, roles, why, search and embed; with --write also edges, which changes the run. An
@@ -121,7 +124,7 @@ def mcp(console: Console, run: str, write: bool, weights: str | None) -> None:
 
     check_installed()
     opened = Run.open(run)
-    with _opened(console, opened, weights, write) as answers:
+    with _opened(console, opened, weights, writable) as answers:
         make_server(answers).run("stdio")
 
 

@@ -101,7 +101,7 @@ class Gate:
     def _refusal(self, scope: Scope) -> tuple[int, str] | None:
         headers: dict[bytes, bytes] = dict(scope["headers"])
         if self._only_here and not _is_here(headers.get(b"host", b"").decode("latin1")):
-            return 403, "this service answers to localhost alone; ask it by that name, or start it with --host"
+            return 403, "this service answers to localhost alone; ask it by that name, or start it for other machines"
         origin = headers.get(b"origin")
         if origin is not None and not _same(origin, headers.get(b"host", b"")):
             return 403, "this service answers no pages of other sites"
@@ -137,7 +137,7 @@ class Gate:
     async def _arrived(self, scope: Scope, receive: Receive) -> bytes | tuple[int, str]:
         most = self.limits.body
         declared = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
-        large = 413, f"a request has at most {size(most)}; send it in parts, or start the service with --max-body"
+        large = 413, f"a request has at most {size(most)}; send it in parts, or start the service with a larger limit"
         if not declared.isdigit() or int(declared) > most:
             return large
         parts, length = [], 0

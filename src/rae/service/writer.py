@@ -76,7 +76,7 @@ class Writer:
                         continue
                     raise InUseError(
                         f"another service or update has {run.path}; stop that one first, or ask without changing it: ",
-                        "--read-only, and no --write",
+                        Argument("writable", False),
                     ) from None
             run.update(progress=False)  # saves the tables of the levels, if it was never updated
             follow_tables(run)
