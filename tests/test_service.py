@@ -716,8 +716,8 @@ pytest.importorskip("prometheus_client", reason="the extra serve is not installe
 
 from starlette.testclient import TestClient  # noqa: E402
 
-from rae.service.gate import Limits  # noqa: E402
 from rae.service.http import bound_socket, is_loopback, make_app, sentence_of, status_of  # noqa: E402
+from rae.service.limits import Limits  # noqa: E402
 
 
 def client_of(answers, **options) -> TestClient:

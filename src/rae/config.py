@@ -172,6 +172,13 @@ class Config(Settings):
         return sum(self.dims) * (2 if self.loss == "both" else 1)
 
 
+# Of questions about a run: `Run.reliability`, `Run.drift` and `Run.why`.
+VIEWS = 19  # times that noise is tried; with the graph itself twenty, and one in twenty is RATE
+MORE_VIEWS = 99  # of small graphs, where they cost little
+MOST_VIEWS = 1000
+RATE, MOST_RATE = 0.05, 0.5  # of false alarms
+MOST_EDGES, EDGES_LIMIT = 5, 100  # of a change that a reason tries
+
 MEASURES = ("degree", "triangles", "core", "four_cycles")  # of a node, which the exact model reads
 
 

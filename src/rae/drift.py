@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from rae.config import MORE_VIEWS, MOST_RATE, MOST_VIEWS, RATE, VIEWS
 from rae.display import printable
 from rae.errors import Argument, ConfigError, RunError
 from rae.estimator import UNITS
@@ -37,8 +38,6 @@ from rae.roles import Roles
 from rae.roles.compare import Comparison, compare
 from rae.runtime import key
 from rae.stability import (
-    MOST_VIEWS,
-    VIEWS,
     as_compared,
     check_views,
     noise_of_fit,
@@ -52,8 +51,7 @@ Ints = np.ndarray[Any, np.dtype[np.int64]]
 Floats = np.ndarray[Any, np.dtype[np.float32]]
 Doubles = np.ndarray[Any, np.dtype[np.float64]]
 
-RATE = 0.05
-SMALL, MORE_VIEWS = 50_000, 99  # edges of a graph that is so small that more views cost little, and how many
+SMALL = 50_000  # edges of a graph that is so small that more views cost little
 SPREAD_VIEWS = 8  # views that measure how far noise moves each node
 PRIOR = 4  # views that the spread of nodes of like degree weighs as much as
 RARE = 0.99  # of the moves in the views, the share below what is rare
@@ -210,8 +208,8 @@ def drift_of(
 
 def _check(views: Any, noise: Any, rate: Any, units: Any) -> None:
     """Refuse impossible settings."""
-    if isinstance(rate, bool) or not isinstance(rate, int | float) or not 1 / MOST_VIEWS <= rate <= 0.5:
-        raise ConfigError(Argument("rate"), f" must be a share from {1 / MOST_VIEWS:g} to 0.5, got {rate!r}")
+    if isinstance(rate, bool) or not isinstance(rate, int | float) or not 1 / MOST_VIEWS <= rate <= MOST_RATE:
+        raise ConfigError(Argument("rate"), f" must be a share from {1 / MOST_VIEWS:g} to {MOST_RATE}, got {rate!r}")
     if units not in (None, *UNITS):
         raise ConfigError(Argument("units"), f" must be one of {', '.join(map(repr, UNITS))}, got {units!r}")
     check_views(VIEWS if views is None else views, noise)

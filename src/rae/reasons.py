@@ -19,7 +19,7 @@ import scipy.sparse as sp
 import torch
 
 from rae.blocks import block_factors
-from rae.config import MEASURES
+from rae.config import EDGES_LIMIT, MEASURES, MOST_EDGES
 from rae.display import printable
 from rae.edge_trials import Edge, EdgeTrials, NodeChangedError, sampled, search_change
 from rae.errors import Argument, ConfigError, RunError
@@ -41,7 +41,6 @@ Floats = np.ndarray[Any, np.dtype[np.float32]]
 Doubles = np.ndarray[Any, np.dtype[np.float64]]
 Part = tuple[str, float, float | None, float | None]  # name, contribution, value here, value among the others
 
-MOST_EDGES = 5  # of a change
 ATTEMPTS = 3  # where updates change the edges of the node meanwhile
 MEMBERS = 200  # of the next role, that a node is compared with
 NAMED, LISTED = 4, 20  # reasons in a sentence, and in JSON
@@ -235,8 +234,10 @@ def _why(run: StoredRun, node: Any, to: int | None, most_edges: int, labels: Any
             f"the run in {run.path} has a trained model, whose vectors are no sums of measures; fit the exact one to "
             "ask why: rae fit EDGES --out RUN"
         )
-    if isinstance(most_edges, bool) or not isinstance(most_edges, int) or not 1 <= most_edges <= 100:
-        raise ConfigError(Argument("most_edges"), f" must be a whole number from 1 to 100, got {most_edges!r}")
+    if isinstance(most_edges, bool) or not isinstance(most_edges, int) or not 1 <= most_edges <= EDGES_LIMIT:
+        raise ConfigError(
+            Argument("most_edges"), f" must be a whole number from 1 to {EDGES_LIMIT}, got {most_edges!r}"
+        )
     if to is not None and (isinstance(to, bool) or not isinstance(to, int) or not 0 <= to < roles.n_roles):
         raise ConfigError(Argument("to"), f" must be a role, from 0 to {roles.n_roles - 1}, got {to!r}")
     names, cards = run.names(), run.role_record()["cards"]

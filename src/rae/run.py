@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from rae.config import MOST_EDGES, RATE, VIEWS
 from rae.errors import Argument, ConfigError, FileError, RunError
 from rae.run_folder import (
     EMBEDDINGS,
@@ -253,7 +254,7 @@ class Run(StoredRun):
 
     # ------------------------------------------------------------------------- how sure, and what changed
 
-    def reliability(self, *, noise: float | None = None, views: int = 19, progress: Asked = None) -> Reliability:
+    def reliability(self, *, noise: float | None = None, views: int = VIEWS, progress: Asked = None) -> Reliability:
         """How sure the role of every node is: the chance that it keeps it where edges are noisy.
 
         A reliability of 0.9 means that of such nodes nine in ten keep their role when a share `noise` of the edges is
@@ -267,7 +268,7 @@ class Run(StoredRun):
         with shown(progress) as report:
             return reliability_of(self, noise=noise, views=views, progress=report)
 
-    def why(self, node: Any, *, to: int | None = None, most_edges: int = 5) -> Why:
+    def why(self, node: Any, *, to: int | None = None, most_edges: int = MOST_EDGES) -> Why:
         """Why a node plays its role: measures, neighbours, and the smallest change of edges that was found. Print it.
 
         `node` is an id or a display name. The measures and features are compared with members of the role it plays
@@ -287,7 +288,7 @@ class Run(StoredRun):
         since: int | None = None,
         noise: float | None = None,
         views: int | None = None,
-        rate: float = 0.05,
+        rate: float = RATE,
         units: str | None = None,
         whole: bool = False,
         progress: Asked = None,

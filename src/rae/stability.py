@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from rae.blocks import weighted
-from rae.config import ExactConfig
+from rae.config import MOST_VIEWS, VIEWS, ExactConfig
 from rae.errors import Argument, ConfigError
 from rae.features.measures import degrees
 from rae.graph import Graph
@@ -30,8 +30,6 @@ Ints = np.ndarray[Any, np.dtype[np.integer[Any]]]
 Floats = np.ndarray[Any, np.dtype[np.float32]]
 Doubles = np.ndarray[Any, np.dtype[np.float64]]
 
-VIEWS = 19  # with the graph itself twenty: one in twenty is the rate of alarms that is stated by default
-MOST_VIEWS = 1000
 FIRST_VIEW = 1_000_000  # views of other numbers than those of the fit, which has at most a thousand
 NEAREST_SAMPLE = 5_000  # rows among which the nearest other vector is searched
 FITTED = 20_000  # nodes that the calibration is fitted on

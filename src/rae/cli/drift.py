@@ -17,6 +17,7 @@ from rae.cli.console import (
     write_table_of,
 )
 from rae.cli.roles import comparison_table
+from rae.config import MORE_VIEWS, MOST_RATE, MOST_VIEWS, RATE, VIEWS
 
 if TYPE_CHECKING:
     from rae.drift import Drift
@@ -36,14 +37,14 @@ SHOWN, ROOM = 20, 42  # alarms in the terminal, and columns beside an id
 )
 @click.option(
     "--views",
-    type=click.IntRange(2, 1000),
+    type=click.IntRange(2, MOST_VIEWS),
     metavar="N",
-    help="times that noise is tried  [default: 19, of small graphs 99]",
+    help=f"times that noise is tried  [default: {VIEWS}, of small graphs {MORE_VIEWS}]",
 )
 @click.option(
     "--rate",
-    type=click.FloatRange(0.001, 0.5),
-    default=0.05,
+    type=click.FloatRange(1 / MOST_VIEWS, MOST_RATE),
+    default=RATE,
     show_default=True,
     metavar="SHARE",
     help="share of false alarms, at most",

@@ -5,8 +5,9 @@ from __future__ import annotations
 import click
 
 from rae.cli.console import Console, columns, global_options, size
+from rae.export import TARGETS, Options
 
-STORES = ("lance", "duckdb", "pgvector", "qdrant")
+STORES = [name for name, target in TARGETS.items() if not target.is_model]
 
 
 @click.command(short_help="the model as ONNX or SQL, or the vectors in a database")
@@ -15,7 +16,7 @@ STORES = ("lance", "duckdb", "pgvector", "qdrant")
 @click.option("--onnx", is_flag=True, help="the model as ONNX files; TARGET ends in .onnx")
 @click.option("--sql", is_flag=True, help="the model as SQL for DuckDB; TARGET is a file")
 @click.option("--to", metavar="|".join(STORES), help="the vectors; TARGET is a folder, a file, or a database")
-@click.option("--table", metavar="NAME", help="table or collection to write  [default: rae_vectors]")
+@click.option("--table", metavar="NAME", help=f"table or collection to write  [default: {Options.table}]")
 @click.option("--distances", is_flag=True, help="vectors as `rae similar` compares them: blocks times their weights")
 @click.option("--weights", metavar="BLOCK=N,...", help="as --distances, by other weights, as in place=1,own=0.3")
 @click.option("--units", metavar="graph|fit", help="units of --sql  [default: those that give the run's own vectors]")

@@ -20,6 +20,7 @@ from rae.cli.console import (
     write_table_of,
 )
 from rae.cli.options import cluster_options, weights_option
+from rae.config import VIEWS
 
 if TYPE_CHECKING:
     from rae.roles import LabelTable
@@ -50,7 +51,7 @@ def _parse_k(_: click.Context, __: click.Parameter, value: str | None) -> int | 
     "--apply", metavar="OTHER", help="assign the same roles in OTHER: an embeddings file or a run of this model"
 )
 @click.option("--against", metavar="OTHER", help="compare RUN with OTHER, of the same model: who changed role")
-@click.option("--reliability", is_flag=True, help="how sure the role of each node is: 19 passes over the graph")
+@click.option("--reliability", is_flag=True, help=f"how sure the role of each node is: {VIEWS} passes over the graph")
 @click.option(
     "--out",
     metavar="FILE",

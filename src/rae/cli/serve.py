@@ -15,6 +15,7 @@ from rae.cli.console import Console, global_options
 from rae.cli.options import weights_option
 from rae.errors import FileError
 from rae.progress import seconds
+from rae.service.limits import Limits
 
 if TYPE_CHECKING:
     from rae.run import Run
@@ -37,15 +38,15 @@ _weights = weights_option(" in look-alikes")
 )  # fmt: skip
 @_weights
 @click.option(
-    "--max-body", type=click.IntRange(min=1), default=1_000_000, show_default=True, metavar="BYTES",
+    "--max-body", type=click.IntRange(min=1), default=Limits.body, show_default=True, metavar="BYTES",
     help="size of a request, at most",
 )  # fmt: skip
 @click.option(
-    "--timeout", type=click.FloatRange(min=0.1), default=30.0, show_default=True, metavar="SECONDS",
+    "--timeout", type=click.FloatRange(min=0.1), default=Limits.seconds, show_default=True, metavar="SECONDS",
     help="time in which a request must have arrived",
 )  # fmt: skip
 @click.option(
-    "--concurrency", type=click.IntRange(min=1), default=64, show_default=True, metavar="N",
+    "--concurrency", type=click.IntRange(min=1), default=Limits.requests, show_default=True, metavar="N",
     help="requests answered at once; more are told to come back",
 )  # fmt: skip
 @global_options
@@ -80,7 +81,6 @@ def serve(
     curl localhost:8471/edges --json '{"added": [["home", "new"]]}'
     """
     from rae.run import Run
-    from rae.service.gate import Limits
     from rae.service.http import bound_socket, check_installed, is_loopback, make_app
     from rae.service.http import serve as answer
 

@@ -6,6 +6,7 @@ import click
 
 from rae.cli.console import Console, global_options, wrapped
 from rae.cli.similar import NegativeIds, unescaped
+from rae.config import EDGES_LIMIT, MOST_EDGES
 
 
 @click.command(cls=NegativeIds, short_help="why a node plays its role")
@@ -16,8 +17,8 @@ from rae.cli.similar import NegativeIds, unescaped
 )
 @click.option(
     "--most-edges",
-    type=click.IntRange(1, 100),
-    default=5,
+    type=click.IntRange(1, EDGES_LIMIT),
+    default=MOST_EDGES,
     show_default=True,
     metavar="N",
     help="edges that the change may have",

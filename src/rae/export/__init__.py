@@ -10,13 +10,15 @@ import difflib
 import importlib
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from rae.blocks import Weights
 from rae.errors import Argument, ConfigError
 from rae.export.contract import Options, Written
 from rae.progress import Asked, shown
-from rae.run import Run
+
+if TYPE_CHECKING:
+    from rae.blocks import Weights
+    from rae.run import Run
 
 __all__ = ["TARGETS", "Options", "Target", "Written", "export"]
 
@@ -57,6 +59,8 @@ def export(
     look-alikes of `rae.similar`. `units` are those of SQL: "graph", of the graph it runs on, or "fit". Nothing that is
     there is replaced without `force`, and nothing that an export did not write is replaced at all.
     """
+    from rae.run import Run
+
     if to not in TARGETS:
         near = difflib.get_close_matches(str(to), TARGETS, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"the targets are {', '.join(TARGETS)}"

@@ -6,13 +6,15 @@ import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rae.blocks import Weights
 from rae.errors import Argument, FileError
 from rae.progress import Progress
-from rae.run import Run
 from rae.version import __version__
+
+if TYPE_CHECKING:
+    from rae.blocks import Weights
+    from rae.run import Run
 
 TARGET, FORCE, TABLE = Argument("target"), Argument("force", True), Argument("table")
 MARK = "rae"  # the key of a table's metadata

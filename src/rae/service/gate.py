@@ -8,10 +8,10 @@ import json
 import re
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
-from dataclasses import dataclass
 from typing import Any
 
 from rae.progress import size
+from rae.service.limits import Limits
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Any]]
@@ -20,16 +20,6 @@ Send = Callable[[Any], Awaitable[None]]
 OPEN = ("/healthz",)  # answered without a token, under any load
 NAMES = ("localhost", "127.0.0.1", "[::1]")  # of this machine
 _HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^:\[\]]+)(?::(\d+))?")
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What one request may take, and how many there may be at once."""
-
-    body: int = 1_000_000  # bytes
-    seconds: float = 30.0  # until the body of a request is here
-    requests: int = 64  # that are being answered; as many whose bodies are on their way
-    updates: int = 8  # that are being written or wait; as many questions that take long
 
 
 class Metrics:

@@ -23,7 +23,8 @@ from rae.display import printable
 from rae.errors import Argument, FileError, MissingExtraError, RaeError, RunError, UnknownIdError, one_line
 from rae.interrupts import settle
 from rae.service.answers import VERBS, Answers, Verb
-from rae.service.gate import Gate, Limits, Metrics
+from rae.service.gate import Gate, Metrics
+from rae.service.limits import Limits
 from rae.service.writer import WriterEndedError
 from rae.version import __version__
 
