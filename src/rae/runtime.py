@@ -101,25 +101,16 @@ def in_ranges(work: Callable[[int, int], None], size: int, smallest: int = 1) ->
         future.result()
 
 
-def together(first: Callable[[], T], second: Callable[[], T]) -> tuple[T, T]:
-    """The results of both, computed at the same time on half of the threads each; with one thread, in turn."""
+def together(first: Callable[[], T], second: Callable[[], T], *, even: bool = True) -> tuple[T, T]:
+    """The results of both, computed at the same time on half of the threads each; with one thread, in turn.
+
+    Unless `even`, the first has all threads and the second, which cannot use several, one more.
+    """
     if (count := threads()) == 1 or hasattr(_here, "share"):
         return first(), second()
-    other = _pool(1, PARTNER).submit(_with_share, second, count // 2, SECOND)
+    other = _pool(1, PARTNER).submit(_with_share, second, count // 2 if even else 1, SECOND)
     try:
-        own = _with_share(first, count - count // 2, FIRST)
-    finally:
-        concurrent.futures.wait([other])
-    return own, other.result()
-
-
-def beside(first: Callable[[], T], second: Callable[[], T]) -> tuple[T, T]:
-    """What both return: the first on all threads, the second on one more, since it cannot use several."""
-    if threads() == 1 or hasattr(_here, "share"):
-        return first(), second()
-    other = _pool(1, PARTNER).submit(_with_share, second, 1, SECOND)
-    try:
-        own = first()
+        own = _with_share(first, count - count // 2, FIRST) if even else first()
     finally:
         concurrent.futures.wait([other])
     return own, other.result()

@@ -71,18 +71,18 @@ class Sequences:
 
     def of(self, rows: Ints, rng: np.random.Generator) -> tuple[Ints, Ints]:
         """The neighbours of these nodes, filled up with zeros, and their number.  -> (b, longest), (b,)"""
-        found = [self._one(row, rng) for row in rows]
-        lengths = np.array([len(each) for each in found])
-        table = np.zeros((len(found), int(lengths.max())), np.int64)
-        table[np.arange(table.shape[1]) < lengths[:, None]] = np.concatenate(found)
+        sequences = [self._one(row, rng) for row in rows]
+        lengths = np.array([len(each) for each in sequences])
+        table = np.zeros((len(sequences), int(lengths.max())), np.int64)
+        table[np.arange(table.shape[1]) < lengths[:, None]] = np.concatenate(sequences)
         return table, lengths
 
     def _one(self, row: int, rng: np.random.Generator) -> Ints:
-        found: Ints = self._neighbours[self._offsets[row] : self._offsets[row + 1]]
-        if len(found) <= self._most:
-            return found
-        weights = self._degrees[found] / self._degrees[found].sum()
-        return found[np.sort(rng.choice(len(found), self._most, replace=False, p=weights))]
+        neighbors: Ints = self._neighbours[self._offsets[row] : self._offsets[row + 1]]
+        if len(neighbors) <= self._most:
+            return neighbors
+        weights = self._degrees[neighbors] / self._degrees[neighbors].sum()
+        return neighbors[np.sort(rng.choice(len(neighbors), self._most, replace=False, p=weights))]
 
 
 class Network(nn.Module):
@@ -105,6 +105,6 @@ class Network(nn.Module):
         at, near = torch.from_numpy(rows).to(self.own.device), torch.from_numpy(neighbours).to(self.own.device)
         read = pack_padded_sequence(self.own[near], torch.from_numpy(lengths), batch_first=True, enforce_sorted=False)
         said = self.reads(read)[1][0][0]
-        told = (F.selu(self.tell(said)[:, 0]) - torch.log1p(self.degrees[at])).abs().mean()
-        total: Tensor = F.mse_loss(said, self.own[at]) + weight * told
+        degree_error = (F.selu(self.tell(said)[:, 0]) - torch.log1p(self.degrees[at])).abs().mean()
+        total: Tensor = F.mse_loss(said, self.own[at]) + weight * degree_error
         return total

@@ -111,20 +111,20 @@ class Estimate(nn.Module):
 class Rounds(nn.Module):
     """The vectors of the nodes after each round.  Batch -> rounds of (n, width)"""
 
-    def __init__(self, given: int, width: int, rounds: int) -> None:
+    def __init__(self, n_features: int, width: int, rounds: int) -> None:
         super().__init__()
         self.rounds = nn.ModuleList(
             geometric().GINConv(nn.Sequential(nn.Linear(w, width), nn.ReLU(), nn.Linear(width, width)))
-            for w in [given] + [width] * (rounds - 1)
+            for w in [n_features] + [width] * (rounds - 1)
         )
         self.norms = nn.ModuleList(nn.BatchNorm1d(width) for _ in range(rounds))
 
     def forward(self, batch: Batch) -> list[Tensor]:
-        x, found = batch.x, []
+        x, levels = batch.x, []
         for sums, norm in zip(self.rounds, self.norms, strict=True):
             x = norm(F.relu(sums(x, batch.edges)))
-            found.append(x)
-        return found
+            levels.append(x)
+        return levels
 
 
 class Mapped(nn.Module):

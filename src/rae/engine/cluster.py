@@ -81,8 +81,8 @@ def train_on_cluster(
     with connected(cluster.address, cores=cluster.cores) as executor:
         check_cluster_memory(executor, PROGRAM + draw_bytes(config, x.width))
         run = partial(train_on_ray, base=base, cores=executor.cores)
-        told = executor.telling(progress)
-        return fit_by_draws(graph, x, config, losses, base, executor, run, workers=cluster.workers, progress=told)
+        report = executor.telling(progress)
+        return fit_by_draws(graph, x, config, losses, base, executor, run, workers=cluster.workers, progress=report)
 
 
 def forget_fit_on_cluster(shared: str) -> None:
@@ -106,18 +106,18 @@ def embed_on_cluster(
     shared_path = (cluster.shared or os.fspath(path)).rstrip("/")
     inputs = place(f"{shared_path}{FOLDER}")
     with connected(cluster.address, cores=cluster.cores) as executor:
-        made: dict[str, Parts] = {}
+        ready: dict[str, Parts] = {}
         if isinstance(fitted, ExactModel) and fitted.structure is not None and not is_measured(graph):
             blank = np.broadcast_to(np.float32(0), (graph.n_nodes, n_measures(fitted.channels, fitted.weighted)))
             shapes = models_of(fitted, graph, features, check=False, own=blank)
             cut = cluster_layout(shapes, executor, memory, half=False)
-            made = _measure(graph, fitted, fitted.structure, _base(shared_path), executor, cut, progress)
+            ready = _measure(graph, fitted, fitted.structure, _base(shared_path), executor, cut, progress)
         models = models_of(fitted, graph, features, check=False)
-        if half or not made:
-            made, cut = {}, cluster_layout(models, executor, memory, half)
+        if half or not ready:
+            ready, cut = {}, cluster_layout(models, executor, memory, half)
         shared = share(inputs, models, fitted, folder_of(graph))
         options |= {"cut": cut, "executor": executor, "shared": shared, "between": f"{shared_path}{BETWEEN}"}
-        options |= {"made": made, "report": of_stage(executor.telling(progress), "embed")}
+        options |= {"ready": ready, "report": of_stage(executor.telling(progress), "embed")}
         width = embed_to(path, models, half=half, **options)
     discard(inputs)
     forget_fit(_base(shared_path))
@@ -137,8 +137,8 @@ def _measure(
     config, graph = fitted.config, conform(graph, fitted.channels, fitted.weighted)
     check_cluster_memory(executor, PROGRAM + measuring_bytes(graph, config))
     unit = None if config.relative else ((solved.mean, solved.deviation), solved.scales)
-    told = executor.telling(progress)
-    source = fit_by_tasks(graph, None, config, base, executor, lambda _: cut, told, unit=unit, keeps_levels=True)
+    report = executor.telling(progress)
+    source = fit_by_tasks(graph, None, config, base, executor, lambda _: cut, report, unit=unit, keeps_levels=True)
     source.measure([0])
     source.keep_own()
     if not config.relative:

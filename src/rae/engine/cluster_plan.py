@@ -352,7 +352,7 @@ def _averaging(work: Work, levels: Sequence[tuple[int, int, int]], hosts: Hosts,
     written = sum(n * b * (columns + width) for columns, _, width in levels) + means
     tables = hosts.count * sum(n * b * columns for columns, _, _ in levels)
     again = sum(n * b * width for _, _, width in levels) + means + 4 * n * work.features  # by the level above
-    made = n * sum(columns for columns, _, _ in levels)
+    n_numbers = n * sum(columns for columns, _, _ in levels)
     gathered = 2 * work.n_edges * sum(columns for _, columns, _ in levels)
     return _Averaging(
         cut,
@@ -361,7 +361,7 @@ def _averaging(work: Work, levels: Sequence[tuple[int, int, int]], hosts: Hosts,
         sum(passes),
         written,
         tables + sum(passes) * work.edge_bytes + again + written,
-        rates.row * made + rates.neighbor * gathered,
+        rates.row * n_numbers + rates.neighbor * gathered,
     )
 
 

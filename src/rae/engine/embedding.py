@@ -103,7 +103,7 @@ def embed_to(
     executor: Executor | None = None,
     shared: SharedInputs | None = None,
     between: str | None = None,
-    made: Mapping[str, Parts] | None = None,
+    ready: Mapping[str, Parts] | None = None,
     in_folder: bool = False,
     report: Report | None = None,
 ) -> int:
@@ -113,7 +113,7 @@ def embed_to(
     e.g. "4GiB"; `half` stores intermediate rows in half precision; `dtype` is the precision of the file; `model` (a
     checksum) and `blocks` go into its header; `cut` says how to cut the work, whatever `memory` is, and `executor`
     where its tasks run: where they leave this process, `shared` are files of all that they read. `between` is the
-    folder of intermediate rows, by default one beside the path; `made` are parts of models that lie elsewhere already,
+    folder of intermediate rows, by default one beside the path; `ready` are parts of models that lie elsewhere already,
     by the same cut.
 
     With `in_folder` the path is a folder of Parquet files, one per part (`rae.engine.results`).
@@ -128,7 +128,7 @@ def embed_to(
         cut = cut or layout(memory or available_memory() or 0, job_sizes(models, stored.itemsize))
         between = between or f"{os.fspath(path).rstrip('/')}{FOLDER}"
         parts = Parts.open(between, _about(models, cut, stored))
-        job = _described(part_job(models, parts, cut, stored, made), parts, shared, half)
+        job = _described(part_job(models, parts, cut, stored, ready), parts, shared, half)
     if in_folder:
         assert parts is not None
         about = {"dtype": dtype, "model": model, "blocks": blocks}
@@ -204,10 +204,10 @@ def part_job(
     parts: Parts,
     cut: Layout,
     stored: np.dtype[Any],
-    made: Mapping[str, Parts] | None = None,
+    ready: Mapping[str, Parts] | None = None,
 ) -> Job:
     """A job whose intermediate rows are part files."""
-    return Job(models, _neighborhoods(models), PartStore(parts, stored, copies=_copies(), made=made or {}), cut)
+    return Job(models, _neighborhoods(models), PartStore(parts, stored, copies=_copies(), ready=ready or {}), cut)
 
 
 def _neighborhoods(models: Mapping[str, Model], nodes: Any = None) -> Neighborhoods:
@@ -240,7 +240,7 @@ class JobDescription:
     fingerprint: str | None = None  # of the parts, where it is computed already
     by_edges: bool = False  # whether parts are cut by edges too
     results: dict[str, Any] | None = None  # the fields of `Results`, where the result is a folder
-    made: dict[str, tuple[str, str]] | None = None  # folder and fingerprint of parts that lie elsewhere, by model
+    ready: dict[str, tuple[str, str]] | None = None  # folder and fingerprint of parts that lie elsewhere, by model
     sample: tuple[int, int] | None = None  # how many nodes at most, and the seed, where the result is a fit's sample
 
     def open(self) -> Job:
@@ -275,8 +275,10 @@ def _open_job(fields: str) -> Job:
     else:
         parts = Parts(place(description.parts), description.fingerprint)
     results = None if description.results is None else Results(**description.results)
-    made = {name: Parts(place(folder), fingerprint) for name, (folder, fingerprint) in (description.made or {}).items()}
-    job = replace(part_job(models, parts, cut, stored, made), description=description, results=results)
+    ready = {
+        name: Parts(place(folder), fingerprint) for name, (folder, fingerprint) in (description.ready or {}).items()
+    }
+    job = replace(part_job(models, parts, cut, stored, ready), description=description, results=results)
     return job if description.sample is None else job_of_sample(job, *description.sample)
 
 
@@ -302,7 +304,7 @@ def _described(job: Job, parts: Parts, shared: SharedInputs | None, half: bool) 
         measures=shared.measures,
         fingerprint=parts.fingerprint,
         by_edges=bool(cut.bounds),
-        made={name: (os.fspath(p.folder), p.fingerprint) for name, p in job.store.made.items()},  # type: ignore[attr-defined]
+        ready={name: (os.fspath(p.folder), p.fingerprint) for name, p in job.store.ready.items()},  # type: ignore[attr-defined]
     )
     return replace(job, description=description)
 

@@ -61,7 +61,7 @@ class RayExecutor:
 
     hosts: Hosts
     cores: int
-    told: dict[str, float] = field(default_factory=dict)  # what progress shows of the cluster
+    status: dict[str, float] = field(default_factory=dict)  # what progress shows of the cluster
 
     @property
     def at_work(self) -> int:
@@ -83,7 +83,7 @@ class RayExecutor:
             )
         options: dict[str, Any] = {"num_cpus": self.cores, "max_retries": RETRIES, "retry_exceptions": [OSError]}
         there = ray.remote(**options)(perform_there)
-        self.told.update(hosts=_hosts(ray).count, bytes=self.told.get("bytes", 0))
+        self.status.update(hosts=_hosts(ray).count, bytes=self.status.get("bytes", 0))
         waiting = collections.deque(batches(tasks, BATCHES * self.at_work))
         sent: collections.deque[Any] = collections.deque()
         while sent or waiting:  # few are sent ahead; those of a failed job end by themselves
@@ -93,14 +93,14 @@ class RayExecutor:
             done, count = sent.popleft()
             with errors_of_tasks():
                 _wait(ray, done)
-                self.told["bytes"] += ray.get(done)
+                self.status["bytes"] += ray.get(done)
             yield from itertools.repeat(None, count)
 
     def telling(self, progress: Progress | None) -> Progress | None:
         """The callback that is told of the cluster too: its hosts, and the bytes that tasks have read and written."""
         if progress is None:
             return None
-        return lambda stage, done, total, info: progress(stage, done, total, {**info, **self.told})
+        return lambda stage, done, total, info: progress(stage, done, total, {**info, **self.status})
 
 
 def _wait(ray: Any, result: Any) -> None:

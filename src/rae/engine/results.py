@@ -53,9 +53,9 @@ class Results:
         with to_store(self._path(part)) as path, atomic_path(path) as hidden:
             with EmbeddingWriter(hidden, ids, self.width, SUFFIX, **about) as writer:
                 writer.append(vectors)
-            found = hidden.stat().st_size, checksum(hidden)
-        moved.bytes += found[0]
-        return found
+            size_and_checksum = hidden.stat().st_size, checksum(hidden)
+        moved.bytes += size_and_checksum[0]
+        return size_and_checksum
 
     def finish(
         self,
@@ -65,9 +65,9 @@ class Results:
     ) -> None:
         """Write the manifest and give the folder its name; `noted` are bytes and SHA-256 of files, None: unknown."""
         folder, files = place(self.folder), []
-        for part, ((a, b), known) in enumerate(zip(rows, noted, strict=True)):
+        for part, ((a, b), measured) in enumerate(zip(rows, noted, strict=True)):
             path = self._path(part)
-            size, digest = known or _measured(path)
+            size, digest = measured or _measured(path)
             files.append({"file": path.name, "rows": b - a, "bytes": size, "sha256": digest})
         head = {"format": FORMAT, "format_version": FORMAT_VERSION, "rows": rows[-1][1], "width": self.width}
         about = {"dtype": self.dtype, "model": self.model, "blocks": [dict(block) for block in self.blocks]}

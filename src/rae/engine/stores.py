@@ -131,14 +131,14 @@ class MemoryStore:
 class PartStore:
     """Outputs as part files of a folder; `dtype` is the precision of what is stored between levels.
 
-    Those of a model that is named in `made` are in other parts, where another job has made some of them.
+    Those of a model that is named in `ready` are in other parts, where another job has made some of them.
     """
 
     parts: Parts
     dtype: np.dtype[Any]
     stores_vectors: bool = True
     copies: Copies | None = None  # on a GPU: stripes are copied there
-    made: Mapping[str, Parts] = field(default_factory=dict)
+    ready: Mapping[str, Parts] = field(default_factory=dict)
     _table: dict[tuple[str, int, tuple[int, int]], Tensor] = field(default_factory=dict)
     _loading: Any = field(default_factory=threading.Lock)
 
@@ -193,7 +193,7 @@ class PartStore:
             self._of(tasks[0]).drop(*(task.name for task in tasks))
 
     def _of(self, task: Task) -> Parts:
-        return self.made.get(task.model, self.parts)
+        return self.ready.get(task.model, self.parts)
 
     def _precision(self, task: Task) -> np.dtype[Any]:
         return np.dtype(np.float32) if task.kind == "gather" else self.dtype  # a sum in parts is not rounded twice

@@ -435,8 +435,8 @@ def counting_bytes(graph: Graph) -> int:
     With several threads core numbers are found at the same time.
     """
     n, itemsize = graph.n_nodes, graph.targets.dtype.itemsize
-    beside = 16 if threads() > 1 else 0
-    return graph.targets.nbytes + (32 + beside + (16 + 2 * itemsize) * threads()) * n
+    shared = 16 if threads() > 1 else 0
+    return graph.targets.nbytes + (32 + shared + (16 + 2 * itemsize) * threads()) * n
 
 
 def sample_rows(n: int, most: int, seed: int) -> Any:

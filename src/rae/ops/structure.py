@@ -10,7 +10,7 @@ import numpy as np
 
 from rae.memory import forget, row_chunks
 from rae.ops.library import call, int64, is_native, reference
-from rae.runtime import beside, device, in_ranges, threads
+from rae.runtime import device, in_ranges, threads, together
 
 Ints = np.ndarray[Any, np.dtype[np.integer[Any]]]
 Floats = np.ndarray[Any, np.dtype[np.float32]]
@@ -54,7 +54,7 @@ def counts_of_nodes(offsets: Ints, targets: Ints) -> tuple[Ints, Ints, Ints]:
     if device() != "cpu" or not is_native(offsets, targets):
         return (*_counted_elsewhere(offsets, targets), core_numbers(offsets, targets))
     rank, starts, ranked = by_degree(offsets, targets)
-    counts, core = beside(partial(_cycles, starts, ranked), partial(core_numbers, starts, ranked))
+    counts, core = together(partial(_cycles, starts, ranked), partial(core_numbers, starts, ranked), even=False)
     return counts[rank, 0], counts[rank, 1], core[rank]
 
 
