@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from rae import RAE, Graph, Run
+from rae import RAE, Graph, Run, similar
 from rae.blocks import Block, side_by_side
 from rae.cli.program import main
 from rae.cli.roles import table
-from rae.errors import RunError
+from rae.errors import RunError, UnknownIdError
 from rae.io import read_embeddings, write_embeddings
 
 
@@ -392,6 +392,9 @@ def test_similar_takes_a_node_of_another_embedding(run, tmp_path, model, capsys)
     assert code == 2
     assert f"ask the other way: rae similar {z2} new --in {run.path}" in err
     assert "no node 'gone'" in rae(capsys, "similar", run.path, "gone", "--in", z2)[2]
+    with pytest.raises(UnknownIdError, match=r"new is no node of the first vectors, .*; ask the other way$"):
+        similar(run, "new", among=read_embeddings(z2))
+    assert run.roles_of(["new", "c3"]) == {"c3": run.card("c3").role}
 
 
 def test_similar_refuses_a_file_of_another_model(run, tmp_path, capsys):

@@ -10,6 +10,7 @@ against many vectors use an inverted index (faiss), whose recall is measured on 
 from __future__ import annotations
 
 import difflib
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -113,7 +114,11 @@ def similar_to_each(
         _check_same_model(source, among)
     own_ids, z = vectors(source, ids)
     own_names = display_names(source)
-    rows = np.array([row_of(own_ids, query, own_names) for query in queries], np.int64)
+    try:
+        rows = np.array([row_of(own_ids, query, own_names) for query in queries], np.int64)
+    except UnknownIdError:
+        _refuse_turned(source, among, queries)
+        raise
     searched_ids, searched, skip, names = own_ids, z, rows, own_names
     blocks = _blocks_of(source, among) if blocks is None else blocks
     if among is not None:
@@ -304,6 +309,17 @@ def _suggestion(ids: pa.Array, text: str) -> str:
     close = [folded[f] for f in difflib.get_close_matches(text.lower(), folded, n=3, cutoff=0.6)]
     close = close or [name for name in names if text.lower() in name.lower()][:3]
     return f"did you mean {' or '.join(map(repr, close))}?" if close else ""
+
+
+def _refuse_turned(source: Any, among: Any, queries: Sequence[Any]) -> None:
+    """Refuse ids that only the vectors to search have, with the question that would be answered."""
+    names = [str(query) for query in queries]
+    if among is None or index_in(pa.array(names), vectors(among)[0]).null_count:
+        return
+    said = f"{', '.join(names)} is no node of the first vectors, but of those to search; ask the other way"
+    if (here := getattr(source, "path", None)) and (there := getattr(among, "path", None)):
+        said += f": {shlex.join(['rae', 'similar', str(there), *names, '--in', str(here)])}"
+    raise UnknownIdError(said)
 
 
 def _check_same_model(source: Any, among: Any) -> None:

@@ -323,6 +323,18 @@ class StoredRun:
         """Ids, roles, confidences and memberships, in the rows of the embeddings.  -> (n,), (n,), (n,), (n, k)"""
         return self._as_it_is(self._updates.role_table)
 
+    def roles_of(self, ids: Sequence[Any]) -> dict[Any, int]:
+        """The role of each of these ids that the run has; nothing where it has no roles."""
+        import pyarrow as pa
+
+        from rae.graph.ids import index_in
+
+        if not self.has_roles:
+            return {}
+        all_ids, role, _, _ = self.role_table()
+        rows = index_in(pa.array(ids, all_ids.type), all_ids).to_pylist()
+        return {id: int(role[row]) for id, row in zip(ids, rows, strict=True) if row is not None}
+
     def label_table(self, labels: Any, column: str | None = None, *, id_column: str | None = None) -> LabelTable:
         """How often each role has each label.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -76,46 +75,18 @@ def similar(
     rae similar runs/web home --in tomorrow.parquet
     rae similar tomorrow.parquet newcomer --in runs/web
     """
-    from rae.errors import GraphError
-    from rae.run import open_vectors
+    from rae.run import Run, open_vectors
     from rae.search import similar_to_each
 
     console.use_threads()
     source, among = open_vectors(run), None if other is None else open_vectors(other)
-    try:
-        method = "approximate" if approximate else "auto"
-        answers = similar_to_each(source, ids, k, among=among, weights=weights, blocks=source.blocks, method=method)
-    except GraphError:
-        if other is None or not _has_all(among, ids):
-            raise
-        turned = shlex.join(["rae", "similar", other, *ids, "--in", run])
-        raise GraphError(f"{', '.join(ids)} is no node of {run}, but of {other}; ask the other way: {turned}") from None
-    searched = source if other is None else among
-    roles = _roles(searched, [id for answer in answers for id in (answer.id, *(id for id, _ in answer.matches))])
+    method = "approximate" if approximate else "auto"
+    answers = similar_to_each(source, ids, k, among=among, weights=weights, method=method)
+    searched = source if among is None else among
+    shown = [id for answer in answers for id in (answer.id, *(id for id, _ in answer.matches))]
+    roles = searched.roles_of(shown) if isinstance(searched, Run) else {}  # a file of vectors has none
     text = "\n\n".join(_as_text(answer, roles, inside=other is None) for answer in answers)
     console.result(text, _as_data(answers, roles))
-
-
-def _has_all(where: Any, ids: tuple[str, ...]) -> bool:
-    import pyarrow as pa
-
-    from rae.graph.ids import index_in
-    from rae.search import vectors
-
-    return bool(index_in(pa.array(ids), vectors(where)[0]).null_count == 0)
-
-
-def _roles(where: Any, ids: list[Any]) -> dict[Any, int]:
-    """The roles of these ids, where the run has roles; a file of vectors has none."""
-    import pyarrow as pa
-
-    from rae.graph.ids import index_in
-
-    if not getattr(where, "has_roles", False):
-        return {}
-    all_ids, role, _, _ = where.role_table()
-    rows = index_in(pa.array(ids, all_ids.type), all_ids).to_pylist()
-    return {id: int(role[row]) for id, row in zip(ids, rows, strict=True) if row is not None}
 
 
 def _with_name(id: Any, name: str | None) -> str:
