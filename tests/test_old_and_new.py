@@ -140,7 +140,6 @@ def test_jobs_cover_every_table_of_the_page(script, load, tmp_path, monkeypatch)
     monkeypatch.setattr(script, "skewed_edges", lambda m, path: path)
     jobs = list(script.jobs(script.sizes(tmp_path, quick=False, threads=2)))
     missing = {*load("performance").TABLES} - {job.table for job in jobs}
-
     younger = {"update", "one-node", "large-weighted", "serve", "serve-killed", "gpu", "threads"}
     cluster = {"cluster", "cluster-faults", "cluster-model", "cluster-overhead", "cluster-skew"}
     assert missing == {"row-order", *younger, *cluster, script.TABLE}

@@ -32,11 +32,10 @@ from rae.engine.embedding import JobDescription, job_of_sample, part_job, sample
 from rae.engine.layout import Layout
 from rae.engine.levels import Model
 from rae.engine.models import models_of
-from rae.engine.shared import GRAPH, MEASURES, MODEL, discard, filled, read_rows, share_features, share_graph
+from rae.engine.shared import GRAPH, MEASURES, MODEL, discard, filled, share_features, share_graph, write_rows_of_parts
 from rae.features import Features, measures
 from rae.graph import Counts, Graph
-from rae.graph.csr_writer import FileSink
-from rae.graph.folder import IDS, INFO, OFFSETS, TARGETS, open_graph, write_ids, write_info
+from rae.graph.folder import IDS, INFO, open_graph, write_ids, write_info
 from rae.graph.folder_builder import new_folder
 from rae.io import read_features
 from rae.memory import row_runs
@@ -164,24 +163,13 @@ class FitFiles:
 
     def _view(self, task: FitTask) -> None:
         graph = self.graph(0)
-        names, offsets = tuple(graph.channels), np.zeros(graph.n_nodes + 1, np.int64)
+        names = tuple(graph.channels)
+        rows = [(made.name, *made.rows) for made in row_tasks(graph, task.version)]
         with filled(self.folder(task.version), INFO) as here, new_folder(here / GRAPH) as hidden:
-            sink = FileSink(hidden / TARGETS)
-            sink.open(graph.targets.dtype, 0, len(names))
-            try:
-                for rows in row_tasks(graph, task.version):
-                    a, b = rows.rows
-                    entries, weights = read_rows(
-                        self.parts, rows.name, offsets[a + 1 : b + 1], graph.targets.dtype, len(names)
-                    )
-                    sink.append(entries, weights)
-            finally:
-                sink.close()
-            np.cumsum(offsets, out=offsets)
-            write_array(hidden / OFFSETS, offsets)
+            write_rows_of_parts(hidden, self.parts, rows, graph.n_nodes, graph.targets.dtype, len(names))
             write_ids(hidden / IDS, graph.id_column)
             write_info(hidden, Counts(), channels=names, weighted=graph.weighted, doubled=graph.doubled)
-        self.parts.drop(*(rows.name for rows in row_tasks(graph, task.version)))
+        self.parts.drop(*(name for name, *_ in rows))
 
     def _count(self, task: FitTask) -> None:
         counts = measures.share_of_counts(self.graph(task.version), task.number, self.description.shares)

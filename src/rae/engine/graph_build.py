@@ -29,13 +29,13 @@ import pyarrow.parquet as pq
 
 from rae.engine.cluster import Cluster
 from rae.engine.ray_executor import connected
-from rae.engine.shared import read_rows
+from rae.engine.shared import write_rows_of_parts
 from rae.errors import Argument, FileError, GraphError
 from rae.graph import Counts, Graph
 from rae.graph.builder import Batch, build_numbered
 from rae.graph.channels import KindCodes, channel_names
-from rae.graph.csr_writer import FileSink, MemorySink
-from rae.graph.folder import IDS, INFO, OFFSETS, TARGETS, open_graph, write_ids, write_info
+from rae.graph.csr_writer import MemorySink
+from rae.graph.folder import IDS, INFO, open_graph, write_ids, write_info
 from rae.graph.folder_builder import check_free_store, check_writable, discard_build, new_folder
 from rae.graph.id_numbering import CLOSE, index_type
 from rae.graph.ids import id_array, is_text
@@ -44,7 +44,6 @@ from rae.io.files import File, file_errors
 from rae.io.tables import BATCH, ArrowTable
 from rae.progress import Progress, stages
 from rae.reading import EdgeOptions
-from rae.storage.npy import write_array
 from rae.storage.objects import ObjectPath, is_url, place
 from rae.storage.parts import Parts
 from rae.storage.scratch import scratch_folder
@@ -355,20 +354,10 @@ def _all_kinds(job: BuildJob) -> tuple[str, ...]:
 def _assemble(job: BuildJob, folder: Path, ids: pa.Array, tasks: list[BuildTask], counts: Counts) -> Graph:
     """The folder of all rows, one after the other."""
     n, kind, names, values = len(ids), np.dtype(index_type(len(ids))), job.names, job.edges.values
-    height, slots = _stripe_rows(n, job.description.stripes), 0
+    height = _stripe_rows(n, job.description.stripes)
+    rows = [(task.name, *(min(bound * height, n) for bound in task.bounds)) for task in tasks]
     with new_folder(folder) as hidden:
-        sink, offsets = FileSink(hidden / TARGETS), np.zeros(n + 1, np.int64)
-        sink.open(kind, int(counts.rows) * 2, len(names))
-        try:
-            for task in tasks:
-                first, last = (min(bound * height, n) for bound in task.bounds)
-                entries, weights = read_rows(job.parts, task.name, offsets[first + 1 : last + 1], kind, len(names))
-                slots += int(np.count_nonzero(weights)) if names else len(entries)
-                sink.append(entries, weights)
-        finally:
-            sink.close()
-        np.cumsum(offsets, out=offsets)
-        write_array(hidden / OFFSETS, offsets)
+        slots = write_rows_of_parts(hidden, job.parts, rows, n, kind, len(names), int(counts.rows) * 2)
         write_ids(hidden / IDS, ids.cast(pa.string()) if is_text(ids.type) and ids.nbytes < 2**31 else ids)
         counts = replace(counts, doubled=counts.doubled - slots // 2)
         weighted, doubled = (values.has_weights, values.merged) if values else (False, None)

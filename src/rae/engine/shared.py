@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,9 @@ from rae.engine.exact_levels import Place
 from rae.engine.levels import Model
 from rae.features import is_sparse
 from rae.graph import Graph
+from rae.graph.csr_writer import FileSink
 from rae.graph.folder import INFO as GRAPH_INFO
-from rae.graph.folder import folder_of, write_graph
+from rae.graph.folder import OFFSETS, TARGETS, folder_of, write_graph
 from rae.model.checkpoint import Fitted, save
 from rae.model.exact import ExactModel
 from rae.storage.atomic import writing
@@ -112,17 +113,37 @@ def share_features(folder: Path | ObjectPath, matrix: Any) -> str:
     return os.fspath(folder / name)
 
 
-def read_rows(parts: Parts, name: str, lengths: Any, kind: Any, channels: int) -> tuple[Any, Any]:
-    """The entries of rows that a part holds, and their weights in each channel; `lengths` is filled.
+def write_rows_of_parts(
+    hidden: Path,
+    parts: Parts,
+    rows: Sequence[tuple[str, int, int]],
+    n: int,
+    kind: Any,
+    channels: int,
+    expected: int = 0,
+) -> int:
+    """Write the rows of a graph that parts hold, (name, first row, last row) of each; how many edges they stand for.
 
-    -> (entries,), (channels, entries)
+    A part has the lengths of its rows, their entries, and the weights of these by channel. `expected` is about how many
+    entries there are, where that is known. An edge counts at both ends, and in each channel that has a weight for it.
     """
-    parts.read_into(name, lengths)
-    entries = np.empty(int(lengths.sum()), kind)
-    parts.read_into(name, entries, lengths.nbytes)
-    weights = np.empty((channels, len(entries)), np.float32)
-    parts.read_into(name, weights, lengths.nbytes + entries.nbytes)
-    return entries, weights
+    offsets, slots = np.zeros(n + 1, np.int64), 0
+    sink = FileSink(hidden / TARGETS)
+    sink.open(np.dtype(kind), expected, channels)
+    try:
+        for name, first, last in rows:
+            lengths = offsets[first + 1 : last + 1]
+            parts.read_into(name, lengths)
+            entries = np.empty(int(lengths.sum()), kind)
+            parts.read_into(name, entries, lengths.nbytes)
+            weights = np.empty((channels, len(entries)), np.float32)
+            parts.read_into(name, weights, lengths.nbytes + entries.nbytes)
+            slots += int(np.count_nonzero(weights)) if channels else len(entries)
+            sink.append(entries, weights)
+    finally:
+        sink.close()
+    write_array(hidden / OFFSETS, np.cumsum(offsets, out=offsets))
+    return slots
 
 
 def discard(folder: Path | ObjectPath) -> None:
