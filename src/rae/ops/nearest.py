@@ -16,6 +16,7 @@ Doubles = np.ndarray[Any, np.dtype[np.float64]]
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 
 TILE = 512  # queries per matrix product
+CACHED = 1 << 20  # bytes that stay in a core's cache
 BLOCK, FIRST = 1 << 24, 64  # bytes of a product, rows in the first and smallest one
 CROWDED = 8  # times k candidates of one query in one product
 ROUNDING = 2.0**-23  # of a number in single precision, and as much again for what is rounded before a product
@@ -33,13 +34,15 @@ class Scale:
     def of(cls, z: Floats) -> Scale:
         """The scale of these vectors.  (n, d) -> Scale"""
         mean = z.mean(0, dtype=np.float64)
-        total = sum(float(np.square(z[start:stop] - mean).sum()) for start, stop in row_chunks(len(z), 65_536))
+        chunks = row_chunks(len(z), max(1, CACHED // (8 * z.shape[1])))
+        total = sum(float(_squares(z[start:stop] - mean).sum()) for start, stop in chunks)
         unit = float(np.sqrt(2 * total / max(len(z), 1)))
         return cls(mean, unit if unit > 1e-12 * float(np.linalg.norm(mean)) else 1.0)
 
     def __call__(self, z: Floats) -> Doubles:
         """(n, d) -> (n, d)"""
-        out: Doubles = (np.asarray(z, np.float64) - self.mean) / self.unit
+        out: Doubles = np.subtract(z, self.mean, dtype=np.float64)
+        out /= self.unit
         return out
 
 
