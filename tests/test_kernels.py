@@ -113,7 +113,7 @@ def test_a_recorded_step_has_the_loss_and_the_gradients_of_a_step(loss, monkeypa
             patched.setattr(device, "has", lambda x: type(x) in (torch.Tensor, torch.nn.Parameter))
             table = replay.table_of(features, CPU)
             adam = NoStep([p for network in networks[1] for p in network.parameters()], 0.0)
-            steps = training._replayed(*networks[1], adam, table, drawn, config, loss)
+            steps = training._replay_steps(*networks[1], adam, table, drawn, config, loss)
             got = [float(next(steps)) for _ in (1, 2)][-1]
         for step in (1, 2):
             NoStep([p for network in networks[0] for p in network.parameters()], 0.0).zero_grad()

@@ -110,13 +110,13 @@ def _train(
     weights = [*encoder.parameters(), *(context.parameters() if tells else ())]
     optimizer = Adam(weights, config.learning_rate)
     history: list[Record] = []
-    taken = _repeated(encoder, context, optimizer, graph, features, config, loss)
-    if taken is None:
-        taken = _taken(encoder, context, optimizer, graph, features, config, loss)
+    losses_of_steps = _recorded_steps(encoder, context, optimizer, graph, features, config, loss)
+    if losses_of_steps is None:
+        losses_of_steps = _take_steps(encoder, context, optimizer, graph, features, config, loss)
     probe = replay.placed(*draw_probe(graph, features, config), weights[0].device)
     losses = torch.empty(config.steps, device=weights[0].device)
     waiting: list[tuple[int, Tensor]] = []  # steps whose vectors nothing has looked at: a GPU does not wait for that
-    for step, objective in enumerate(taken, 1):
+    for step, objective in enumerate(losses_of_steps, 1):
         losses[step - 1] = objective
         if step in (1, config.steps) or step % config.record_every == 0:
             waiting.append((step, probed(encoder, probe)))
@@ -130,7 +130,7 @@ def _train(
     return history
 
 
-def _taken(
+def _take_steps(
     encoder: Encoder,
     context: Encoder | Decoder,
     optimizer: Adam,
@@ -155,7 +155,7 @@ def _taken(
         yield objective.detach()
 
 
-def _repeated(
+def _recorded_steps(
     encoder: Encoder,
     context: Encoder | Decoder,
     optimizer: Adam,
@@ -171,10 +171,12 @@ def _repeated(
     table = replay.table_of(features, torch.device(device()))
     if table is None:
         return None
-    return _replayed(encoder, context, optimizer, table, partial(numbers_of_step, graph, config, loss), config, loss)
+    return _replay_steps(
+        encoder, context, optimizer, table, partial(numbers_of_step, graph, config, loss), config, loss
+    )
 
 
-def _replayed(
+def _replay_steps(
     encoder: Encoder,
     context: Encoder,
     optimizer: Adam,
