@@ -23,7 +23,17 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PROJECT = PYPROJECT["project"]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 TEXTS = {".cff", ".md", ".mk", ".py", ".toml", ".txt", ".yml", ".html", ".js", ".mjs", ".ipynb", ".json", ""}
-NOT_OURS = {".git", ".venv", ".pytest_cache", "node_modules", "build", "dist", "results", "site", "package-lock.json"}
+MADE = {
+    ".pytest_cache",
+    "build",
+    "demo",
+    "dist",
+    "htmlcov",
+    "jupyter_execute",
+    "runs",
+    "site",
+}  # as .gitignore has them
+NOT_OURS = MADE | {".git", ".venv", "node_modules", "results", "package-lock.json"}
 # An install line of the other project of that name, or an extra of it.
 FOREIGN = re.compile(
     r"(?:pip3?|pipx|uv(?:x| add| tool)?) (?:install|run|add|-)[^\n`&|;]*?(?<![\w./-])rae(?:[\s'\"`,;)=<>~]|$)"
